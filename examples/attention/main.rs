@@ -161,7 +161,7 @@ fn library(device: &Device, size: Size, inputs: &[Vec<f32>; 3]) -> Result<Outcom
     let (q, k, v) = (tensor(&inputs[0])?, tensor(&inputs[1])?, tensor(&inputs[2])?);
     let mut o = device.uninit(size.shape())?;
     let time = timed(device, || kiln::kernels::attention(&q, &k, &v, &mut o, false))?;
-    let rows = kiln::kernels::attention::hopper::Plan::of(size.width, 1).rows();
+    let rows = kiln::kernels::attention::hopper::AttentionPlan::of(size.width, 1).rows();
     let passes = size.length.div_ceil(rows);
     Ok(Outcome {
         name: "kiln_kernels, bf16",

@@ -83,8 +83,8 @@ fn bounce(ctx: &RingCtx, other: &mut Address<Block>, m: Block) -> Option<Block> 
     let values = ctx.array(&m.values);
     // Not those that this lane wrote before.
     for i in ctx.share(values.len()) {
-        let turned = values.len() - 1 - i;
-        values.set(turned, values.get(turned) + 1);
+        let mirrored = values.len() - 1 - i;
+        values.set(mirrored, values.get(mirrored) + 1);
     }
     if m.number > 0 {
         ctx.send(other, BlockVal { number: m.number - 1, values: m.values });

@@ -277,7 +277,7 @@ fn the_product_before<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
 
 /// The library's kernel with plans that `choose` may or may not make: several tiles a program, both
 /// kinds of clusters, both ways to store, f32.
-use hopper::Plan as Whole;
+use hopper::MatmulPlan as Whole;
 
 /// Plans that `choose` may or may not make.
 const PLAIN: Whole =

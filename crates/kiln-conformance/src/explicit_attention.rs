@@ -109,12 +109,12 @@ fn products_from_registers<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict 
 fn run<T: Sample + Float>(
     trial: &mut Trial<'_>,
     sizes: Sizes,
-    plan: hopper::Plan,
+    plan: hopper::AttentionPlan,
     options: Options,
 ) -> Verdict {
     let Sizes { heads, shared, queries, keys, width } = sizes;
     let bounded = [options.left.is_some(), options.right.is_some()];
-    let plan = hopper::Plan { shared, bounded, capped: options.cap.is_some(), ..plan };
+    let plan = hopper::AttentionPlan { shared, bounded, capped: options.cap.is_some(), ..plan };
     let (q, qs) = trial.input::<T, 4>([1, heads, queries, width])?;
     let (k, ks) = trial.input::<T, 4>([1, heads / shared, keys, width])?;
     let (v, vs) = trial.input::<T, 4>([1, heads / shared, keys, width])?;
@@ -154,8 +154,14 @@ fn launch<T: Sample + Float>(
     Ok(())
 }
 
-fn plan() -> hopper::Plan {
-    hopper::Plan { keys: 64, stages: 2, tasks: 2, registers: [232, 40], ..hopper::Plan::of(64, 1) }
+fn plan() -> hopper::AttentionPlan {
+    hopper::AttentionPlan {
+        keys: 64,
+        stages: 2,
+        tasks: 2,
+        registers: [232, 40],
+        ..hopper::AttentionPlan::of(64, 1)
+    }
 }
 
 fn sizes(heads: usize, queries: usize, keys: usize, width: usize) -> Sizes {
@@ -165,11 +171,11 @@ fn sizes(heads: usize, queries: usize, keys: usize, width: usize) -> Sizes {
 fn attention<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
     for options in [Options::default(), causal()] {
         run::<T>(trial, sizes(3, 200, 200, 64), plan(), options)?;
-        run::<T>(trial, sizes(1, 70, 327, 128), hopper::Plan::of(128, 1), options)?;
-        run::<T>(trial, sizes(1, 193, 193, 64), hopper::Plan::of(64, 1), options)?;
+        run::<T>(trial, sizes(1, 70, 327, 128), hopper::AttentionPlan::of(128, 1), options)?;
+        run::<T>(trial, sizes(1, 193, 193, 64), hopper::AttentionPlan::of(64, 1), options)?;
     }
     run::<T>(trial, sizes(1, 1, 1, 64), plan(), Options::default())?;
-    run::<T>(trial, sizes(1, 130, 300, 64), hopper::Plan { stages: 4, ..plan() }, Options::default())
+    run::<T>(trial, sizes(1, 130, 300, 64), hopper::AttentionPlan { stages: 4, ..plan() }, Options::default())
 }
 
 fn attention_of_shared_keys<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
@@ -182,14 +188,14 @@ fn attention_of_narrow_heads<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdic
     run::<T>(
         trial,
         Sizes { shared: 2, ..sizes(2, 66, 130, 72) },
-        hopper::Plan { width: 128, ..plan() },
+        hopper::AttentionPlan { width: 128, ..plan() },
         Options::default(),
     )
 }
 
 fn attention_of_wide_heads<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
-    run::<T>(trial, sizes(2, 140, 150, 256), hopper::Plan::of(256, 1), causal())?;
-    run::<T>(trial, sizes(1, 65, 66, 200), hopper::Plan::of(200, 1), Options::default())
+    run::<T>(trial, sizes(2, 140, 150, 256), hopper::AttentionPlan::of(256, 1), causal())?;
+    run::<T>(trial, sizes(1, 65, 66, 200), hopper::AttentionPlan::of(200, 1), Options::default())
 }
 
 fn attention_of_more_queries_than_keys<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
@@ -258,7 +264,7 @@ fn attention_of_packed_sequences<T: Sample + Float>(trial: &mut Trial<'_>) -> Ve
     for options in [Options::default(), causal(), Options { left: Some(50), cap: Some(20.0), ..causal() }] {
         let bounded = [options.left.is_some(), options.right.is_some()];
         let capped = options.cap.is_some();
-        let plan = hopper::Plan { shared, bounded, capped, packed: true, ..plan() };
+        let plan = hopper::AttentionPlan { shared, bounded, capped, packed: true, ..plan() };
         let tokens = [0, 1].map(|side| lengths.iter().map(|l| l[side]).sum::<usize>());
         let (q, qs) = trial.input::<T, 3>([tokens[0], heads, width])?;
         let (k, ks) = trial.input::<T, 3>([tokens[1], 1, width])?;

@@ -6,8 +6,8 @@ use crate::case::{Case, cases};
 use crate::matrix_units::{matrix, product, scale};
 use crate::trial::{Stop, Trial, Verdict, close, ensure, same};
 use half::{bf16, f16};
-use kiln_kernels::matmul::epilogue::{Epilogue, Place};
-use kiln_kernels::matmul::hopper::{self, Plan};
+use kiln_kernels::matmul::epilogue::{Epilogue, TilePosition};
+use kiln_kernels::matmul::hopper::{self, MatmulPlan};
 use kiln_kernels::matmul::{Factor, Matmul};
 use kiln_lang::explicit::*;
 use kiln_lang::param::{ArgSink, IntFact, KernelParam, ParamDecl, SpecKey};
@@ -96,7 +96,7 @@ const CHECKS: u32 = line!();
 impl Epilogue<f32> for Checked {
     type Out = f32;
 
-    fn apply(checked: &Traced, sums: Val<f32>, place: &Place) -> Val<f32> {
+    fn apply(checked: &Traced, sums: Val<f32>, place: &TilePosition) -> Val<f32> {
         let Traced { limits, table, divisors, shift } = checked;
         device_assert!(sums.le(place.per_row(limits)), "a sum of the rows from {} is too large", place.row);
         let term = table.get(place.row / STEP + *shift);
@@ -104,7 +104,7 @@ impl Epilogue<f32> for Checked {
         sums + term + quotient.cast::<f32>()
     }
 
-    fn turned(self) -> Checked {
+    fn transposed(self) -> Checked {
         self
     }
 }
@@ -197,14 +197,21 @@ fn launches<T: Sample + Factor<Sum = f32>>(
     Ok(())
 }
 
-const WHOLE: Plan =
-    Plan { rows: 128, columns: 128, stages: 3, group: 2, tasks: 2, registers: [232, 40], ..Plan::PLAIN };
-const NARROW: Plan = Plan { columns: 64, tasks: 1, rows: 64, bulk: false, ..WHOLE };
+const WHOLE: MatmulPlan = MatmulPlan {
+    rows: 128,
+    columns: 128,
+    stages: 3,
+    group: 2,
+    tasks: 2,
+    registers: [232, 40],
+    ..MatmulPlan::PLAIN
+};
+const NARROW: MatmulPlan = MatmulPlan { columns: 64, tasks: 1, rows: 64, bulk: false, ..WHOLE };
 
 /// The kernel on tensor cores, by so many programs.
-fn by_plan<T: Sample + Factor<Sum = f32>>(trial: &mut Trial<'_>, plan: Plan, programs: u32) -> Verdict {
+fn by_plan<T: Sample + Factor<Sum = f32>>(trial: &mut Trial<'_>, plan: MatmulPlan, programs: u32) -> Verdict {
     let registers = if plan.tasks == 1 { [0, 0] } else { plan.registers };
-    let plan = Plan { registers, ..plan };
+    let plan = MatmulPlan { registers, ..plan };
     let mut signals = trial.device.zeros::<u32, 1>([programs as usize * plan.tasks])?;
     launches::<T>(trial, &format!("{plan:?} by {programs}"), OWN, |trial, [a, b], c, epilogue| {
         let (a, b, mut c) = (a.stacked(), b.stacked(), c.stacked());
@@ -228,13 +235,13 @@ fn epilogue_of_tiles_in_turn<T: Sample + Factor<Sum = f32>>(trial: &mut Trial<'_
 }
 
 fn epilogue_of_clusters<T: Sample + Factor<Sum = f32>>(trial: &mut Trial<'_>) -> Verdict {
-    by_plan::<T>(trial, Plan { cluster: 2, ..WHOLE }, 2)
+    by_plan::<T>(trial, MatmulPlan { cluster: 2, ..WHOLE }, 2)
 }
 
 /// Stream-K: programs with a part of a tile, and with more than one.
 fn epilogue_of_shared_tiles<T: Sample + Factor<Sum = f32>>(trial: &mut Trial<'_>) -> Verdict {
-    by_plan::<T>(trial, Plan { streamed: 1, ..WHOLE }, 5)?;
-    by_plan::<T>(trial, Plan { streamed: 2, ..NARROW }, 3)
+    by_plan::<T>(trial, MatmulPlan { streamed: 1, ..WHOLE }, 5)?;
+    by_plan::<T>(trial, MatmulPlan { streamed: 2, ..NARROW }, 3)
 }
 
 /// The library's product, which chooses how.

@@ -22,10 +22,15 @@ const TILE: usize = 64;
 /// Bytes of a row of a stage.
 const ROW: usize = 128;
 
-/// c = a · bᵀ, a tile a program, in two stages. In pieces, every stage's product is added to the
-/// sum by itself.
+/// c = a · bᵀ, a tile a program, in two stages. With two levels of sums, every stage's product is
+/// added to the sum by itself.
 #[kernel(crate = kiln_runtime)]
-fn product<T: Elem, U: Elem, S: Num>(a: &Tensor<T, 2>, b: &Tensor<U, 2>, c: &mut Tensor<S, 2>, pieces: bool) {
+fn product<T: Elem, U: Elem, S: Num>(
+    a: &Tensor<T, 2>,
+    b: &Tensor<U, 2>,
+    c: &mut Tensor<S, 2>,
+    two_level: bool,
+) {
     let depth = ROW / size_of::<T>();
     let (left, right) = (shared_tiles::<T>(2, TILE, depth), shared_tiles::<U>(2, TILE, depth));
     let (full, empty) = (mbarriers(2, 1), mbarriers(2, 1));
@@ -47,7 +52,7 @@ fn product<T: Elem, U: Elem, S: Num>(a: &Tensor<T, 2>, b: &Tensor<U, 2>, c: &mut
                 let stage = step % 2;
                 full.at(stage).wait(step / 2);
                 let (x, y) = (left.at(stage), right.at(stage).transposed());
-                if pieces {
+                if two_level {
                     sum += wgmma_wait(wgmma(x, y, zeros::<S>((TILE, TILE)), false), 0);
                 } else {
                     sum = wgmma_wait(wgmma(x, y, sum, true), 0);
@@ -65,13 +70,13 @@ fn check<T: Sample, U: Sample, S: Sample + Num>(
     trial: &mut Trial<'_>,
     [m, n, k]: [usize; 3],
     seen: impl Fn(Host) -> Host,
-    (pieces, ulps): (bool, f64),
+    (two_level, ulps): (bool, f64),
 ) -> Verdict {
     let (a, xs) = trial.input::<T, 2>([m, k])?;
     let (b, ys) = trial.input::<U, 2>([n, k])?;
     let mut c = trial.output::<S, 2>([m, n])?;
     let grid = [m.div_ceil(TILE) as u32, n.div_ceil(TILE) as u32];
-    product(&a, &b, &mut c, pieces).grid(grid).launch(trial.device)?;
+    product(&a, &b, &mut c, two_level).grid(grid).launch(trial.device)?;
     let seen = |all: Vec<Host>| -> Vec<Host> { all.into_iter().map(&seen).collect() };
     let (x, y) = (seen(by_rows(&xs, [m, k], false)), seen(by_rows(&ys, [k, n], true)));
     let expected = kiln_reference::product(&x, &y, [m, n, k], S::small(0).host());

@@ -1,4 +1,4 @@
-//! Tiles whose extents are no powers of two: what GPUs do in pieces.
+//! Tiles whose extents are no powers of two: which GPUs legalize.
 
 use crate::case::{Case, cases};
 use crate::matrix_units::{blocked, host, matrix, product, scale};
@@ -22,17 +22,23 @@ pub fn cases() -> Vec<Case> {
     ]
 }
 
-/// Tiles: of one piece on an axis and of three, more rows than columns and fewer.
+/// Tiles: of one part on an axis and of three, more rows than columns and fewer.
 const TILES: [[usize; 2]; 5] = [[3, 5], [24, 48], [1, 7], [80, 6], [5, 176]];
 
 #[kernel(crate = kiln_runtime)]
-fn compared<T: Num>(x: &Tensor<T, 2>, y: &mut Tensor<T, 2>, turned: &mut Tensor<T, 2>, m: usize, n: usize) {
+fn compared<T: Num>(
+    x: &Tensor<T, 2>,
+    y: &mut Tensor<T, 2>,
+    transposed: &mut Tensor<T, 2>,
+    m: usize,
+    n: usize,
+) {
     let row = program_id(0) * m;
     let v = x.tile((row, 0), (m, n)).load(1);
     let column = iota::<T>(n).expand(0);
     let result = select(v.lt(column), v + column, v) + iota::<T>(m).expand(1);
     y.tile((row, 0), (m, n)).store(result);
-    turned.tile((0, row), (n, m)).store(result.transpose());
+    transposed.tile((0, row), (n, m)).store(result.transpose());
 }
 
 fn elements<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
@@ -40,8 +46,8 @@ fn elements<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
         let (rows, columns) = (2 * m - m / 2, (n - n / 3).max(1));
         let (x, data) = trial.input::<T, 2>([rows, columns])?;
         let mut y = trial.output::<T, 2>([rows, columns])?;
-        let mut turned = trial.output::<T, 2>([columns, rows])?;
-        compared(&x, &mut y, &mut turned, m, n).grid([2]).launch(trial.device)?;
+        let mut transposed = trial.output::<T, 2>([columns, rows])?;
+        compared(&x, &mut y, &mut transposed, m, n).grid([2]).launch(trial.device)?;
         let element = |i: usize, j: usize| {
             let (v, column) = (data[i * columns + j], T::small(j as i32).host());
             let sum = if v.host().less(column) { T::from_host(v.host().add(column)) } else { v };
@@ -50,7 +56,7 @@ fn elements<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
         let expected: Vec<T> = (0..rows * columns).map(|i| element(i / columns, i % columns)).collect();
         same(&format!("{m} x {n}"), &y.to_vec()?, &expected)?;
         let expected: Vec<T> = (0..rows * columns).map(|i| element(i % rows, i / rows)).collect();
-        same(&format!("{m} x {n}, transposed"), &turned.to_vec()?, &expected)?;
+        same(&format!("{m} x {n}, transposed"), &transposed.to_vec()?, &expected)?;
     }
     Ok(())
 }
@@ -163,9 +169,9 @@ fn numbers_win_over_nan<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
 #[kernel(crate = kiln_runtime)]
 fn folded<T: Num>(x: &Tensor<T, 3>, y: &mut Tensor<T, 2>, flat: &mut Tensor<T, 1>, z: &mut Tensor<T, 3>) {
     let v = x.load([3, 5, 6], 0);
-    let turned = v.permute([2, 0, 1]);
-    y.tile((program_id(0) * 6, 0), [6, 5]).store(turned.sum_axis(1));
-    flat.tile(program_id(0) * 90, 90).store(turned.reshape(90));
+    let transposed = v.permute([2, 0, 1]);
+    y.tile((program_id(0) * 6, 0), [6, 5]).store(transposed.sum_axis(1));
+    flat.tile(program_id(0) * 90, 90).store(transposed.reshape(90));
     let stretched = v.max_axis(1).expand(1).broadcast_to([3, 5, 6]);
     z.tile((program_id(0) * 3, 0, 0), [3, 5, 6]).store(stretched - v);
 }
@@ -180,14 +186,14 @@ fn three_axes<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
     let at = |a: usize, b: usize, c: usize| data[(a * 5 + b) * 6 + c].host();
     let sum = |e: usize| T::from_host(at(0, e % 5, e / 5).add(at(1, e % 5, e / 5)).add(at(2, e % 5, e / 5)));
     same("sums", &y.to_vec()?, &(0..30).map(sum).collect::<Vec<T>>())?;
-    let turned: Vec<T> = (0..90).map(|e| T::from_host(at(e / 5 % 3, e % 5, e / 15))).collect();
-    same("permuted", &flat.to_vec()?, &turned)?;
+    let transposed: Vec<T> = (0..90).map(|e| T::from_host(at(e / 5 % 3, e % 5, e / 15))).collect();
+    same("permuted", &flat.to_vec()?, &transposed)?;
     let greatest = |a: usize, c: usize| (1..5).fold(at(a, 0, c), |most, b| most.max(at(a, b, c)));
     let below = |e: usize| T::from_host(greatest(e / 30, e % 6).sub(at(e / 30, e / 6 % 5, e % 6)));
     same("below the greatest", &z.to_vec()?, &(0..90).map(below).collect::<Vec<T>>())
 }
 
-/// Shapes whose pieces are the same runs of elements, and others, in a loop where each round reads
+/// Shapes whose parts are the same runs of elements, and others, in a loop where each round reads
 /// what it has written.
 #[kernel(crate = kiln_runtime)]
 fn regrouped<T: Elem>(
@@ -312,7 +318,7 @@ fn carried<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
     Ok(())
 }
 
-/// The tiles of a program (m, n, k), the warps if they are chosen, and the matrices: pieces that
+/// The tiles of a program (m, n, k), the warps if they are chosen, and the matrices: parts that
 /// matrix units take on all axes and on some, on none.
 const PRODUCTS: [([usize; 3], Option<u32>, [usize; 3]); 6] = [
     ([96, 96, 32], None, [100, 96, 72]),
@@ -348,7 +354,7 @@ fn products<T: Sample + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) -> Verdict
         .try_for_each(|(case, order)| multiply::<T>(trial, case, order))
 }
 
-/// As [`PRODUCTS`], where a GPU has its warpgroups multiply pieces side by side, one above the
+/// As [`PRODUCTS`], where a GPU has its warpgroups multiply parts side by side, one above the
 /// other, or both.
 const LARGE: [([usize; 3], Option<u32>, [usize; 3]); 3] = [
     ([128, 192, 64], Some(8), [130, 200, 136]),

@@ -44,15 +44,15 @@ fn matmul_of_halves<T: Sample + Factor>(trial: &mut Trial<'_>) -> Verdict {
     ];
     for [m, n, k] in shapes {
         for columns in [[false, false], [false, true], [true, false], [true, true]] {
-            let stored = |rows, across, turned| if turned { [across, rows] } else { [rows, across] };
+            let stored = |rows, across, transposed| if transposed { [across, rows] } else { [rows, across] };
             let (a, xs) = trial.input::<T, 2>(stored(m, k, columns[0]))?;
             let (b, ys) = trial.input::<T, 2>(stored(k, n, columns[1]))?;
             let mut c = trial.output::<T, 2>([m, n])?;
-            let turned = |x: &Tensor<T, 2>, turn: bool| match turn {
+            let transposed = |x: &Tensor<T, 2>, turn: bool| match turn {
                 true => Ok(x.transpose()),
                 false => x.slice(0, 0..x.shape()[0]),
             };
-            kiln_kernels::matmul(&turned(&a, columns[0])?, &turned(&b, columns[1])?, &mut c)?;
+            kiln_kernels::matmul(&transposed(&a, columns[0])?, &transposed(&b, columns[1])?, &mut c)?;
             let (x, y) = (by_rows(&xs, [m, k], columns[0]), by_rows(&ys, [k, n], columns[1]));
             let expected = product(&x, &y, [m, n, k], Host::Float(0.0));
             close(

@@ -118,7 +118,7 @@ fn warpgroups<T: Sample + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) -> Verdi
 }
 
 #[kernel(crate = kiln_runtime)]
-fn turned<T: Accumulate<Acc = f32>>(
+fn transposed<T: Accumulate<Acc = f32>>(
     a: &Tensor<T, 2>,
     b: &Tensor<T, 2>,
     c: &mut Tensor<f32, 2>,
@@ -141,7 +141,7 @@ fn transposed_tiles<T: Sample + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) ->
         let (a, xs) = matrix::<T>(trial, [rows, depth], true)?;
         let (b, ys) = matrix::<T>(trial, [depth, columns], true)?;
         let mut c = trial.output::<f32, 2>([rows, columns])?;
-        turned(&a.transpose(), &b.transpose(), &mut c, m, n, k).launch(trial.device)?;
+        transposed(&a.transpose(), &b.transpose(), &mut c, m, n, k).launch(trial.device)?;
         let what = format!("tiles {m} x {n} x {k} of {sizes:?}");
         close(&what, &c.to_vec()?, &host(&product(&xs, &ys, sizes)), 8.0, scale(&xs, &ys, depth))?;
     }

@@ -137,7 +137,7 @@ fn loops_of_tf32(trial: &mut Trial<'_>) -> Verdict {
 
 /// Both tiles are transposes of what is loaded.
 #[kernel(crate = kiln_runtime)]
-fn turned<T: Accumulate>(
+fn transposed<T: Accumulate>(
     a: &Tensor<T, 2>,
     b: &Tensor<T, 2>,
     c: &mut Tensor<T::Acc, 2>,
@@ -160,7 +160,7 @@ fn transposed_bytes<T: Sample + Accumulate<Acc: Sample>>(trial: &mut Trial<'_>) 
         let (a, xs) = matrix::<T>(trial, [rows, depth], true)?;
         let (b, ys) = matrix::<T>(trial, [depth, columns], true)?;
         let mut c = trial.output::<T::Acc, 2>([rows, columns])?;
-        turned(&a.transpose(), &b.transpose(), &mut c, m, n, k).warps(warps).launch(trial.device)?;
+        transposed(&a.transpose(), &b.transpose(), &mut c, m, n, k).warps(warps).launch(trial.device)?;
         let expected = product(&xs, &ys, sizes, T::Acc::small(0).host());
         let what = format!("tiles {m} x {n} x {k} of {sizes:?}");
         close(&what, &c.to_vec()?, &expected, allowed::<T>(depth), 64.0)?;

@@ -38,7 +38,7 @@ fn store<T: Elem>(tile: TileViewMut<T>, streams: bool, value: Val<T>) {
 fn boxed<T: Num>(
     x: &Tensor<T, 2>,
     y: &mut Tensor<T, 2>,
-    turned: &mut Tensor<T, 2>,
+    transposed: &mut Tensor<T, 2>,
     rows: &mut Tensor<T, 2>,
     other: Val<T>,
     m: usize,
@@ -51,12 +51,12 @@ fn boxed<T: Num>(
     let w = v + v;
     store(y.tile((row, column), (m, n)), streams[1], w);
     // What was stored is used again.
-    store(turned.tile((column, row), (n, m)), streams[2], (w * v - v).transpose());
+    store(transposed.tile((column, row), (n, m)), streams[2], (w * v - v).transpose());
     let line = x.row(row).tile(column, n).streaming().load(other);
     rows.row(p).tile(column, n).streaming().store(line * 3 - 1);
 }
 
-/// Extents of tiles: one piece on a GPU and several, less than a warp, more than the CPU works on
+/// Extents of tiles: one part on a GPU and several, less than a warp, more than the CPU works on
 /// at a time.
 const TILES: [usize; 14] = [1, 2, 3, 5, 7, 8, 33, 100, 127, 1000, 1025, 1500, 2047, 2049];
 
@@ -86,10 +86,10 @@ fn one_box<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
     let layouts = [(); 4].map(|()| LAYOUTS[rng.below(3) as usize]);
     let (x, data) = Matrix::new(trial, shape, layouts[0], small)?;
     let y = Matrix::<T>::output(trial, shape, layouts[1])?;
-    let turned = Matrix::<T>::output(trial, [wide, high], layouts[2])?;
+    let transposed = Matrix::<T>::output(trial, [wide, high], layouts[2])?;
     let rows = Matrix::<T>::output(trial, [high.div_ceil(m), wide], layouts[3])?;
     let part = |matrix: &Matrix<T>| matrix.part.slice(0, 0..matrix.part.shape()[0]);
-    boxed(&x.part, &mut part(&y)?, &mut part(&turned)?, &mut part(&rows)?, other, m, n, streams)
+    boxed(&x.part, &mut part(&y)?, &mut part(&transposed)?, &mut part(&rows)?, other, m, n, streams)
         .grid([high.div_ceil(m), wide.div_ceil(n)].map(|e| e as u32))
         .launch(trial.device)?;
     let at = |i: usize, j: usize| data[x.place(i, j)].host();
@@ -97,7 +97,7 @@ fn one_box<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
     let what = format!("tiles {m} × {n} of {high} × {wide}, streams {streams:?}, {layouts:?}");
     let exact = |value: Host| (value, 0.0);
     y.check(&format!("{what}, twice"), |i, j| exact(at(i, j).add(at(i, j))))?;
-    turned.check(&format!("{what}, transposed"), |j, i| {
+    transposed.check(&format!("{what}, transposed"), |j, i| {
         let v = at(i, j);
         exact(v.add(v).mul(v).sub(v))
     })?;

@@ -80,7 +80,7 @@ fn rows_and_shared_memory(trial: &mut Trial<'_>) -> Verdict {
     let mut y = trial.output([5, 8])?;
     turn_rows(&x, &mut y).grid([5, 1, 1]).block([8, 1, 1]).launch(trial.device)?;
     let expected: Vec<u32> = (0..40).map(|i| data[i / 8 * 8 + (i + 1) % 8]).collect();
-    same("rows turned by one", &y.to_vec()?, &expected)
+    same("rows rotated by one", &y.to_vec()?, &expected)
 }
 
 #[kernel(crate = kiln_runtime)]

@@ -7,7 +7,7 @@ use crate::trial::{Stop, Trial, Verdict, close, ensure};
 use half::{bf16, f16};
 use kiln_kernels::Tuning;
 use kiln_kernels::matmul::epilogue::{Along, Combined, Identity, Then, Vector};
-use kiln_kernels::matmul::hopper::{self, Plan};
+use kiln_kernels::matmul::hopper::{self, MatmulPlan};
 use kiln_kernels::matmul::{Factor, Matmul, Precision};
 use kiln_lang::prelude::*;
 use kiln_reference::{Host, Sample, by_rows, product as sums};
@@ -30,7 +30,7 @@ pub fn cases() -> Vec<Case> {
     ];
     all.extend(cases!["explicit::matmul":
         stacks_and_splits for bf16 E4M3;
-        pieces for E4M3 E5M2;
+        two_level_sums for E4M3 E5M2;
         narrow_types;
         mixed_types;
         epilogue_of_copies;
@@ -43,17 +43,17 @@ fn factor<T: Sample>(
     trial: &mut Trial<'_>,
     [rows, columns]: [usize; 2],
 ) -> Result<(Tensor<T, 2>, Vec<Host>), Stop> {
-    let turned = trial.rng.below(2) == 1;
+    let transposed = trial.rng.below(2) == 1;
     let border = trial.rng.below(3) as usize;
-    let [down, across] = if turned { [columns, rows] } else { [rows, columns] };
+    let [down, across] = if transposed { [columns, rows] } else { [rows, columns] };
     let (whole, all) = trial.input::<T, 2>([down + border, across + border])?;
     let part = whole.slice(0, border..border + down)?.slice(1, border..border + across)?;
     let at = |i: usize, j: usize| {
-        let (i, j) = if turned { (j, i) } else { (i, j) };
+        let (i, j) = if transposed { (j, i) } else { (i, j) };
         all[(i + border) * (across + border) + j + border].host()
     };
     let elements = (0..rows * columns).map(|e| at(e / columns, e % columns)).collect();
-    Ok((if turned { part.transpose() } else { part }, elements))
+    Ok((if transposed { part.transpose() } else { part }, elements))
 }
 
 fn random_shapes<T: Sample + Factor<Sum: Sample>>(trial: &mut Trial<'_>) -> Verdict {
@@ -65,9 +65,9 @@ fn random_shapes<T: Sample + Factor<Sum: Sample>>(trial: &mut Trial<'_>) -> Verd
         let [m, n, k] = if round < 3 { shape } else { [shape[0], shape[1] % 17, shape[2]] };
         let (a, xs) = factor::<T>(trial, [m, k])?;
         let (b, ys) = factor::<T>(trial, [k, n])?;
-        let turned = trial.rng.below(2) == 1;
-        let mut c = trial.output::<T::Sum, 2>(if turned { [n, m] } else { [m, n] })?;
-        if turned {
+        let transposed = trial.rng.below(2) == 1;
+        let mut c = trial.output::<T::Sum, 2>(if transposed { [n, m] } else { [m, n] })?;
+        if transposed {
             c = c.transpose();
         }
         kiln_kernels::matmul(&a, &b, &mut c)?;
@@ -106,9 +106,9 @@ where
     for [m, n, k] in [[70, 72, 150], [130, 9, 272], [1, 80, 200], [66, 1, 48], [3, 5, 0]] {
         let (a, xs) = factor::<T>(trial, [m, k])?;
         let (b, ys) = factor::<U>(trial, [k, n])?;
-        let turned = trial.rng.below(2) == 1;
-        let mut c = trial.output::<T::Sum, 2>(if turned { [n, m] } else { [m, n] })?;
-        if turned {
+        let transposed = trial.rng.below(2) == 1;
+        let mut c = trial.output::<T::Sum, 2>(if transposed { [n, m] } else { [m, n] })?;
+        if transposed {
             c = c.transpose();
         }
         Matmul::new(&a, &b).precision(precision).run(&mut c)?;
@@ -210,13 +210,13 @@ where
 /// are.
 fn epilogues<T: Sample + Factor<Sum = f32>>(trial: &mut Trial<'_>) -> Verdict {
     for [m, n, k] in [[70, 136, 72], [131, 67, 40], [4, 72, 40], [72, 4, 40], [1, 40, 24]] {
-        for turned in [false, true] {
+        for transposed in [false, true] {
             let (a, xs) = factor::<T>(trial, [m, k])?;
             let (b, ys) = factor::<T>(trial, [k, n])?;
             let (bias, across) = trial.input::<bf16, 1>([n])?;
             let (residual, others) = factor::<f16>(trial, [m, n])?;
-            let mut c = trial.output::<f32, 2>(if turned { [n, m] } else { [m, n] })?;
-            if turned {
+            let mut c = trial.output::<f32, 2>(if transposed { [n, m] } else { [m, n] })?;
+            if transposed {
                 c = c.transpose();
             }
             Matmul::new(&a, &b)
@@ -305,7 +305,7 @@ fn misfits(trial: &mut Trial<'_>) -> Verdict {
 fn planned<T: Sample + Factor<Sum: Sample>>(
     trial: &mut Trial<'_>,
     extents: [usize; 4],
-    plan: Plan,
+    plan: MatmulPlan,
     programs: u32,
 ) -> Verdict {
     planned_of::<T, T>(trial, extents, plan, programs)
@@ -315,7 +315,7 @@ fn planned<T: Sample + Factor<Sum: Sample>>(
 fn planned_of<T, U>(
     trial: &mut Trial<'_>,
     [products, m, n, k]: [usize; 4],
-    plan: Plan,
+    plan: MatmulPlan,
     programs: u32,
 ) -> Verdict
 where
@@ -326,7 +326,7 @@ where
     let (a, xs) = trial.input::<T, 3>([stack(plan.shared[0]), m, k])?;
     let (b, ys) = trial.input::<U, 3>([stack(plan.shared[1]), n, k])?;
     let mut c = trial.output::<T::Sum, 3>([products * plan.splits, m, n])?;
-    let plan = Plan { b_transposed: true, ..plan };
+    let plan = MatmulPlan { b_transposed: true, ..plan };
     hopper::matmul::<T, U, T::Sum, Identity>(&a, &b, &mut c, Identity, plan)
         .grid([programs])
         .launch(trial.device)?;
@@ -345,43 +345,43 @@ where
     Ok(())
 }
 
-fn plan_of<T>() -> Plan {
-    Plan { depth: 128 / size_of::<T>(), stages: 3, group: 2, bulk: false, ..Plan::PLAIN }
+fn plan_of<T>() -> MatmulPlan {
+    MatmulPlan { depth: 128 / size_of::<T>(), stages: 3, group: 2, bulk: false, ..MatmulPlan::PLAIN }
 }
 
 fn stacks_and_splits<T: Sample + Factor<Sum: Sample>>(trial: &mut Trial<'_>) -> Verdict {
-    let plan = Plan { stack: true, ..plan_of::<T>() };
+    let plan = MatmulPlan { stack: true, ..plan_of::<T>() };
     planned::<T>(trial, [3, 72, 80, 144], plan, 5)?;
-    planned::<T>(trial, [2, 72, 80, 144], Plan { shared: [true, false], ..plan }, 3)?;
-    planned::<T>(trial, [2, 40, 136, 48], Plan { shared: [false, true], ..plan }, 3)?;
+    planned::<T>(trial, [2, 72, 80, 144], MatmulPlan { shared: [true, false], ..plan }, 3)?;
+    planned::<T>(trial, [2, 40, 136, 48], MatmulPlan { shared: [false, true], ..plan }, 3)?;
     let long = 5 * plan.depth - 16;
-    planned::<T>(trial, [1, 72, 64, long], Plan { stack: false, splits: 3, ..plan }, 4)?;
-    planned::<T>(trial, [2, 40, 64, long], Plan { splits: 2, bulk: true, ..plan }, 3)
+    planned::<T>(trial, [1, 72, 64, long], MatmulPlan { stack: false, splits: 3, ..plan }, 4)?;
+    planned::<T>(trial, [2, 40, 64, long], MatmulPlan { splits: 2, bulk: true, ..plan }, 3)
 }
 
-fn pieces<T: Sample + Factor<Sum: Sample>>(trial: &mut Trial<'_>) -> Verdict {
-    let plan = Plan { pieces: true, ..plan_of::<T>() };
+fn two_level_sums<T: Sample + Factor<Sum: Sample>>(trial: &mut Trial<'_>) -> Verdict {
+    let plan = MatmulPlan { two_level: true, ..plan_of::<T>() };
     planned::<T>(trial, [1, 72, 80, 400], plan, 3)?;
-    let copies = Plan { rows: 128, columns: 128, tasks: 2, registers: [232, 40], bulk: true, ..plan };
+    let copies = MatmulPlan { rows: 128, columns: 128, tasks: 2, registers: [232, 40], bulk: true, ..plan };
     planned::<T>(trial, [1, 200, 136, 272], copies, 2)?;
-    let three = Plan { rows: 192, tasks: 3, registers: [152, 40], ..copies };
+    let three = MatmulPlan { rows: 192, tasks: 3, registers: [152, 40], ..copies };
     planned::<T>(trial, [1, 200, 136, 272], three, 2)?;
-    let halves = Plan { columns: 256, halves: 2, stages: 2, ..copies };
+    let halves = MatmulPlan { columns: 256, halves: 2, stages: 2, ..copies };
     planned::<T>(trial, [1, 130, 264, 144], halves, 1)?;
-    planned::<T>(trial, [1, 66, 264, 144], Plan { bulk: false, ..halves }, 2)
+    planned::<T>(trial, [1, 66, 264, 144], MatmulPlan { bulk: false, ..halves }, 2)
 }
 
 fn narrow_types(trial: &mut Trial<'_>) -> Verdict {
     planned::<i8>(trial, [1, 72, 80, 144], plan_of::<i8>(), 2)?;
-    planned::<u8>(trial, [1, 72, 80, 144], Plan { bulk: true, ..plan_of::<u8>() }, 2)?;
-    let narrow = Plan { columns: 16, ..plan_of::<E4M3>() };
+    planned::<u8>(trial, [1, 72, 80, 144], MatmulPlan { bulk: true, ..plan_of::<u8>() }, 2)?;
+    let narrow = MatmulPlan { columns: 16, ..plan_of::<E4M3>() };
     planned::<E4M3>(trial, [1, 72, 24, 144], narrow, 2)
 }
 
 fn mixed_types(trial: &mut Trial<'_>) -> Verdict {
-    let pieces = Plan { pieces: true, ..plan_of::<E4M3>() };
-    planned_of::<E4M3, E5M2>(trial, [1, 72, 80, 272], pieces, 2)?;
-    planned_of::<E5M2, E4M3>(trial, [1, 72, 80, 144], Plan { bulk: true, ..plan_of::<E5M2>() }, 2)?;
+    let two_level = MatmulPlan { two_level: true, ..plan_of::<E4M3>() };
+    planned_of::<E4M3, E5M2>(trial, [1, 72, 80, 272], two_level, 2)?;
+    planned_of::<E5M2, E4M3>(trial, [1, 72, 80, 144], MatmulPlan { bulk: true, ..plan_of::<E5M2>() }, 2)?;
     planned_of::<u8, i8>(trial, [1, 72, 80, 144], plan_of::<u8>(), 2)
 }
 
@@ -394,7 +394,7 @@ fn epilogue_of_copies(trial: &mut Trial<'_>) -> Verdict {
     let (rows, down) = vector(trial, m)?;
     let (columns, across) = vector(trial, n)?;
     for bulk in [true, false] {
-        let plan = Plan {
+        let plan = MatmulPlan {
             rows: 128,
             columns: 128,
             tasks: 2,

@@ -74,7 +74,7 @@ fn odd_extents<T: Sample + Factor<Sum: Sample>>(trial: &mut Trial<'_>) -> Verdic
             (0..rows * columns).map(|e| side.at(e / columns, e % columns)).collect::<Vec<Host>>()
         });
         let expected = product(&xs, &ys, shape, T::Sum::small(0).host());
-        let what = format!("{m} × {n} × {k}, turned {:?}", [a.turned, b.turned]);
+        let what = format!("{m} × {n} × {k}, transposed {:?}", [a.transposed, b.transposed]);
         close(&what, &c.to_vec()?, &expected, allowed::<T>(k), 64.0)?;
     }
     Ok(())
@@ -114,25 +114,25 @@ fn extents(rng: &mut Rng, multiplications: f64) -> [usize; 3] {
 struct Side<T: Elem> {
     part: Tensor<T, 2>,
     all: Vec<T>,
-    turned: bool,
+    transposed: bool,
     border: usize,
     across: usize,
 }
 
 impl<T: Sample> Side<T> {
     fn random(trial: &mut Trial<'_>, [rows, columns]: [usize; 2]) -> Result<Side<T>, Stop> {
-        let turned = trial.rng.below(2) == 1;
+        let transposed = trial.rng.below(2) == 1;
         // Mostly none, since then rows are aligned.
         let border = trial.rng.below(6).saturating_sub(3) as usize;
-        let [high, wide] = if turned { [columns, rows] } else { [rows, columns] };
+        let [high, wide] = if transposed { [columns, rows] } else { [rows, columns] };
         let (whole, all) = trial.input::<T, 2>([high + border, wide + border])?;
         let part = whole.slice(0, border..border + high)?.slice(1, border..border + wide)?;
-        let part = if turned { part.transpose() } else { part };
-        Ok(Side { part, all, turned, border, across: wide + border })
+        let part = if transposed { part.transpose() } else { part };
+        Ok(Side { part, all, transposed, border, across: wide + border })
     }
 
     fn at(&self, i: usize, j: usize) -> Host {
-        let (i, j) = if self.turned { (j, i) } else { (i, j) };
+        let (i, j) = if self.transposed { (j, i) } else { (i, j) };
         self.all[(i + self.border) * self.across + j + self.border].host()
     }
 }
@@ -140,16 +140,16 @@ impl<T: Sample> Side<T> {
 fn any_product<T: Sample + Factor<Sum: Sample>>(trial: &mut Trial<'_>, multiplications: f64) -> Verdict {
     let shape @ [m, n, k] = extents(&mut trial.rng, multiplications);
     let (a, b) = (Side::<T>::random(trial, [m, k])?, Side::<T>::random(trial, [k, n])?);
-    let turned = trial.rng.below(2) == 1;
-    let mut c = trial.output::<T::Sum, 2>(if turned { [n, m] } else { [m, n] })?;
-    if turned {
+    let transposed = trial.rng.below(2) == 1;
+    let mut c = trial.output::<T::Sum, 2>(if transposed { [n, m] } else { [m, n] })?;
+    if transposed {
         c = c.transpose();
     }
     let precision = if trial.rng.below(3) == 0 { Precision::FastSums } else { Precision::Full };
     Matmul::new(&a.part, &b.part).precision(precision).run(&mut c)?;
     let what = format!(
-        "{m} × {n} × {k}, {precision:?}, turned {:?}, borders {:?}",
-        [a.turned, b.turned, turned],
+        "{m} × {n} × {k}, {precision:?}, transposed {:?}, borders {:?}",
+        [a.transposed, b.transposed, transposed],
         [a.border, b.border]
     );
     let got = c.to_vec()?;

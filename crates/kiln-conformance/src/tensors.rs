@@ -40,11 +40,15 @@ fn views<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
     let at = |i: usize, j: usize| data[i * 10 + j];
     let part = x.slice(0, 1..4)?.slice(1, 2..9)?;
     same("a slice", &part.to_vec()?, &(0..21).map(|k| at(k / 7 + 1, k % 7 + 2)).collect::<Vec<T>>())?;
-    let turned = part.transpose();
-    same("its transpose", &turned.to_vec()?, &(0..21).map(|k| at(k % 3 + 1, k / 3 + 2)).collect::<Vec<T>>())?;
-    same("its copy", &turned.copy()?.to_vec()?, &turned.to_vec()?)?;
+    let transposed = part.transpose();
+    same(
+        "its transpose",
+        &transposed.to_vec()?,
+        &(0..21).map(|k| at(k % 3 + 1, k / 3 + 2)).collect::<Vec<T>>(),
+    )?;
+    same("its copy", &transposed.copy()?.to_vec()?, &transposed.to_vec()?)?;
     same("reshaped", &x.reshape([4, 15])?.to_vec()?, &data)?;
-    ensure(turned.reshape([21]).is_err(), || "a view with gaps was reshaped".into())?;
+    ensure(transposed.reshape([21]).is_err(), || "a view with gaps was reshaped".into())?;
     let mut part = x.slice(0, 2..3)?;
     let row = trial.random::<T>(10);
     part.write(&row)?;

@@ -74,7 +74,7 @@ fn barriers_under_the_first_thread(trial: &mut Trial<'_>) -> Verdict {
         let mut y = trial.output([5 * block])?;
         turns(&x, &mut y).grid([5, 1, 1]).block([block as u32, 1, 1]).launch(trial.device)?;
         let at = |i: usize| ((i % block + trips[i / block * block] as usize) % block) as i32;
-        same("turned", &y.to_vec()?, &(0..5 * block).map(at).collect::<Vec<i32>>())?;
+        same("rotated", &y.to_vec()?, &(0..5 * block).map(at).collect::<Vec<i32>>())?;
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use crate::codegen::Blocking;
 use crate::launch;
 use crate::limit::Watch;
-use crate::memory::{Memory, last_level_cache, total_memory};
+use crate::memory::{HostAllocator, last_level_cache, total_memory};
 use crate::pool::Pool;
 use crate::program::{CpuProgram, MAX_THREADS, SHARED_MEMORY};
 use crate::resident::Residents;
@@ -39,7 +39,7 @@ const MAX_GRID: u32 = i32::MAX as u32;
 pub struct CpuBackend {
     properties: Properties,
     blocking: Blocking,
-    memory: Memory,
+    memory: HostAllocator,
     pool: Pool,
     residents: Residents,
     watch: Watch,
@@ -68,7 +68,7 @@ impl CpuBackend {
         CpuBackend {
             properties: properties(threads),
             blocking: Blocking::default(),
-            memory: Memory::default(),
+            memory: HostAllocator::default(),
             pool: Pool::new(threads),
             residents: Residents::default(),
             watch: Watch::default(),

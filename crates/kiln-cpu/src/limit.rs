@@ -28,12 +28,12 @@ pub(crate) struct Watch {
 }
 
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<LimitState>,
     /// There is an earlier time to wake up at, or the device is gone.
     changed: Condvar,
 }
 
-struct State {
+struct LimitState {
     limit: Option<Duration>,
     running: Vec<Entry>,
     begun: u64,
@@ -60,8 +60,13 @@ pub(crate) struct Watched {
 
 impl Default for Watch {
     fn default() -> Watch {
-        let state =
-            State { limit: Some(LAUNCH_LIMIT), running: Vec::new(), begun: 0, thread: None, over: false };
+        let state = LimitState {
+            limit: Some(LAUNCH_LIMIT),
+            running: Vec::new(),
+            begun: 0,
+            thread: None,
+            over: false,
+        };
         Watch { shared: Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() }) }
     }
 }
@@ -118,7 +123,7 @@ impl Drop for Watched {
 }
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LimitState> {
         // Every change is one assignment, insertion or removal: a panic leaves nothing half done.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -14,11 +14,11 @@ const CAUTIOUS: usize = 64 << 20;
 
 /// Allocates, frees and counts.
 #[derive(Default)]
-pub(crate) struct Memory {
+pub(crate) struct HostAllocator {
     used: AtomicU64,
 }
 
-impl Memory {
+impl HostAllocator {
     /// Uninitialized memory.
     pub(crate) fn allocate(&self, bytes: usize) -> Result<DevicePtr> {
         let bytes = bytes.max(1);

@@ -295,11 +295,11 @@ mod tests {
     #[test]
     fn quads_arrive_whole() {
         use std::sync::atomic::AtomicBool;
-        struct Place(*mut Quad);
+        struct SharedQuad(*mut Quad);
         // SAFETY: only the functions under test touch the place, whole and volatile.
-        unsafe impl Sync for Place {}
+        unsafe impl Sync for SharedQuad {}
         let mut quad = Box::new(Quad([0; 4]));
-        let (place, done) = (Place(&mut *quad), AtomicBool::new(false));
+        let (place, done) = (SharedQuad(&mut *quad), AtomicBool::new(false));
         let access = |words: &mut [u32; 4], f: unsafe extern "C" fn(*const Quads, usize)| {
             let place = &place;
             let mut at = words.as_mut_ptr();

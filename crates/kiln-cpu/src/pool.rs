@@ -27,7 +27,7 @@ pub(crate) struct Pool {
 }
 
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
     /// A job has arrived, or the pool ends.
     arrived: Condvar,
     /// A worker has left a job.
@@ -37,7 +37,7 @@ struct Shared {
 }
 
 #[derive(Default)]
-struct State {
+struct PoolState {
     job: Option<Job>,
     /// The number of the job, so that no worker enters one twice.
     number: u64,
@@ -107,7 +107,7 @@ impl Drop for Pool {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

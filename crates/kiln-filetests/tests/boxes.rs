@@ -120,8 +120,8 @@ impl Boxes {
                 build.binary(op, a, index)
             }
             7 if shape.rank() == 2 => {
-                let turned = build.transpose(a, &[1, 0]);
-                let twice = build.binary(BinaryOp::Add, turned, turned);
+                let transposed = build.transpose(a, &[1, 0]);
+                let twice = build.binary(BinaryOp::Add, transposed, transposed);
                 build.transpose(twice, &[1, 0])
             }
             8 => {

@@ -2,7 +2,7 @@
 
 use crate::explicit;
 use crate::launch;
-use crate::memory::Memory;
+use crate::memory::GlobalMemory;
 use crate::order::Order;
 use crate::program::Loaded;
 use crate::residents::Residents;
@@ -119,7 +119,7 @@ pub struct Interp {
     sanitize: bool,
     seed: Option<u64>,
     limit: Mutex<Option<Duration>>,
-    state: Mutex<State>,
+    state: Mutex<DeviceState>,
     prints: Prints,
     /// What was dropped inside the print sink, while a launch had the state.
     dropped: Mutex<Vec<Dropped>>,
@@ -132,8 +132,8 @@ enum Dropped {
     Event(EventId),
 }
 
-struct State {
-    memory: Memory,
+struct DeviceState {
+    memory: GlobalMemory,
     streams: Streams,
     residents: Residents,
     launches: u64,
@@ -176,13 +176,13 @@ impl Interp {
                 ..Capabilities::new(Execution::Interpreted)
             },
         };
-        let memory = Memory::new(options.memory, options.sanitize);
+        let memory = GlobalMemory::new(options.memory, options.sanitize);
         Interp {
             properties,
             sanitize: options.sanitize,
             seed: options.seed,
             limit: Mutex::new(Some(LAUNCH_LIMIT)),
-            state: Mutex::new(State {
+            state: Mutex::new(DeviceState {
                 memory,
                 streams: Streams::new(),
                 residents: Residents::default(),
@@ -199,7 +199,7 @@ impl Interp {
     }
 
     /// The state, unless a launch of this thread has it, whose print sink makes this call.
-    fn state(&self) -> Result<MutexGuard<'_, State>> {
+    fn state(&self) -> Result<MutexGuard<'_, DeviceState>> {
         if is_printing() {
             return Err(Error::InsidePrintSink { device: self.properties.id.clone() });
         }
@@ -223,7 +223,7 @@ impl Interp {
     /// threads run in lockstep without `order_threads`, or a seed.
     fn run(
         &self,
-        state: &mut State,
+        state: &mut DeviceState,
         program: &dyn Program,
         launch: Launch<'_>,
         limit: Option<Duration>,
@@ -272,7 +272,7 @@ impl Interp {
     }
 }
 
-impl State {
+impl DeviceState {
     fn release(&mut self, gone: Dropped) {
         match gone {
             Dropped::Memory(address) => self.memory.free(address),

@@ -5,7 +5,7 @@ use crate::explicit::{agents, run_grid, takes_turns};
 use crate::in_flight::{Begun, InFlight};
 use crate::machine::Machine;
 use crate::mask::Mask;
-use crate::memory::{BlockMemory, Memory};
+use crate::memory::{BlockMemory, GlobalMemory};
 use crate::order::Order;
 use crate::program::Loaded;
 use crate::schedule::Schedule;
@@ -26,7 +26,7 @@ pub fn run(
     grid: [u32; 3],
     order: Order,
     words: &[u64],
-    memory: &mut Memory,
+    memory: &mut GlobalMemory,
     prints: &Prints,
     time: Time,
 ) -> Result<(), Error> {

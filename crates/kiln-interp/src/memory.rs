@@ -124,7 +124,7 @@ impl Drop for Arena {
 }
 
 /// Global memory: the live allocations of a device.
-pub struct Memory {
+pub struct GlobalMemory {
     /// Sorted by address.
     arenas: Vec<Arena>,
     /// The arena of the last access, which the next one most often hits too.
@@ -136,10 +136,10 @@ pub struct Memory {
     pub steps: u64,
 }
 
-impl Memory {
+impl GlobalMemory {
     /// Empty memory that will hold up to `limit` bytes.
-    pub fn new(limit: u64, sanitize: bool) -> Memory {
-        Memory { arenas: Vec::new(), last: 0, used: 0, limit, sanitize, steps: 0 }
+    pub fn new(limit: u64, sanitize: bool) -> GlobalMemory {
+        GlobalMemory { arenas: Vec::new(), last: 0, used: 0, limit, sanitize, steps: 0 }
     }
 
     /// Whether the sanitizer is on.

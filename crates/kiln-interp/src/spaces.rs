@@ -2,7 +2,7 @@
 
 use crate::in_flight::{Begun, InFlight};
 use crate::mask::Mask;
-use crate::memory::{BlockMemory, Memory};
+use crate::memory::{BlockMemory, GlobalMemory};
 use crate::memory_access::MemoryAccess;
 use crate::shadow::{Actor, Report};
 use crate::trap::Trap;
@@ -24,7 +24,7 @@ pub struct Turn {
 /// Global memory, and the memory of the block that runs, or of the blocks of its cluster.
 pub struct Spaces<'a> {
     /// Global memory.
-    pub global: &'a mut Memory,
+    pub global: &'a mut GlobalMemory,
     /// Memory of the block, a part for each of a cluster.
     pub shared: BlockMemory,
     /// Memory of each thread of those blocks.

@@ -63,7 +63,7 @@ pub enum ExplicitOp {
         multicast: u32,
         /// The box is `[1…, columns, rows]` of a view whose elements are adjacent on the last axis
         /// but one, and arrives transposed.
-        turned: bool,
+        transposed: bool,
     },
     /// `(shared tile, stage, view, i64 offset per axis)`: begins to store the stage to the box of
     /// the view at the offsets. Elements outside the view are dropped.
@@ -200,9 +200,9 @@ impl ExplicitOp {
                 SmallVec::from_slice(&[("count", *count), ("arrivals", *arrivals)])
             }
             MbarrierExpect { bytes } => SmallVec::from_slice(&[("bytes", *bytes)]),
-            TmaLoad { rows, multicast, turned } => {
-                let turned = turned.then_some(("turned", 1));
-                [("rows", *rows), ("multicast", *multicast)].into_iter().chain(turned).collect()
+            TmaLoad { rows, multicast, transposed } => {
+                let transposed = transposed.then_some(("transposed", 1));
+                [("rows", *rows), ("multicast", *multicast)].into_iter().chain(transposed).collect()
             }
             TmaStoreWait { pending } | WgmmaWait { pending } => {
                 SmallVec::from_slice(&[("pending", *pending)])
@@ -249,7 +249,7 @@ impl ExplicitOp {
             "mbarrier_wait" => MbarrierWait,
             "tma_load" => {
                 let (rows, multicast) = (number("rows")?, number("multicast")?);
-                TmaLoad { rows, multicast, turned: next("turned", false)?.unwrap_or_default() != 0 }
+                TmaLoad { rows, multicast, transposed: next("transposed", false)?.unwrap_or_default() != 0 }
             }
             "tma_store" => TmaStore,
             "tma_store_wait" => TmaStoreWait { pending: number("pending")? },

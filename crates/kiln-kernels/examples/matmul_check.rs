@@ -79,16 +79,16 @@ fn matrix<T: Element>(
     random: &mut Random,
     [rows, columns]: [usize; 2],
 ) -> Result<(Tensor<T, 2>, Vec<f64>), Box<dyn Error>> {
-    let (turned, odd) = (random.below(2) == 1, random.below(4) == 0);
-    let [down, across] = if turned { [columns, rows] } else { [rows, columns] };
+    let (transposed, odd) = (random.below(2) == 1, random.below(4) == 0);
+    let [down, across] = if transposed { [columns, rows] } else { [rows, columns] };
     let (before, more) = if odd { (random.below(3), random.below(5)) } else { (0, 0) };
     let data: Vec<T> =
         (0..(down + before) * (across + before + more)).map(|_| T::from(random.number())).collect();
     let whole = device.tensor(&data, [down + before, across + before + more])?;
     let part = whole.slice(0, before..before + down)?.slice(1, before..before + across)?;
-    let part = if turned { part.transpose() } else { part };
+    let part = if transposed { part.transpose() } else { part };
     let at = |i: usize, j: usize| {
-        let (i, j) = if turned { (j, i) } else { (i, j) };
+        let (i, j) = if transposed { (j, i) } else { (i, j) };
         data[(i + before) * (across + before + more) + j + before].wide()
     };
     let elements = (0..rows * columns).map(|e| at(e / columns, e % columns)).collect();

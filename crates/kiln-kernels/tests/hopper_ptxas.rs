@@ -18,7 +18,7 @@ use std::process::Command;
 assembler::tests! {
     text: true;
     results_that_wait_spill_nothing_by_ptxas
-    pieces_of_three_tasks_spill_nothing_by_ptxas
+    two_level_sums_of_three_tasks_spill_nothing_by_ptxas
     few_rows_spill_nothing_by_ptxas
     shared_tiles_spill_nothing_by_ptxas
     ways_of_attention_spill_nothing_by_ptxas;
@@ -28,15 +28,15 @@ assembler::tests! {
 const H200: Gpu = Gpu { units: 132, shared_memory: 227 << 10 };
 
 /// A product whose result has 16 bits.
-fn request<T: Factor>([m, n, k]: [usize; 3], pieces: bool, epilogue: bool) -> Request {
+fn request<T: Factor>([m, n, k]: [usize; 3], two_level: bool, epilogue: bool) -> Request {
     let bytes = (size_of::<T>(), size_of::<bf16>(), size_of::<f32>());
     let (factor_bytes, result_bytes, sum_bytes) = bytes;
-    Request { products: 1, m, n, k, factor_bytes, result_bytes, sum_bytes, pieces, packs: true, epilogue }
+    Request { products: 1, m, n, k, factor_bytes, result_bytes, sum_bytes, two_level, packs: true, epilogue }
 }
 
 /// Its plan.
-fn chosen<T: Factor>(shape: [usize; 3], pieces: bool, epilogue: bool) -> Choice {
-    choose(&request::<T>(shape, pieces, epilogue), &H200)
+fn chosen<T: Factor>(shape: [usize; 3], two_level: bool, epilogue: bool) -> Choice {
+    choose(&request::<T>(shape, two_level, epilogue), &H200)
 }
 
 /// The kernel of a plan, with the factors as 8-bit ones must lie.
@@ -44,21 +44,25 @@ fn kernel<T: Factor, O: Numeric, E: Epilogue<T::Sum>>(choice: Choice, epilogue: 
     let device = Device::open("interp")?;
     let a: Tensor<T, 3> = device.uninit([1, 256, 256])?;
     let mut c: Tensor<O, 3> = device.uninit([1, 256, 256])?;
-    let plan = hopper::Plan { b_transposed: true, ..choice.plan };
+    let plan = hopper::MatmulPlan { b_transposed: true, ..choice.plan };
     hopper::matmul::<T, T, O, E>(&a, &a, &mut c, epilogue, plan).ir()
 }
 
-/// The kernel of the best plan by the estimate that divides tiles by steps.
-fn by_step<T: Factor, E: Epilogue<T::Sum>>(shape: [usize; 3], pieces: bool, epilogue: E) -> Result<Kernel> {
-    let all = ranked(&request::<T>(shape, pieces, false), &H200);
+/// The kernel of the best plan by the estimate that is stream-K.
+fn stream_k<T: Factor, E: Epilogue<T::Sum>>(
+    shape: [usize; 3],
+    two_level: bool,
+    epilogue: E,
+) -> Result<Kernel> {
+    let all = ranked(&request::<T>(shape, two_level, false), &H200);
     let choice =
-        all.into_iter().find(|choice| choice.form().division == Division::ByStep).expect("one is by step");
+        all.into_iter().find(|choice| choice.form().division == Division::StreamK).expect("one is stream-K");
     let device = Device::open("interp")?;
     let a: Tensor<T, 3> = device.uninit([1, 256, 256])?;
     let mut c: Tensor<bf16, 3> = device.uninit([1, 256, 256])?;
     let mut parts: Tensor<T::Sum, 1> = device.uninit([choice.plan.parts(132)])?;
     let mut signals: Tensor<u32, 1> = device.uninit([512])?;
-    let plan = hopper::Plan { b_transposed: true, ..choice.plan };
+    let plan = hopper::MatmulPlan { b_transposed: true, ..choice.plan };
     hopper::stream_k::<T, T, bf16, E>(&a, &a, &mut c, &mut parts, &mut signals, epilogue, plan).ir()
 }
 
@@ -104,50 +108,50 @@ fn results_that_wait_spill_nothing_by_ptxas() -> Result<()> {
     Ok(())
 }
 
-fn pieces_of_three_tasks_spill_nothing_by_ptxas() -> Result<()> {
+fn two_level_sums_of_three_tasks_spill_nothing_by_ptxas() -> Result<()> {
     let device = Device::open("interp")?;
     let plan = chosen::<E4M3>([8192; 3], true, true);
     assert_eq!(plan.plan.tasks, 3);
     let scale = || -> Result<_> {
         Ok(Vector { values: device.uninit::<f32, 1>([1])?, along: Along::All, combined: Combined::Factor })
     };
-    check("pieces", &kernel::<E4M3, bf16, _>(plan, Then(scale()?, scale()?))?);
+    check("two levels", &kernel::<E4M3, bf16, _>(plan, Then(scale()?, scale()?))?);
     Ok(())
 }
 
 fn few_rows_spill_nothing_by_ptxas() -> Result<()> {
     for m in [8, 16, 64] {
         let plan = chosen::<bf16>([m, 8192, 8192], false, false);
-        assert!(plan.swapped && plan.plan.staggered == (m < 64));
+        assert!(plan.transposed && plan.plan.staggered == (m < 64));
         check(&format!("{m} rows"), &kernel::<bf16, bf16, Identity>(plan, Identity)?);
     }
     Ok(())
 }
 
 fn shared_tiles_spill_nothing_by_ptxas() -> Result<()> {
-    check("by step", &by_step::<bf16, _>([4096; 3], false, Identity)?);
+    check("stream-K", &stream_k::<bf16, _>([4096; 3], false, Identity)?);
     let scale = Vector {
         values: Device::open("interp")?.uninit::<f32, 1>([1])?,
         along: Along::All,
         combined: Combined::Factor,
     };
-    check("by step, scaled", &by_step::<bf16, _>([4096; 3], false, scale)?);
-    check("pieces by step", &by_step::<E4M3, _>([4096; 3], true, Identity)?);
-    check("few rows by step", &by_step::<bf16, _>([64, 4096, 4096], false, Identity)?);
-    check("a long sum by step", &by_step::<bf16, _>([512, 512, 16384], false, Identity)?);
+    check("stream-K, scaled", &stream_k::<bf16, _>([4096; 3], false, scale)?);
+    check("two levels stream-K", &stream_k::<E4M3, _>([4096; 3], true, Identity)?);
+    check("few rows stream-K", &stream_k::<bf16, _>([64, 4096, 4096], false, Identity)?);
+    check("a long sum stream-K", &stream_k::<bf16, _>([512, 512, 16384], false, Identity)?);
     Ok(())
 }
 
 fn ways_of_attention_spill_nothing_by_ptxas() -> Result<()> {
-    use kiln_kernels::attention::hopper::{Plan, attention};
+    use kiln_kernels::attention::hopper::{AttentionPlan, attention};
     let device = Device::open("interp")?;
     let (order, none) = (device.uninit::<i64, 2>([16, 132])?, device.uninit::<i32, 2>([1, 4])?);
     for width in [64, 128, 256] {
         let q: Tensor<bf16, 4> = device.uninit([1, 2, 256, width])?;
         let (mut o, mut sums) = (device.uninit([1, 2, 256, width])?, device.uninit([1, 2, 256])?);
-        for &division in Plan::divisions(width) {
+        for &division in AttentionPlan::divisions(width) {
             for bounded in [[false; 2], [false, true], [true, true]] {
-                let plan = Plan { bounded, ..Plan::divided(width, 1, division) };
+                let plan = AttentionPlan { bounded, ..AttentionPlan::divided(width, 1, division) };
                 let launch = attention(&q, &q, &q, &mut o, &mut sums, &order, &none, 0.1, 1.0, 9, 0, plan);
                 check(&format!("attention of {width}, {division:?}, {bounded:?}"), &launch.ir()?);
             }

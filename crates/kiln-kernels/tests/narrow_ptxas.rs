@@ -24,8 +24,8 @@ assembler::tests! {
 }
 
 /// A product of tiles into the type of its sums, or of 8-bit floats into bf16: a by rows and b by
-/// columns or, if it is `turned`, by rows.
-fn kernel<T, U>(precision: Precision, tile: (usize, usize, usize), turned: bool) -> Result<Kernel>
+/// columns or, if it is `transposed`, by rows.
+fn kernel<T, U>(precision: Precision, tile: (usize, usize, usize), transposed: bool) -> Result<Kernel>
 where
     T: Factor,
     U: Factor<Sum = T::Sum, Family = T::Family>,
@@ -34,7 +34,7 @@ where
     let device = Device::open("interp")?;
     let a: Tensor<T, 3> = device.uninit([1, 256, 256])?;
     let b: Tensor<U, 3> = device.uninit([1, 256, 256])?;
-    let b = if turned { b } else { b.swap_axes(1, 2)? };
+    let b = if transposed { b } else { b.swap_axes(1, 2)? };
     let (of_sums, halves) = (device.uninit([1, 256, 256])?, device.uninit([1, 256, 256])?);
     match T::SCALAR.is_float8() {
         true => into::<T, U, bf16>(&a, &b, halves, precision, tile),
@@ -94,9 +94,9 @@ const NEWER: [(u32, u32); 3] = [(8, 9), (10, 0), (12, 0)];
 
 fn products_of_8_bit_floats_assemble_by_ptxas() -> Result<()> {
     let (full, fast) = (Precision::Full, Precision::FastSums);
-    let pieces = kernel::<E4M3, E4M3>(full, (128, 128, 64), false)?;
+    let two_level = kernel::<E4M3, E4M3>(full, (128, 128, 64), false)?;
     for compute in NEWER {
-        check("e4m3", &pieces, compute, "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32");
+        check("e4m3", &two_level, compute, "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32");
     }
     let mixed = kernel::<E5M2, E4M3>(fast, (64, 64, 64), true)?;
     check("e5m2 by e4m3", &mixed, (8, 9), "mma.sync.aligned.m16n8k32.row.col.f32.e5m2.e4m3.f32");
@@ -106,7 +106,7 @@ fn products_of_8_bit_floats_assemble_by_ptxas() -> Result<()> {
         check("e4m3 by e5m2 as f16", &small, compute, "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32");
     }
     let name = "wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3";
-    check("e4m3 in pieces", &kernel::<E4M3, E4M3>(full, (128, 128, 128), false)?, (9, 0), name);
+    check("e4m3 in two levels", &kernel::<E4M3, E4M3>(full, (128, 128, 128), false)?, (9, 0), name);
     let name = "wgmma.mma_async.sync.aligned.m64n256k32.f32.e4m3.e5m2";
     check("fast e4m3 by e5m2", &kernel::<E4M3, E5M2>(fast, (128, 256, 128), false)?, (9, 0), name);
     Ok(())
@@ -121,9 +121,9 @@ fn products_of_8_bit_integers_assemble_by_ptxas() -> Result<()> {
     check("u8 by i8", &mixed, (8, 0), "mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32");
     let large = kernel::<i8, u8>(Precision::Full, (128, 256, 128), false)?;
     check("large i8 by u8", &large, (9, 0), "wgmma.mma_async.sync.aligned.m64n256k32.s32.s8.u8");
-    let turned = kernel::<i8, i8>(Precision::Full, (128, 128, 128), true)?;
-    turns_words(&turned);
-    check("i8 by rows", &turned, (9, 0), "wgmma.mma_async.sync.aligned.m64n128k32.s32.s8.s8");
+    let transposed = kernel::<i8, i8>(Precision::Full, (128, 128, 128), true)?;
+    turns_words(&transposed);
+    check("i8 by rows", &transposed, (9, 0), "wgmma.mma_async.sync.aligned.m64n128k32.s32.s8.s8");
     Ok(())
 }
 
@@ -132,8 +132,8 @@ fn products_of_tf32_assemble_by_ptxas() -> Result<()> {
     for compute in OLDER.into_iter().chain(NEWER) {
         check("tf32", &tiles, compute, "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32");
     }
-    let turned = kernel::<f32, f32>(Precision::Tf32, (64, 64, 16), true)?;
-    check("tf32 by rows", &turned, (8, 0), "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32");
+    let transposed = kernel::<f32, f32>(Precision::Tf32, (64, 64, 16), true)?;
+    check("tf32 by rows", &transposed, (8, 0), "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32");
     let large = kernel::<f32, f32>(Precision::Tf32, (128, 256, 32), false)?;
     check("large tf32", &large, (9, 0), "wgmma.mma_async.sync.aligned.m64n256k8.f32.tf32.tf32");
     // In full it is no business of matrix units.

@@ -126,8 +126,8 @@ fn copies_of_a_warp_of_its_own_assemble_without_spills_by_ptxas() -> Result<()> 
     let b = a.swap_axes(1, 2)?;
     let mut c: Tensor<bf16, 3> = device.zeros([1, 64, 64])?;
     for (rows, columns) in [(256, 128), (128, 256), (128, 128)] {
-        for turned in [false, true] {
-            let b = if turned { &b } else { &a };
+        for transposed in [false, true] {
+            let b = if transposed { &b } else { &a };
             let kernel = matmul::<bf16, bf16, bf16, Identity>(
                 &a,
                 b,
@@ -139,7 +139,7 @@ fn copies_of_a_warp_of_its_own_assemble_without_spills_by_ptxas() -> Result<()> 
                 columns,
                 64,
             );
-            copies(&format!("copies of tiles {rows} x {columns}, turned {turned}"), &kernel.ir()?);
+            copies(&format!("copies of tiles {rows} x {columns}, transposed {transposed}"), &kernel.ir()?);
         }
     }
     for (width, rows, columns, warps) in [(64, 128, 128, 8), (128, 64, 64, 4)] {

@@ -54,7 +54,7 @@
 //! arguments.
 
 use crate::elem::Elem;
-use crate::trace::{Place, Raw, TraceErrors, trace_at, with};
+use crate::trace::{Raw, SourceLocation, TraceErrors, trace_at, with};
 use crate::val::Val;
 use crate::view::core::ViewCore;
 use crate::view::{View, ViewMut};
@@ -482,7 +482,7 @@ impl<P: KernelParams> KernelFn<P> {
     /// Every mistake the kernel makes, with its source location.
     pub fn trace(&self, args: &P::Args, level: Level) -> Result<Kernel, TraceErrors> {
         let KernelSite { name, file, line, column, .. } = *self.site;
-        trace_at(name, Place { file, line, column }, level, &mut || {
+        trace_at(name, SourceLocation { file, line, column }, level, &mut || {
             crate::trace::with(|r| r.contract = self.site.contract);
             let traced = P::declare(args, self.site.params, &mut ParamDecl::new());
             (self.body)(traced);

@@ -1,7 +1,7 @@
 //! Accesses of views at an index for each axis, as kernels over threads have them.
 
 use crate::body::Expr;
-use crate::memory::Place;
+use crate::memory::ElementAccess;
 use crate::parameters::Parameter;
 use crate::types::{integer, unsigned, zero};
 use crate::writer::Writer;
@@ -24,7 +24,7 @@ impl Writer<'_> {
     }
 
     /// The place of the element at an operation's coordinates.
-    pub(crate) fn indexed(&mut self, op: &OpData, bounds: Bounds) -> Result<Place> {
+    pub(crate) fn indexed(&mut self, op: &OpData, bounds: Bounds) -> Result<ElementAccess> {
         if bounds == Bounds::Check {
             let what = format!("a checked index of `{}`", op.kind.mnemonic());
             return Err(self.unsupported(

@@ -2,7 +2,7 @@
 
 use crate::body::Expr;
 use crate::cells::Part;
-use crate::memory::Place;
+use crate::memory::ElementAccess;
 use crate::regions::{Cell, is_native};
 use crate::writer::Writer;
 use kiln_backend::Result;
@@ -13,7 +13,7 @@ impl Writer<'_> {
     pub(crate) fn atomic(
         &mut self,
         op: &OpData,
-        place: Place,
+        place: ElementAccess,
         function: AtomicOp,
         scope: Scope,
     ) -> Result<()> {
@@ -37,7 +37,7 @@ impl Writer<'_> {
     }
 
     /// An operation that the cell has.
-    fn native(&mut self, place: Place, function: AtomicOp, operand: Expr) -> Expr {
+    fn native(&mut self, place: ElementAccess, function: AtomicOp, operand: Expr) -> Expr {
         let fun = match function {
             AtomicOp::Add => AtomicFunction::Add,
             AtomicOp::Min => AtomicFunction::Min,
@@ -63,7 +63,7 @@ impl Writer<'_> {
     fn update(
         &mut self,
         op: &OpData,
-        place: Place,
+        place: ElementAccess,
         next: impl FnOnce(&mut Self, Expr) -> Option<Expr>,
     ) -> Result<Expr> {
         let part = self.part_of(place);
@@ -87,7 +87,7 @@ impl Writer<'_> {
         Ok(self.extract(word, part, place.elem))
     }
 
-    pub(crate) fn compare_exchange(&mut self, op: &OpData, place: Place, scope: Scope) -> Result<()> {
+    pub(crate) fn compare_exchange(&mut self, op: &OpData, place: ElementAccess, scope: Scope) -> Result<()> {
         self.in_reach(op, scope)?;
         self.one_word(op, place)?;
         let (expected, desired) = (self.get(op.expected())?, self.get(op.desired())?);
@@ -138,7 +138,7 @@ impl Writer<'_> {
     }
 
     /// The word, or the part of one, that an element is.
-    fn part_of(&mut self, place: Place) -> Part {
+    fn part_of(&mut self, place: ElementAccess) -> Part {
         match place.elem.bytes() {
             4 => {
                 let word = self.body.element(place.region.array, place.at);

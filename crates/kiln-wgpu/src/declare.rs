@@ -2,7 +2,7 @@
 
 use crate::body::Expr;
 use crate::parameters::Parameter;
-use crate::regions::{Cell, Memory, Region, Uses, uses};
+use crate::regions::{Cell, Region, RegionBase, Uses, uses};
 use crate::types::{register, stored};
 use crate::writer::Writer;
 use kiln_backend::Result;
@@ -20,7 +20,7 @@ impl Writer<'_> {
         for (i, &arg) in args.iter().enumerate() {
             let param = &self.kernel.params[i];
             let Some(view) = param.ty.as_view() else { continue };
-            let used = uses.get(&Memory::View(arg)).cloned().unwrap_or_default();
+            let used = uses.get(&RegionBase::View(arg)).cloned().unwrap_or_default();
             self.regions.shares_storage |= used.reads && used.writes;
             let held = stored(view.elem).filter(|_| self.features.missing(view.elem).is_none());
             let mut access = StorageAccess::LOAD;
@@ -31,7 +31,7 @@ impl Writer<'_> {
             let region = self.global(name, space, binding, used.cell(held), None);
             self.regions.views.insert(arg, Region { base, ..region });
         }
-        if let Some(used) = uses.get(&Memory::Scratch) {
+        if let Some(used) = uses.get(&RegionBase::Scratch) {
             let one = if used.elems.len() == 1 { used.elems.first().copied() } else { None };
             let held =
                 one.and_then(stored).filter(|_| one.is_none_or(|e| self.features.missing(e).is_none()));
@@ -58,7 +58,7 @@ impl Writer<'_> {
         }
     }
 
-    fn declare_allocations(&mut self, uses: &BTreeMap<Memory, Uses>) {
+    fn declare_allocations(&mut self, uses: &BTreeMap<RegionBase, Uses>) {
         let mut allocations = Vec::new();
         self.kernel.walk(|_, data| {
             if let (OpKind::Alloc { space, elem, shape }, [view]) = (&data.kind, &data.results[..]) {
@@ -66,7 +66,7 @@ impl Writer<'_> {
             }
         });
         for (view, space, elem, length) in allocations {
-            let used = uses.get(&Memory::View(view)).cloned().unwrap_or_default();
+            let used = uses.get(&RegionBase::View(view)).cloned().unwrap_or_default();
             // Nobody else sees how an element lies in memory: it lies there as a value does.
             let held = register(elem).filter(|_| self.features.missing(elem).is_none());
             let cell = match used.cell(held) {

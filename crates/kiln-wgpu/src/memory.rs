@@ -11,7 +11,7 @@ use naga::BinaryOperator as B;
 
 /// Where an access takes place.
 #[derive(Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct ElementAccess {
     pub(crate) region: Region,
     /// The number of the first element in the region's array, as a u32.
     pub(crate) at: Expr,
@@ -52,14 +52,14 @@ impl Writer<'_> {
         view: Value,
         at: Expr,
         predicate: Option<Expr>,
-    ) -> Result<Place> {
+    ) -> Result<ElementAccess> {
         let (region, elem) = (self.region(view)?, self.elem(view));
         self.require(Some(op), elem)?;
         let at = match region.base {
             Some(base) => self.body.binary(B::Add, base, at),
             None => at,
         };
-        Ok(Place { region, at, elem, predicate })
+        Ok(ElementAccess { region, at, elem, predicate })
     }
 
     /// The type that holds an element, of a place that was found: its type is one that is held.
@@ -70,7 +70,7 @@ impl Writer<'_> {
     pub(crate) fn load(
         &mut self,
         op: &OpData,
-        place: Place,
+        place: ElementAccess,
         otherwise: &[(Expr, naga::Scalar)],
     ) -> Result<()> {
         let count = op.results.len() as u32;
@@ -86,7 +86,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    pub(crate) fn store(&mut self, place: Place, values: &[Expr]) -> Result<()> {
+    pub(crate) fn store(&mut self, place: ElementAccess, values: &[Expr]) -> Result<()> {
         self.predicated(place.predicate, &[], |w| {
             w.store_elements(place.region, place.at, place.elem, values);
             Ok(Vec::new())
@@ -122,7 +122,7 @@ impl Writer<'_> {
     pub(crate) fn ordered_load(
         &mut self,
         op: &OpData,
-        place: Place,
+        place: ElementAccess,
         order: Order,
         scope: Scope,
     ) -> Result<()> {
@@ -135,7 +135,7 @@ impl Writer<'_> {
     pub(crate) fn ordered_store(
         &mut self,
         op: &OpData,
-        place: Place,
+        place: ElementAccess,
         order: Order,
         scope: Scope,
     ) -> Result<()> {
@@ -146,7 +146,7 @@ impl Writer<'_> {
     }
 
     /// Only words of 32 bits are atomic everywhere.
-    pub(crate) fn one_word(&self, op: &OpData, place: Place) -> Result<()> {
+    pub(crate) fn one_word(&self, op: &OpData, place: ElementAccess) -> Result<()> {
         match place.elem.bytes() {
             8 => {
                 let what = format!("`{}` of {}", op.kind.mnemonic(), place.elem);

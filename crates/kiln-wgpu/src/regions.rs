@@ -51,7 +51,7 @@ pub(crate) struct Regions {
 
 /// Memory that views are parts of.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Memory {
+pub(crate) enum RegionBase {
     /// A parameter or an allocation.
     View(Value),
     /// The block's scratch memory.
@@ -106,8 +106,8 @@ fn access(data: &OpData) -> Option<Access> {
 }
 
 /// How each memory of a kernel is accessed.
-pub(crate) fn uses(kernel: &Kernel) -> BTreeMap<Memory, Uses> {
-    let mut all: BTreeMap<Memory, Uses> = BTreeMap::new();
+pub(crate) fn uses(kernel: &Kernel) -> BTreeMap<RegionBase, Uses> {
+    let mut all: BTreeMap<RegionBase, Uses> = BTreeMap::new();
     kernel.walk(|_, data| {
         let Some(access) = access(data) else { return };
         let view = data.view();
@@ -126,9 +126,9 @@ pub(crate) fn uses(kernel: &Kernel) -> BTreeMap<Memory, Uses> {
     all
 }
 
-fn memory(kernel: &Kernel, view: Value) -> Memory {
+fn memory(kernel: &Kernel, view: Value) -> RegionBase {
     let scratch = |op: &OpData| matches!(op.kind, OpKind::Scratch { .. });
-    if kernel.defining_op(view).is_some_and(scratch) { Memory::Scratch } else { Memory::View(view) }
+    if kernel.defining_op(view).is_some_and(scratch) { RegionBase::Scratch } else { RegionBase::View(view) }
 }
 
 impl Uses {

@@ -111,7 +111,12 @@ impl Layout {
     /// a time have different banks of a slot: two lines, four apart, and four chunks of each. The
     /// lanes beyond go on along the first axis, where memory is read by sectors, and so does what
     /// is left for registers: along the second each would need an address of its own.
-    pub fn turning(shape: &Shape, [from, to]: [usize; 2], [vector, chunk]: [u32; 2], warps: u32) -> Layout {
+    pub fn transposing(
+        shape: &Shape,
+        [from, to]: [usize; 2],
+        [vector, chunk]: [u32; 2],
+        warps: u32,
+    ) -> Layout {
         let [from, to] = [from, to].map(|axis| AxisBits::of(shape, axis));
         let spare = (from.count + to.count).saturating_sub(LANE_BITS as u32 + warps.trailing_zeros());
         let wide = vector.trailing_zeros().min(from.count).min(spare);
@@ -183,7 +188,7 @@ impl Layout {
     }
 
     /// The layout for a scan along `axis`: adjacent elements in registers, then lanes, then warps,
-    /// so that threads in order hold pieces in order.
+    /// so that threads in order hold runs in order.
     pub fn scanning(shape: &Shape, axis: usize, warps: u32) -> Layout {
         let place = AxisBits::of(shape, axis);
         let spare = place.count.saturating_sub(LANE_BITS as u32 + warps.trailing_zeros()).min(2);
@@ -342,14 +347,14 @@ mod tests {
     }
 
     #[test]
-    fn layouts_that_turn_cover_tiles_of_every_size() {
+    fn transposing_layouts_cover_tiles_of_every_size() {
         for shape in [&[16u32, 32][..], &[32, 8], &[128, 256], &[1, 64, 64], &[256, 16]] {
             let shape = Shape::new(shape);
             let axes = [shape.rank() - 2, shape.rank() - 1];
             for warps in [1, 4, 16] {
                 for (vector, chunk) in [(1, 16), (4, 16), (4, 4)] {
-                    for turned in [axes, [axes[1], axes[0]]] {
-                        check(&Layout::turning(&shape, turned, [vector, chunk], warps), shape.len());
+                    for transposed in [axes, [axes[1], axes[0]]] {
+                        check(&Layout::transposing(&shape, transposed, [vector, chunk], warps), shape.len());
                     }
                 }
             }
@@ -357,10 +362,10 @@ mod tests {
     }
 
     #[test]
-    fn lanes_that_turn_store_to_different_banks() {
+    fn transposing_lanes_store_to_different_banks() {
         for (shape, elem) in [([128, 64], 1), ([128, 256], 1), ([32, 64], 4), ([64, 128], 2)] {
             let shape = Shape::new(&shape);
-            let layout = Layout::turning(&shape, [1, 0], [4, 16 / elem], 4);
+            let layout = Layout::transposing(&shape, [1, 0], [4, 16 / elem], 4);
             let slot = crate::layout::Slot::new(&shape, 0, elem);
             assert_eq!(slot.adjacent(&layout).len(), (16 / elem).trailing_zeros() as usize, "{layout}");
             for first in (0..32).step_by(8) {

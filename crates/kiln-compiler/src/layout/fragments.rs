@@ -20,7 +20,7 @@ pub struct WarpGrid {
 }
 
 impl WarpGrid {
-    /// The grid whose warps have pieces closest to squares, for which they read least.
+    /// The grid whose warps have parts closest to squares, for which they read least.
     ///
     /// ```
     /// use kiln_compiler::layout::WarpGrid;
@@ -78,7 +78,7 @@ fn warp_bits(rows: Bases, columns: Bases, warps: u32) -> Bases {
 impl Layout {
     /// The layout in which warps accumulate a product `[m, n]`: a thread has pairs of adjacent
     /// columns in two rows that are 8 apart, then the same 8 columns further, then 16 rows further.
-    /// Each warp has the rows and columns of one piece.
+    /// Each warp has the rows and columns of one part.
     ///
     /// ```
     /// use kiln_compiler::layout::{Layout, WarpGrid};

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 /// Memory that the threads of a block share.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Memory {
+pub(crate) enum SharedRegion {
     /// The bytes `from..to` of a part of scratch memory.
     Scratch {
         /// Parts do not overlap.
@@ -27,9 +27,9 @@ pub(crate) enum Memory {
 
 /// Where an access goes.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Place {
+pub(crate) struct AccessTarget {
     /// The memory.
-    pub memory: Memory,
+    pub memory: SharedRegion,
     /// Accesses that agree in this need no order among themselves.
     pub same: Option<Same>,
 }
@@ -57,7 +57,7 @@ pub(crate) enum Does {
 /// An access of shared memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Access {
-    place: Place,
+    place: AccessTarget,
     does: Does,
     /// It was made in an earlier iteration of a loop: equal values need not be equal offsets.
     stale: bool,
@@ -66,9 +66,10 @@ struct Access {
 impl Access {
     fn conflicts(&self, earlier: &Access) -> bool {
         let overlaps = match (&self.place.memory, &earlier.place.memory) {
-            (Memory::Scratch { part: a, from, to }, Memory::Scratch { part: b, from: from_b, to: to_b }) => {
-                a == b && from < to_b && from_b < to
-            }
+            (
+                SharedRegion::Scratch { part: a, from, to },
+                SharedRegion::Scratch { part: b, from: from_b, to: to_b },
+            ) => a == b && from < to_b && from_b < to,
             (a, b) => a == b,
         };
         if !overlaps || (self.does == earlier.does && self.does != Does::Write) {
@@ -87,7 +88,7 @@ pub(crate) struct Accesses {
 impl Accesses {
     /// Notes an access, of which an operation may make several; `None` is the user's own, whose
     /// order is the user's matter.
-    pub fn note(&mut self, op: Op, place: Option<Place>, does: Does) {
+    pub fn note(&mut self, op: Op, place: Option<AccessTarget>, does: Does) {
         if let Some(place) = place {
             self.by_op.entry(op).or_default().push(Access { place, does, stale: false });
         }
@@ -223,7 +224,8 @@ impl Pass<'_> {
         }
         let conflicts = |earlier: &&Access| accesses.iter().any(|access| access.conflicts(earlier));
         if open.iter().any(|earlier| conflicts(&earlier)) {
-            let global = open.iter().filter(conflicts).any(|o| matches!(o.place.memory, Memory::View(_)));
+            let global =
+                open.iter().filter(conflicts).any(|o| matches!(o.place.memory, SharedRegion::View(_)));
             self.before.insert(op, global);
             open.clear();
         }
@@ -271,8 +273,8 @@ mod tests {
     use super::*;
     use kiln_ir::{Builder, Level, Scalar, Type};
 
-    fn scratch(part: u32, from: u32, to: u32) -> Option<Place> {
-        Some(Place { memory: Memory::Scratch { part, from, to }, same: None })
+    fn scratch(part: u32, from: u32, to: u32) -> Option<AccessTarget> {
+        Some(AccessTarget { memory: SharedRegion::Scratch { part, from, to }, same: None })
     }
 
     /// A kernel of fences (which stand for accesses) and the accesses they stand for.
@@ -289,7 +291,7 @@ mod tests {
             Script { kernel, accesses: Accesses::default(), block }
         }
 
-        fn at(&mut self, place: Option<Place>, does: Does) {
+        fn at(&mut self, place: Option<AccessTarget>, does: Does) {
             let op =
                 self.kernel.append(self.block, OpKind::Fence(Scope::Device), &[], &[], &[], Loc::default());
             self.accesses.note(op, place, does);
@@ -344,7 +346,7 @@ mod tests {
     #[test]
     fn one_operation_and_atomics_need_no_order_among_themselves() {
         let mut s = Script::new();
-        let of = |op| Some(Place { same: Some(Same::Exchange(op)), ..scratch(0, 0, 32).unwrap() });
+        let of = |op| Some(AccessTarget { same: Some(Same::Exchange(op)), ..scratch(0, 0, 32).unwrap() });
         s.at(of(1), Does::Write);
         s.at(of(1), Does::Write);
         s.at(of(2), Does::Write);
@@ -391,7 +393,7 @@ mod tests {
         let view = Value::from_index(0);
         let at = |offset: usize, layout| {
             let same = Some(Same::Box(layout, Shape::new(&[64]), vec![Value::from_index(offset)]));
-            Some(Place { memory: Memory::View(view), same })
+            Some(AccessTarget { memory: SharedRegion::View(view), same })
         };
         s.at(at(1, LayoutId::SCALAR), Does::Read);
         s.at(at(1, LayoutId::SCALAR), Does::Write);

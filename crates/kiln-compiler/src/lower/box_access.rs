@@ -1,6 +1,6 @@
 //! A box of a view as threads access it.
 
-use super::barriers::Place;
+use super::barriers::AccessTarget;
 use crate::layout::Layout;
 use kiln_ir::{Reuse, Scalar, Shape, Value};
 
@@ -15,7 +15,7 @@ pub(super) struct BoxAccess<'a> {
     /// The threads of the layout that act, where several hold the same elements.
     pub first: Option<Value>,
     /// For the barrier pass.
-    pub place: Option<Place>,
+    pub place: Option<AccessTarget>,
     /// Several threads of the layout hold the same elements.
     pub copies: bool,
     /// Register bits that step through an aligned vector, and how many of them stay in a vector

@@ -1,6 +1,6 @@
 //! Gather, scatter and atomics: element by element, at indices that tiles hold.
 
-use super::barriers::{Does, Memory, Place, Same};
+use super::barriers::{AccessTarget, Does, Same, SharedRegion};
 use super::layouts::LayoutId;
 use super::roles;
 use super::{Lowering, Registers};
@@ -217,10 +217,10 @@ impl Lowering<'_> {
         if self.per_thread && !data.operands.iter().any(|&v| roles::is_tile(self.src, v)) {
             return Ok(());
         }
-        let memory = Memory::View(self.scalar(data.view())?);
+        let memory = SharedRegion::View(self.scalar(data.view())?);
         // Elements of one scatter that name one place leave any of the values.
         let same = (does == Does::Write).then(|| Same::Scatter(data.operands.to_vec()));
-        self.accesses.note(op, Some(Place { memory, same }), does);
+        self.accesses.note(op, Some(AccessTarget { memory, same }), does);
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! Boxes of views: one linear index a thread, a predicate a vector, accesses of up to 16 bytes.
 
 use super::Lowering;
-use super::barriers::{Does, Memory, Place, Same};
+use super::barriers::{AccessTarget, Does, Same, SharedRegion};
 use super::box_access::BoxAccess;
 use super::coalesce::Contiguity;
 use super::layouts::LayoutId;
@@ -31,7 +31,7 @@ impl Lowering<'_> {
         let mut access = BoxAccess { first: None, ..self.box_access(data, result, home, reuse)? };
         if access.copies {
             // Only one of those that load stores there.
-            access.place = access.place.map(|place| Place { same: None, ..place });
+            access.place = access.place.map(|place| AccessTarget { same: None, ..place });
         }
         let mask = self.mask(&access)?;
         let registers = match self.whole_box(&access, &mask) {
@@ -158,13 +158,13 @@ impl Lowering<'_> {
         offsets: &[Value],
         shape: &Shape,
         layout: LayoutId,
-    ) -> Result<Option<Place>, CompileError> {
+    ) -> Result<Option<AccessTarget>, CompileError> {
         if self.per_thread && shape.rank() == 0 || self.is_read_only(view) {
             return Ok(None);
         }
         let offsets = offsets.iter().map(|&o| self.scalar(o)).collect::<Result<_, _>>()?;
         let same = Some(Same::Box(layout, shape.clone(), offsets));
-        Ok(Some(Place { memory: Memory::View(self.scalar(view)?), same }))
+        Ok(Some(AccessTarget { memory: SharedRegion::View(self.scalar(view)?), same }))
     }
 
     pub(super) fn vectors(

@@ -1,5 +1,5 @@
 //! Products on matrix units: fragments of the factors come from registers, or from shared memory by
-//! `ldmatrix`, and every warp adds up the fragments of its piece of the result in registers.
+//! `ldmatrix`, and every warp adds up the fragments of its part of the result in registers.
 
 use super::barriers::Does;
 use super::layouts::LayoutId;
@@ -17,7 +17,7 @@ const FRAGMENT: u32 = 8;
 const ROW: u32 = 16;
 
 /// The most products that are added up where sums keep fewer bits.
-pub(super) const PIECE: u32 = 128;
+pub(super) const GROUP_DEPTH: u32 = 128;
 
 /// Which factor of a product.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -62,7 +62,7 @@ impl Lowering<'_> {
         let (steps, together) = (k / product.factors.depth(), if wide >= 2 { 2 } else { 1 });
         // Steps whose products are added to the sums one after the other, before other fragments
         // are.
-        let group = if product.two_level { steps.min(PIECE / product.factors.depth()) } else { 1 };
+        let group = if product.two_level { steps.min(GROUP_DEPTH / product.factors.depth()) } else { 1 };
         for from in (0..steps).step_by(group as usize) {
             let of_group = from..from + group;
             let mut rows = Vec::new();
@@ -98,7 +98,7 @@ impl Lowering<'_> {
         self.define(data.results[0], product.sums, sums)
     }
 
-    /// Adds products of fragments to the four sums of a thread, or makes a piece of them that is
+    /// Adds products of fragments to the four sums of a thread, or makes a partial sum that is
     /// added.
     fn chain<'f>(
         &mut self,
@@ -252,7 +252,7 @@ impl Lowering<'_> {
                 Ok(packed)
             }
             Source::Shared { base, slot, transposed, area } => {
-                let place = Place { slot: *slot, transposed: *transposed, side };
+                let place = FactorPlacement { slot: *slot, transposed: *transposed, side };
                 self.ldmatrix(*base, place, layout, blocks, step, *area)
             }
         }
@@ -271,7 +271,7 @@ impl Lowering<'_> {
     fn ldmatrix(
         &mut self,
         base: Value,
-        place: Place,
+        place: FactorPlacement,
         layout: &Layout,
         (block, blocks): (u32, u32),
         step: u32,
@@ -337,14 +337,14 @@ impl Lowering<'_> {
 
 /// How a factor lies in a slot.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct FactorPlacement {
     pub slot: Slot,
     /// The matrix is the transpose of the factor.
     pub transposed: bool,
     pub side: Side,
 }
 
-impl Place {
+impl FactorPlacement {
     /// The offset of an element of the factor: its row (of the left one) or column (of the right
     /// one), and its depth.
     fn offset(&self, outer: u32, depth: u32) -> u32 {

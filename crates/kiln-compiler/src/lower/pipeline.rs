@@ -41,7 +41,7 @@ pub(crate) struct StagedLoad {
     /// Copies are asynchronous, 16 bytes each.
     pub asynchronous: bool,
     /// Threads store it along another axis than it lies along in memory.
-    pub turned: bool,
+    pub transposed: bool,
 }
 
 /// A loop that is pipelined.
@@ -192,23 +192,23 @@ impl Finder<'_, '_> {
         if bytes != HALF && depths.iter().any(|&depth| depth != along) {
             return None;
         }
-        let (turned, slot) = (along != lies, Slot::new(&shape, along, bytes));
+        let (transposed, slot) = (along != lies, Slot::new(&shape, along, bytes));
         let padding = self.kernel.as_const(data.padding());
         let asynchronous = contiguity.uncut * bytes >= COPY
             && contiguity.axis + 2 >= rank
-            && !turned
+            && !transposed
             && padding == Some(Literal::zero(self.kernel.ty(value).elem()));
         let layout = match asynchronous {
             true => chunks(&shape, contiguity.axis, COPY / bytes, self.warps),
-            false if turned && contiguity.axis + 2 >= rank => {
+            false if transposed && contiguity.axis + 2 >= rank => {
                 let to = rank - 2 + along as usize;
                 // A word of memory for each row of a chunk.
                 let vector = contiguity.aligned.min(4);
-                Layout::turning(&shape, [contiguity.axis, to], [vector, COPY / bytes], self.warps)
+                Layout::transposing(&shape, [contiguity.axis, to], [vector, COPY / bytes], self.warps)
             }
             false => contiguity.layout(&shape, self.warps),
         };
-        Some((StagedLoad { op, slot, offset: 0, layout, asynchronous, turned }, values, needs))
+        Some((StagedLoad { op, slot, offset: 0, layout, asynchronous, transposed }, values, needs))
     }
 
     fn is_read_only(&self, view: Value) -> bool {
@@ -222,7 +222,7 @@ impl Finder<'_, '_> {
     /// transposed. Collects it and what it becomes, and the axes that are summed over.
     fn only_factors(
         &self,
-        (value, turned): (Value, bool),
+        (value, transposed): (Value, bool),
         matrix: [u32; 2],
         body: Block,
         (values, depths): (&mut Staged, &mut Vec<u32>),
@@ -235,15 +235,15 @@ impl Finder<'_, '_> {
                 let data = self.kernel.op(*user);
                 if let OpKind::Dot(_) = data.kind {
                     let sides = (0..2).filter(|&i| [data.left(), data.right()][i] == value);
-                    depths.extend(sides.map(|side| if (side == 0) != turned { 1 } else { 0 }));
+                    depths.extend(sides.map(|side| if (side == 0) != transposed { 1 } else { 0 }));
                     self.products.by_op.contains_key(user) && here(user) && data.addend() != value
                 } else if data.kind == OpKind::Reshape {
                     self.kernel.shape(data.results[0]) == Shape::new(&matrix)
-                        && self.only_factors((data.results[0], turned), matrix, body, (values, depths))
+                        && self.only_factors((data.results[0], transposed), matrix, body, (values, depths))
                 } else if let OpKind::Transpose(perm) = &data.kind {
-                    let turned = turned != (perm[0] == 1);
+                    let transposed = transposed != (perm[0] == 1);
                     self.kernel.shape(value).rank() == 2
-                        && self.only_factors((data.results[0], turned), matrix, body, (values, depths))
+                        && self.only_factors((data.results[0], transposed), matrix, body, (values, depths))
                 } else {
                     false
                 }

@@ -44,7 +44,7 @@ const PERIOD: u32 = 1024;
 /// Who multiplies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Unit {
-    /// Warps, each the fragments of its piece.
+    /// Warps, each the fragments of its part.
     Warps(WarpGrid),
     /// Warpgroups, each rows of its own, with the right factor and maybe the left one from shared
     /// memory.
@@ -126,7 +126,7 @@ pub(crate) fn is_explicit(kernel: &Kernel) -> bool {
     explicit
 }
 
-/// The warps that suit the products of a kernel on matrix units, if it has any: pieces of 64 × 64 a
+/// The warps that suit the products of a kernel on matrix units, if it has any: parts of 64 × 64 a
 /// warp, of which one reads the least that its registers allow. `whole` is the kernel before tiles
 /// were legalized.
 pub(crate) fn warps(kernel: &Kernel, whole: &Kernel, target: &Target) -> Option<u32> {

@@ -76,7 +76,7 @@ impl Report<'_> {
             };
             let next = self.plan.pipelines.is_in_flight(op);
             let until = if next { ", under way in the next round" } else { "" };
-            let parts = if product.two_level { ", in pieces" } else { "" };
+            let parts = if product.two_level { ", two-level sums" } else { "" };
             let what = format!("dot {ty} on matrix units: {by}{parts}{until}");
             self.line(data, &what);
             self.factors(op, data);
@@ -116,7 +116,7 @@ impl Report<'_> {
             let at_hand = self.plan.input(op, i);
             let what = match self.plan.pipelines.load([data.left(), data.right()][i]) {
                 Some(load) if load.asynchronous => "from a stage, copied asynchronously",
-                Some(load) if load.turned => "from a stage, turned by the threads",
+                Some(load) if load.transposed => "from a stage, transposed by the threads",
                 Some(_) => "from a stage, stored by the threads",
                 None if self.plan.products.slots.contains_key(&[data.left(), data.right()][i]) => {
                     "in shared memory, from before the loop"

@@ -4,7 +4,7 @@
 //! wait for the last to be read. Large ones (tiles under conversion, operands of products) share
 //! one part: they would cost occupancy otherwise.
 
-use super::barriers::{Memory, Place, Same};
+use super::barriers::{AccessTarget, Same, SharedRegion};
 use crate::error::CompileError;
 use crate::target::Target;
 use kiln_ir::{Kernel, Loc, Op, OpKind};
@@ -19,7 +19,7 @@ const WINDOW: u32 = 2048;
 pub(crate) const ALIGN: u32 = 16;
 
 /// The part of the window, that of large exchanges, that of those within a pipelined loop, and that
-/// of factors that loops of products read, as [`Memory::Scratch`] names them.
+/// of factors that loops of products read, as [`SharedRegion::Scratch`] names them.
 const PARTS: [u32; 4] = [0, 1, 2, 3];
 
 /// A place for one exchange.
@@ -34,18 +34,18 @@ pub(crate) struct Area {
 }
 
 impl Area {
-    fn memory(self) -> Memory {
-        Memory::Scratch { part: self.part, from: self.offset, to: self.offset + self.size }
+    fn memory(self) -> SharedRegion {
+        SharedRegion::Scratch { part: self.part, from: self.offset, to: self.offset + self.size }
     }
 
     /// What a read of the area is to the barrier pass.
-    pub fn read(self) -> Option<Place> {
-        Some(Place { memory: self.memory(), same: None })
+    pub fn read(self) -> Option<AccessTarget> {
+        Some(AccessTarget { memory: self.memory(), same: None })
     }
 
     /// What a write of the area is to the barrier pass. One exchange writes every element once.
-    pub fn written(self) -> Option<Place> {
-        Some(Place { memory: self.memory(), same: Some(Same::Exchange(self.serial)) })
+    pub fn written(self) -> Option<AccessTarget> {
+        Some(AccessTarget { memory: self.memory(), same: Some(Same::Exchange(self.serial)) })
     }
 
     /// The first `size` bytes, a multiple of 16, and the rest.

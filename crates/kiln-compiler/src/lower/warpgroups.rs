@@ -3,7 +3,7 @@
 
 use super::Lowering;
 use super::barriers::Does;
-use super::mma::{PIECE, Place, Side, Source};
+use super::mma::{FactorPlacement, GROUP_DEPTH, Side, Source};
 use super::products::Product;
 use super::scratch::Area;
 use crate::error::CompileError;
@@ -30,7 +30,7 @@ impl Lowering<'_> {
             Source::Shared { base, slot, transposed, area } => {
                 operands.push(*base);
                 areas.extend(*area);
-                let place = Place { slot: *slot, transposed: *transposed, side };
+                let place = FactorPlacement { slot: *slot, transposed: *transposed, side };
                 Some(if place.along_depth() { Lines::Depth } else { Lines::Across })
             }
         };
@@ -75,7 +75,7 @@ impl Lowering<'_> {
             };
             matrices.push((base, area));
         }
-        let deep = k.min(PIECE);
+        let deep = k.min(GROUP_DEPTH);
         let begun = GroupProduct {
             factors: product.factors,
             extents: [m, n, deep],
@@ -86,10 +86,10 @@ impl Lowering<'_> {
         let none = self.src.as_const(data.addend()).is_some_and(|l| !l.is_true());
         let mut sums = if none { Vec::new() } else { self.operand(data.addend(), product.sums)?.to_vec() };
         let types = vec![Type::scalar(product.factors.sum()); self.layout(product.sums).registers()];
-        for piece in 0..k / deep {
+        for group in 0..k / deep {
             let mut operands = Vec::new();
             for (&(base, _), lines) in matrices.iter().zip([m, n]) {
-                let panel = self.em.int(Scalar::U64, i64::from(piece * lines * PIECE));
+                let panel = self.em.int(Scalar::U64, i64::from(group * lines * GROUP_DEPTH));
                 operands.push(self.em.add(base, panel));
             }
             let made = self.em.op(OpKind::Fragment(FragmentOp::WarpgroupMma(begun)), &operands, &types);
@@ -100,7 +100,7 @@ impl Lowering<'_> {
             let made = self.await_products(&made, 0);
             sums = match sums.is_empty() {
                 true => made,
-                false => sums.into_iter().zip(made).map(|(sum, piece)| self.em.add(sum, piece)).collect(),
+                false => sums.into_iter().zip(made).map(|(sum, partial)| self.em.add(sum, partial)).collect(),
             };
         }
         self.define(data.results[0], product.sums, sums)

@@ -1,17 +1,18 @@
 //! The task that multiplies what has arrived, and does everything else that the program does.
 
 use super::fit::{Left, LoopFit, Product, Source, Stored};
-use super::memory::{Memory, Ring};
-use super::{Place, Specializer, effect, index, like};
+use super::memory::{Ring, SharedMemory};
+use super::{RingPosition, Specializer, effect, index, like};
 use kiln_ir::{Block, Builder, ExplicitOp, Kernel, Literal, Op, OpKind, Scalar, Shape, Type, Value};
 use std::collections::HashMap;
 
 impl Specializer<'_> {
     /// The task of these operations of the body.
-    pub(super) fn consumer(&mut self, memory: &Memory, ops: Vec<Op>) -> Block {
+    pub(super) fn consumer(&mut self, memory: &SharedMemory, ops: Vec<Op>) -> Block {
         let fit = self.fit;
         let block = self.kernel.add_block();
-        let first = Place::first(&mut Builder { kernel: &mut self.kernel, block, loc: Default::default() });
+        let first =
+            RingPosition::first(&mut Builder { kernel: &mut self.kernel, block, loc: Default::default() });
         let mut places = vec![first; memory.rings.len()];
         let mut begun = false;
         for op in ops {
@@ -40,7 +41,7 @@ impl Specializer<'_> {
     }
 
     /// Waits for the factors that stay.
-    fn await_kept(&mut self, block: Block, memory: &Memory) {
+    fn await_kept(&mut self, block: Block, memory: &SharedMemory) {
         let mut b = Builder { kernel: &mut self.kernel, block, loc: Default::default() };
         let Some(arrived) = memory.arrived else { return };
         let zero = b.index(0);
@@ -55,10 +56,10 @@ impl Specializer<'_> {
     fn rounds(
         &mut self,
         block: Block,
-        memory: &Memory,
+        memory: &SharedMemory,
         (number, ring): (usize, usize),
-        first: Place,
-    ) -> Place {
+        first: RingPosition,
+    ) -> RingPosition {
         let looped = &self.fit.loops[number];
         let ring = &memory.rings[ring];
         rename(&mut self.kernel, &self.renames, looped.op);
@@ -73,7 +74,7 @@ impl Specializer<'_> {
         operands.extend(more);
         let types: Vec<Type> = data.inits().iter().chain(&more).map(|&v| b.kernel.ty(v).clone()).collect();
         let [stage, phase, before] = [(); 3].map(|()| b.kernel.add_arg(body, index()));
-        let round = Round { looped, ring, memory, place: Place { stage, phase }, before };
+        let round = Round { looped, ring, memory, place: RingPosition { stage, phase }, before };
         let ops = std::mem::take(&mut b.kernel.block_mut(body).ops);
         b.block = body;
         round.write(&mut b, &mut self.renames, ops);
@@ -96,7 +97,7 @@ impl Specializer<'_> {
                 effect(&mut b, ExplicitOp::MbarrierArrive, &[empty, results[carried + 2]]);
             }
         }
-        Place { stage: results[carried], phase: results[carried + 1] }
+        RingPosition { stage: results[carried], phase: results[carried + 1] }
     }
 }
 
@@ -123,8 +124,8 @@ fn rename(kernel: &mut Kernel, renames: &HashMap<Value, Value>, op: Op) {
 struct Round<'a> {
     looped: &'a LoopFit,
     ring: &'a Ring,
-    memory: &'a Memory,
-    place: Place,
+    memory: &'a SharedMemory,
+    place: RingPosition,
     /// The stage of the round before, whose products may still be under way.
     before: Value,
 }
@@ -184,9 +185,9 @@ impl Round<'_> {
         let zero = b.kernel.as_const(accumulator).is_some_and(|l| !l.is_true());
         let keep = b.constant(Literal::bool(self.looped.in_flight || !zero));
         let accumulator = renamed(accumulator);
-        let (right, right_stage, right_turned) = self.factor(b, product.right);
+        let (right, right_stage, right_transposed) = self.factor(b, product.right);
         // `[n, k]` is how the right factor is not transposed.
-        let transposed_b = !right_turned;
+        let transposed_b = !right_transposed;
         match product.left {
             Left::Stored(stored) => {
                 let (left, left_stage, transposed_a) = self.factor(b, stored);
@@ -205,12 +206,12 @@ impl Round<'_> {
     fn factor(&self, b: &mut Builder<'_>, stored: Stored) -> (Value, Value, bool) {
         match stored.source {
             Source::Stage(i) => {
-                let turned = self.looped.copies[i].turned;
-                (self.ring.tiles[i], self.place.stage, stored.transposed != turned)
+                let transposed = self.looped.copies[i].transposed;
+                (self.ring.tiles[i], self.place.stage, stored.transposed != transposed)
             }
             Source::Kept(i) => {
                 let zero = b.index(0);
-                (self.memory.kept[i], zero, stored.transposed != self.memory.kept_turned[i])
+                (self.memory.kept[i], zero, stored.transposed != self.memory.kept_transposed[i])
             }
         }
     }

@@ -26,7 +26,7 @@ pub(super) struct Copied {
     pub rows: u32,
     pub columns: u32,
     /// The shared tile is the box transposed.
-    pub turned: bool,
+    pub transposed: bool,
 }
 
 impl Copied {
@@ -45,9 +45,9 @@ impl Copied {
             return NotEligible::new(loc, format!("the box {shape} is no matrix of a view of up to 5 axes"));
         }
         let unit = adjacent(kernel, facts, view, rank).or_else(|reason| NotEligible::new(loc, reason))?;
-        let turned = unit + 2 == rank;
+        let transposed = unit + 2 == rank;
         let [down, across] = [shape[rank - 2], shape[rank - 1]];
-        let [rows, columns] = if turned { [across, down] } else { [down, across] };
+        let [rows, columns] = if transposed { [across, down] } else { [down, across] };
         let elem = kernel.ty(view).elem();
         let fits = rows <= MAX_BOX
             && rows.is_multiple_of(SWIZZLE_ROWS)
@@ -60,7 +60,7 @@ impl Copied {
                 ),
             );
         }
-        Ok(Copied { op, view, offsets: offsets.to_vec(), elem, rows, columns, turned })
+        Ok(Copied { op, view, offsets: offsets.to_vec(), elem, rows, columns, transposed })
     }
 
     /// Bytes of the shared tile.

@@ -453,7 +453,7 @@ impl<'k> Finder<'k> {
         Ok(Stored { source: Source::Kept(self.kept.len() - 1), transposed })
     }
 
-    /// Whether a tile only goes to products as a factor, maybe turned round first.
+    /// Whether a tile only goes to products as a factor, maybe transposed first.
     fn only_multiplied(&self, value: Value) -> bool {
         let users = self.users.get(&value).map_or(&[][..], Vec::as_slice);
         users.iter().all(|&user| {

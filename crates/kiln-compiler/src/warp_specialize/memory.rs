@@ -23,7 +23,7 @@ const LEAST_RESERVE: u32 = 512;
 type Shape = Vec<(Scalar, [u32; 2], usize)>;
 
 /// How much there is of everything.
-pub(super) struct Plan {
+pub(super) struct SharedPlan {
     rings: Vec<Shape>,
     /// By loop: its ring. Loops whose stages hold the same share one.
     by_loop: Vec<usize>,
@@ -45,14 +45,14 @@ pub(super) struct Ring {
 }
 
 /// Shared memory and mbarriers, as values of the kernel's body.
-pub(super) struct Memory {
+pub(super) struct SharedMemory {
     pub rings: Vec<Ring>,
     pub by_loop: Vec<usize>,
     pub stages: u32,
     /// By factor that stays: its shared tile.
     pub kept: Vec<Value>,
     /// Whether that is the box transposed.
-    pub kept_turned: Vec<bool>,
+    pub kept_transposed: Vec<bool>,
     /// An mbarrier for each, that it has come.
     pub arrived: Option<Value>,
     /// By result that leaves by copies: the shared tiles of its strips.
@@ -68,7 +68,7 @@ fn bytes(shape: &Shape) -> u32 {
     shape.iter().map(|(elem, [rows, columns], _)| elem.bytes() * rows * columns).sum()
 }
 
-impl Plan {
+impl SharedPlan {
     /// Divides so many bytes: results get a strip each before stages are counted, and more if that
     /// costs no stage. False if there are too few stages.
     fn divide(&mut self, free: u32, stage: u32, fewest: u32) -> bool {
@@ -86,11 +86,11 @@ impl Plan {
     }
 }
 
-impl Memory {
+impl SharedMemory {
     /// Divides the shared memory of a block: as many stages as there is room for, once results have
     /// a strip.
-    pub fn plan(kernel: &Kernel, fit: &Fit, target: &Target) -> Result<Plan, NotEligible> {
-        let mut plan = Plan { rings: Vec::new(), by_loop: Vec::new(), stages: 0, leaving: Vec::new() };
+    pub fn plan(kernel: &Kernel, fit: &Fit, target: &Target) -> Result<SharedPlan, NotEligible> {
+        let mut plan = SharedPlan { rings: Vec::new(), by_loop: Vec::new(), stages: 0, leaving: Vec::new() };
         for shape in fit.loops.iter().map(shape) {
             let known = plan.rings.iter().position(|ring| *ring == shape);
             plan.by_loop.push(known.unwrap_or(plan.rings.len()));
@@ -123,7 +123,7 @@ impl Memory {
     }
 
     /// Makes what was planned, in the kernel's body.
-    pub fn make(kernel: &mut Kernel, fit: &Fit, plan: &Plan) -> Memory {
+    pub fn make(kernel: &mut Kernel, fit: &Fit, plan: &SharedPlan) -> SharedMemory {
         let mut b = Builder::new(kernel);
         let stages = plan.stages;
         // Tiles first, since they begin at multiples of a kibibyte.
@@ -135,7 +135,7 @@ impl Memory {
             })
             .collect();
         let kept = fit.kept.iter().map(|c| tile(&mut b, c.elem, 1, [c.rows, c.columns])).collect();
-        let kept_turned = fit.kept.iter().map(|c| c.turned).collect();
+        let kept_transposed = fit.kept.iter().map(|c| c.transposed).collect();
         let out = plan.leaving.iter().map(|leaving| {
             let strips =
                 tile(&mut b, leaving.copied.elem, leaving.buffers, [leaving.copied.rows, leaving.strip]);
@@ -152,7 +152,7 @@ impl Memory {
         }
         let count = fit.kept.len() as u32;
         let arrived = (count > 0).then(|| mbarriers(&mut b, count));
-        Memory { rings, by_loop: plan.by_loop.clone(), stages, kept, kept_turned, arrived, out }
+        SharedMemory { rings, by_loop: plan.by_loop.clone(), stages, kept, kept_transposed, arrived, out }
     }
 }
 

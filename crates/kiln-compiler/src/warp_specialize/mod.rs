@@ -33,7 +33,7 @@ mod results;
 use crate::target::Target;
 use fit::Fit;
 use kiln_ir::{BinaryOp, Builder, CompareOp, ExplicitOp, Kernel, Loc, Op, OpKind, Scalar, Task, Type, Value};
-use memory::Memory;
+use memory::SharedMemory;
 use smallvec::smallvec;
 use std::collections::HashMap;
 
@@ -77,7 +77,7 @@ impl NotEligible {
 /// ```
 pub fn warp_specialize(kernel: &Kernel, target: &Target) -> Result<Kernel, NotSpecialized> {
     Fit::of(kernel, target)
-        .and_then(|fit| Ok((Memory::plan(kernel, &fit, target)?, fit)))
+        .and_then(|fit| Ok((SharedMemory::plan(kernel, &fit, target)?, fit)))
         .map(|(plan, fit)| Specializer::new(kernel, &fit).run(&plan))
         .map_err(|NotEligible { loc, reason }| NotSpecialized { location: kernel.describe(loc), reason })
 }
@@ -95,13 +95,13 @@ impl<'f> Specializer<'f> {
         Specializer { kernel: kernel.clone(), fit, renames: HashMap::new() }
     }
 
-    fn run(mut self, plan: &memory::Plan) -> Kernel {
+    fn run(mut self, plan: &memory::SharedPlan) -> Kernel {
         let body = self.kernel.body;
         let (outside, rest): (Vec<Op>, Vec<Op>) = std::mem::take(&mut self.kernel.block_mut(body).ops)
             .into_iter()
             .partition(|op| self.fit.outside.contains(op));
         self.kernel.block_mut(body).ops = outside;
-        let memory = Memory::make(&mut self.kernel, self.fit, plan);
+        let memory = SharedMemory::make(&mut self.kernel, self.fit, plan);
         let producer = self.producer(&memory);
         let consumer = self.consumer(&memory, rest);
         let task = |warps| Task { copies: 1, warps, registers: 0 };
@@ -126,25 +126,25 @@ fn like(b: &mut Builder<'_>, op: ExplicitOp, operands: &[Value], model: Value) -
 
 /// Where a task is in a ring: a stage, and how often it has gone round.
 #[derive(Clone, Copy)]
-struct Place {
+struct RingPosition {
     stage: Value,
     phase: Value,
 }
 
-impl Place {
+impl RingPosition {
     /// The beginning of a ring.
-    fn first(b: &mut Builder<'_>) -> Place {
+    fn first(b: &mut Builder<'_>) -> RingPosition {
         let zero = b.index(0);
-        Place { stage: zero, phase: zero }
+        RingPosition { stage: zero, phase: zero }
     }
 
     /// The place of the next round.
-    fn next(self, b: &mut Builder<'_>, stages: u32) -> Place {
+    fn next(self, b: &mut Builder<'_>, stages: u32) -> RingPosition {
         let (zero, one, all) = (b.index(0), b.index(1), b.index(stages.into()));
         let stage = b.binary(BinaryOp::Add, self.stage, one);
         let around = b.compare(CompareOp::Eq, stage, all);
         let phase = b.binary(BinaryOp::Add, self.phase, one);
-        Place { stage: b.select(around, zero, stage), phase: b.select(around, phase, self.phase) }
+        RingPosition { stage: b.select(around, zero, stage), phase: b.select(around, phase, self.phase) }
     }
 }
 

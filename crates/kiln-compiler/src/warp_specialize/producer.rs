@@ -3,13 +3,13 @@
 
 use super::copies::{Copied, coordinates};
 use super::fit::LoopFit;
-use super::memory::{Memory, Ring};
-use super::{Place, Specializer, effect, index};
+use super::memory::{Ring, SharedMemory};
+use super::{RingPosition, Specializer, effect, index};
 use kiln_ir::{BinaryOp, Block, Builder, ExplicitOp, OpKind, Value};
 use std::collections::HashMap;
 
 impl Specializer<'_> {
-    pub(super) fn producer(&mut self, memory: &Memory) -> Block {
+    pub(super) fn producer(&mut self, memory: &SharedMemory) -> Block {
         let fit = self.fit;
         let block = self.kernel.add_block();
         let mut b = Builder { kernel: &mut self.kernel, block, loc: Default::default() };
@@ -23,7 +23,7 @@ impl Specializer<'_> {
                 load(&mut b, copied, &offsets, [tile, zero], [arrived, number]);
             }
         }
-        let first = Place::first(&mut b);
+        let first = RingPosition::first(&mut b);
         let mut places = vec![first; memory.rings.len()];
         for (looped, &ring) in fit.loops.iter().zip(&memory.by_loop) {
             places[ring] = rounds(&mut b, looped, (&memory.rings[ring], memory.stages), places[ring]);
@@ -34,7 +34,12 @@ impl Specializer<'_> {
 }
 
 /// Copies for all rounds of a loop; gives the place after the last.
-fn rounds(b: &mut Builder<'_>, looped: &LoopFit, (ring, stages): (&Ring, u32), first: Place) -> Place {
+fn rounds(
+    b: &mut Builder<'_>,
+    looped: &LoopFit,
+    (ring, stages): (&Ring, u32),
+    first: RingPosition,
+) -> RingPosition {
     let (data, outer) = (b.kernel.op(looped.op).clone(), b.block);
     b.loc = data.loc;
     let old = b.kernel.block(looped.body).clone();
@@ -53,7 +58,7 @@ fn rounds(b: &mut Builder<'_>, looped: &LoopFit, (ring, stages): (&Ring, u32), f
     operands.extend([first.stage, first.phase]);
     types.extend([index(), index()]);
     let [stage, phase] = [(); 2].map(|()| b.kernel.add_arg(region, index()));
-    let place = Place { stage, phase };
+    let place = RingPosition { stage, phase };
 
     b.block = region;
     let renamed = |renames: &HashMap<Value, Value>, v: Value| renames.get(&v).copied().unwrap_or(v);
@@ -89,7 +94,7 @@ fn rounds(b: &mut Builder<'_>, looped: &LoopFit, (ring, stages): (&Ring, u32), f
     b.block = outer;
     let made = b.kernel.append(outer, OpKind::For, &operands, &types, &[region], data.loc);
     let results = &b.kernel.op(made).results;
-    Place { stage: results[looped.carried.len()], phase: results[looped.carried.len() + 1] }
+    RingPosition { stage: results[looped.carried.len()], phase: results[looped.carried.len() + 1] }
 }
 
 /// Begins to load a box to a stage of a shared tile; its bytes count at an mbarrier.
@@ -100,6 +105,6 @@ fn load(b: &mut Builder<'_>, copied: &Copied, offsets: &[Value], to: [Value; 2],
     operands.extend(to);
     operands.push(zero);
     operands.extend(done);
-    let op = ExplicitOp::TmaLoad { rows: copied.rows, multicast: 0, turned: copied.turned };
+    let op = ExplicitOp::TmaLoad { rows: copied.rows, multicast: 0, transposed: copied.transposed };
     effect(b, op, &operands);
 }

@@ -56,7 +56,7 @@ pub(super) fn find(kernel: &Kernel, fit: &Fit) -> Vec<Leaving> {
             let offsets = data.coordinates();
             let copied = Copied::of(kernel, &facts, (op, view), offsets, &shape).ok()?;
             let bytes = copied.elem.bytes();
-            if copied.turned || !matches!(bytes, 2 | 4) || !is_of_products(kernel, fit, matrix) {
+            if copied.transposed || !matches!(bytes, 2 | 4) || !is_of_products(kernel, fit, matrix) {
                 return None;
             }
             let strip = STRIP / bytes;

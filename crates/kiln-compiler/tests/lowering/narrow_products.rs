@@ -1,5 +1,5 @@
 //! Products of 8-bit numbers and tf32: which units multiply them on which GPUs, how factors come to
-//! lie along the depth, and when sums are made in pieces.
+//! lie along the depth, and when sums have two levels.
 
 use crate::harness::*;
 use kiln_compiler::{Target, explain_layouts, lower_to_threads};
@@ -98,15 +98,15 @@ fn factors_lie_along_the_depth_and_sums_are_made_in_pieces() {
     let explained = |kernel: &Kernel| explain_layouts(kernel, &target()).unwrap();
     let across = explained(&kernel("dot", [I8, I8], [64, 32, 64], false));
     assert!(across.contains("left factor: from a stage, copied asynchronously"), "{across}");
-    assert!(across.contains("right factor: from a stage, turned by the threads"), "{across}");
+    assert!(across.contains("right factor: from a stage, transposed by the threads"), "{across}");
     let along = explained(&kernel("dot", [I8, I8], [64, 32, 64], true));
     assert!(along.contains("right factor: from a stage, copied asynchronously"), "{along}");
     assert!(along.contains("warpgroups, under way in the next round"), "{along}");
-    let pieces = explained(&kernel("dot", [E5M2, E5M2], [64, 32, 64], true));
-    assert!(pieces.contains("warpgroups, in pieces\n"), "{pieces}");
+    let two_level = explained(&kernel("dot", [E5M2, E5M2], [64, 32, 64], true));
+    assert!(two_level.contains("warpgroups, two-level sums\n"), "{two_level}");
     let fast = explained(&kernel("dot.fast_sums", [E5M2, E5M2], [64, 32, 64], true));
     assert!(fast.contains("warpgroups, under way in the next round"), "{fast}");
-    // Sums and pieces of them have no room in registers together.
+    // Sums and partial products have no room in registers together.
     let large = explained(&kernel("dot", [E5M2, E5M2], [64, 256, 64], true));
-    assert!(large.contains("4 warps, in pieces") && !large.contains("warpgroups"), "{large}");
+    assert!(large.contains("4 warps, two-level sums") && !large.contains("warpgroups"), "{large}");
 }

@@ -47,8 +47,8 @@ fn check(case: &Case<'_>, warps: u32) -> Kernel {
     tasks
 }
 
-fn copies(kernel: &Kernel, turned: bool) -> usize {
-    let of = |kind: &OpKind| matches!(kind, OpKind::Explicit(ExplicitOp::TmaLoad { turned: t, .. }) if *t == turned);
+fn copies(kernel: &Kernel, transposed: bool) -> usize {
+    let of = |kind: &OpKind| matches!(kind, OpKind::Explicit(ExplicitOp::TmaLoad { transposed: t, .. }) if *t == transposed);
     count(kernel, of)
 }
 
@@ -75,8 +75,12 @@ fn products_of_every_order_of_memory() {
             let buffers = case(&text, &sizes, elem, factors).buffers;
             let text = known(&text, &buffers);
             let tasks = check(&case(&text, &sizes, elem, factors), 4);
-            let turned = factors.iter().filter(|f| **f == ColumnMajor).count();
-            assert_eq!((copies(&tasks, true), copies(&tasks, false)), (turned, 2 - turned), "{tasks}");
+            let transposed = factors.iter().filter(|f| **f == ColumnMajor).count();
+            assert_eq!(
+                (copies(&tasks, true), copies(&tasks, false)),
+                (transposed, 2 - transposed),
+                "{tasks}"
+            );
             assert!(leaves(&tasks) > 0, "{tasks}");
         }
     }

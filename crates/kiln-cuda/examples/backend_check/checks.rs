@@ -1,7 +1,7 @@
 //! What the backend promises: results, faults, prints, streams, events, artifacts, errors.
 
 use crate::cases::{self, Case, add};
-use crate::rig::{Memory, Outcome, STREAM, compare, compile_and_run, ensure, launch, run, view_words};
+use crate::rig::{DeviceMemory, Outcome, STREAM, compare, compile_and_run, ensure, launch, run, view_words};
 use kiln_backend::{Artifacts, Backend, Error, FaultKind, Launch, Program, StreamId};
 use kiln_cuda::Cuda;
 use kiln_interp::{Interp, Options};
@@ -75,7 +75,7 @@ kernel @faulty(%x: view<i64, 1, global>, %y: mut view<i64, 1, global>, %which: i
 pub fn faults(gpu: &Cuda) -> Outcome {
     let program = compile(gpu, FAULTY)?;
     let data: Vec<u8> = (0..128i64).flat_map(|i| (i * 3 - 10).to_le_bytes()).collect();
-    let (x, y) = (Memory::from(gpu, &data)?, Memory::from(gpu, &[0xa5; 1024])?);
+    let (x, y) = (DeviceMemory::from(gpu, &data)?, DeviceMemory::from(gpu, &[0xa5; 1024])?);
     for round in 0..2 {
         for which in [0, 1, 2, 3, 0] {
             let words = [view_words(x.ptr, &[128]), view_words(y.ptr, &[128]), vec![which]].concat();
@@ -191,7 +191,7 @@ pub fn streams_and_events(gpu: &Cuda) -> Outcome {
     let program = gpu.compile(&case.kernel(true)?)?.program;
     let n = 1u64 << 22;
     let ones = vec![1f32.to_le_bytes(); n as usize].concat();
-    let (x, y) = (Memory::from(gpu, &ones)?, Memory::from(gpu, &ones)?);
+    let (x, y) = (DeviceMemory::from(gpu, &ones)?, DeviceMemory::from(gpu, &ones)?);
     gpu.synchronize(STREAM)?;
     let streams = [gpu.create_stream()?, gpu.create_stream()?];
     let words = [x.ptr, y.ptr, x.ptr].map(|ptr| view_words(ptr, &[n])).concat();
@@ -287,7 +287,7 @@ pub fn bad_input(gpu: &Cuda) -> Outcome {
         matches!(&refused, Some(Error::LaunchLimit { kernel, .. }) if kernel == "big"),
         &format!("shared memory has a limit: {refused:?}"),
     )?;
-    let y = Memory::from(gpu, &[0xa5; 128])?;
+    let y = DeviceMemory::from(gpu, &[0xa5; 128])?;
     let program = compile(gpu, &shared(limit / 1024))?;
     launch(gpu, &*program, [1, 1, 1], &view_words(y.ptr, &[32]))?;
     let wanted: Vec<u8> = (0..32).flat_map(|i| (i as f32).to_le_bytes()).collect();
@@ -295,7 +295,7 @@ pub fn bad_input(gpu: &Cuda) -> Outcome {
     // A program that is dropped while it runs.
     for _ in 0..20 {
         let program = gpu.compile(&case.kernel(false)?)?.program;
-        let x = Memory::from(gpu, &[0; 20_000])?;
+        let x = DeviceMemory::from(gpu, &[0; 20_000])?;
         let words = [x.ptr; 3].map(|ptr| view_words(ptr, &[5000])).concat();
         launch(gpu, &*program, [5, 1, 1], &words)?;
     }

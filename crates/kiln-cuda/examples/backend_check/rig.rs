@@ -53,19 +53,19 @@ impl Random {
 }
 
 /// Device memory that is freed at the end.
-pub struct Memory<'d> {
+pub struct DeviceMemory<'d> {
     device: &'d dyn Backend,
     pub ptr: DevicePtr,
     bytes: usize,
 }
 
-impl<'d> Memory<'d> {
-    pub fn new(device: &'d dyn Backend, bytes: usize) -> Outcome<Memory<'d>> {
-        Ok(Memory { device, ptr: device.allocate(bytes.max(1), STREAM)?, bytes })
+impl<'d> DeviceMemory<'d> {
+    pub fn new(device: &'d dyn Backend, bytes: usize) -> Outcome<DeviceMemory<'d>> {
+        Ok(DeviceMemory { device, ptr: device.allocate(bytes.max(1), STREAM)?, bytes })
     }
 
-    pub fn from(device: &'d dyn Backend, data: &[u8]) -> Outcome<Memory<'d>> {
-        let memory = Memory::new(device, data.len())?;
+    pub fn from(device: &'d dyn Backend, data: &[u8]) -> Outcome<DeviceMemory<'d>> {
+        let memory = DeviceMemory::new(device, data.len())?;
         // SAFETY: the memory is as long as the data.
         unsafe { device.upload(memory.ptr, data, STREAM) }?;
         Ok(memory)
@@ -79,7 +79,7 @@ impl<'d> Memory<'d> {
     }
 }
 
-impl Drop for Memory<'_> {
+impl Drop for DeviceMemory<'_> {
     fn drop(&mut self) {
         // SAFETY: allocated by `new`; work in other streams was waited for.
         unsafe { self.device.free(self.ptr, self.bytes.max(1), STREAM) };
@@ -110,7 +110,7 @@ pub fn run(device: &dyn Backend, program: &dyn Program, case: &Case) -> Outcome<
         let mut data: Vec<u8> =
             (0..extents.iter().product::<u64>()).flat_map(|_| random.element(*elem, *fill)).collect();
         data.extend([0x5a; FENCE]);
-        let buffer = Memory::from(device, &data)?;
+        let buffer = DeviceMemory::from(device, &data)?;
         words.extend(view_words(buffer.ptr, extents));
         memory.push(buffer);
     }

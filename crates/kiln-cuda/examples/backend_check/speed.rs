@@ -1,7 +1,7 @@
 //! What the backend costs: launches, compiling, loading, and bandwidth.
 
 use crate::cases::{Case, View, add, layer_norm, softmax, sum};
-use crate::rig::{Memory, Outcome, STREAM, ensure, launch, view_words};
+use crate::rig::{DeviceMemory, Outcome, STREAM, ensure, launch, view_words};
 use kiln_backend::{Artifacts, Backend, Program};
 use kiln_cuda::driver::{Context, CudaError, JitOptions, Module, Stream};
 use kiln_cuda::{Cuda, compile_to_ptx, ptx};
@@ -34,7 +34,7 @@ pub fn launch_cost(gpu: &Cuda) -> Outcome {
     let case = add(128, 1);
     let kernel = case.kernel(true)?;
     let program = gpu.compile(&kernel)?.program;
-    let memory = Memory::from(gpu, &[0; 4])?;
+    let memory = DeviceMemory::from(gpu, &[0; 4])?;
     let words = [memory.ptr; 3].map(|ptr| view_words(ptr, &[1])).concat();
 
     let context = Context::new(0)?;
@@ -106,7 +106,7 @@ fn device_time(gpu: &Cuda, program: &dyn Program, case: &Case) -> Outcome<f64> {
     let (mut memory, mut words) = (Vec::new(), Vec::new());
     for View { elem, extents, .. } in &case.views {
         let bytes = (extents.iter().product::<u64>() * u64::from(elem.bytes())) as usize;
-        let buffer = Memory::new(gpu, bytes)?;
+        let buffer = DeviceMemory::new(gpu, bytes)?;
         // SAFETY: the memory is as long as said.
         unsafe { gpu.fill(buffer.ptr, 0, bytes, STREAM) }?;
         words.extend(view_words(buffer.ptr, extents));

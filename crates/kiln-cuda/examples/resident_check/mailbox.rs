@@ -58,11 +58,14 @@ pub fn measure(rig: &Rig) -> Outcome {
         if !store.exists() {
             continue;
         }
-        let inbox = Place { host: pinned.host_pointer().as_ptr().cast(), device: pinned.device_pointer().0 };
+        let inbox =
+            SlotAddress { host: pinned.host_pointer().as_ptr().cast(), device: pinned.device_pointer().0 };
         report(&format!("pinned host memory, {name}"), trips(rig, &inbox, &outbox, store)?);
         if let Some(buffer) = &bar {
-            let inbox =
-                Place { host: buffer.host_pointer().as_ptr().cast(), device: buffer.device_pointer().0 };
+            let inbox = SlotAddress {
+                host: buffer.host_pointer().as_ptr().cast(),
+                device: buffer.device_pointer().0,
+            };
             report(&format!("GPU memory through the BAR, {name}"), trips(rig, &inbox, &outbox, store)?);
         }
     }
@@ -70,7 +73,7 @@ pub fn measure(rig: &Rig) -> Outcome {
 }
 
 /// The two addresses of a slot.
-struct Place {
+struct SlotAddress {
     host: *mut u32,
     device: u64,
 }
@@ -81,7 +84,7 @@ fn message(i: u32) -> Slot {
 
 fn trips(
     rig: &Rig,
-    inbox: &Place,
+    inbox: &SlotAddress,
     outbox: &PinnedBuffer,
     store: Store,
 ) -> Result<Vec<Duration>, Box<dyn Error>> {

@@ -13,7 +13,7 @@ use std::time::Duration;
 const STAY: Duration = Duration::from_millis(700);
 
 /// What the steps hand to each other.
-struct State<'a> {
+struct StallState<'a> {
     rig: &'a Rig,
     context: Context,
     cubin: Option<Cubin>,
@@ -30,16 +30,16 @@ struct State<'a> {
     host: Vec<u8>,
 }
 
-type Step = fn(&mut State<'_>) -> Outcome;
+type Step = fn(&mut StallState<'_>) -> Outcome;
 
 /// Runs every step alone, then every step beside the kernel.
 pub fn measure(rig: &Rig) -> Outcome {
-    let mut state = State::new(rig);
+    let mut state = StallState::new(rig);
     let mut alone = Vec::new();
     for (_, step) in STEPS {
         alone.push(timed(|| step(&mut state))?.1);
     }
-    let mut state = State::new(rig);
+    let mut state = StallState::new(rig);
     println!("  {:<52} {:>12} {:>12}", "", "alone", "beside");
     for ((name, step), alone) in STEPS.iter().zip(alone) {
         let staying = rig.stay(STAY)?;
@@ -153,9 +153,9 @@ const STEPS: &[(&str, Step)] = &[
 
 const SHAPE: LaunchShape = LaunchShape::new([1, 1, 1], [16, 1, 1]);
 
-impl State<'_> {
-    fn new(rig: &Rig) -> State<'_> {
-        State {
+impl StallState<'_> {
+    fn new(rig: &Rig) -> StallState<'_> {
+        StallState {
             rig,
             context: rig.context.clone(),
             cubin: None,
@@ -183,12 +183,12 @@ fn end<T>(object: Option<T>) -> Outcome {
     Ok(())
 }
 
-fn find_function(s: &mut State<'_>) -> Outcome {
+fn find_function(s: &mut StallState<'_>) -> Outcome {
     s.function = Some(s.module.as_ref().ok_or("no module")?.function("answer_once")?);
     Ok(())
 }
 
-fn launch_and_wait(s: &mut State<'_>) -> Outcome {
+fn launch_and_wait(s: &mut StallState<'_>) -> Outcome {
     if s.buffer.is_none() {
         s.buffer = Some(DeviceBuffer::new(&s.rig.stream, 128)?);
     }
@@ -198,23 +198,23 @@ fn launch_and_wait(s: &mut State<'_>) -> Outcome {
     Ok(s.rig.stream.synchronize()?)
 }
 
-fn unload(s: &mut State<'_>) -> Outcome {
+fn unload(s: &mut StallState<'_>) -> Outcome {
     s.function = None;
     s.module = None;
     Ok(())
 }
 
-fn allocate(s: &mut State<'_>, bytes: usize) -> Outcome {
+fn allocate(s: &mut StallState<'_>, bytes: usize) -> Outcome {
     s.buffer = Some(DeviceBuffer::new(&s.rig.stream, bytes)?);
     Ok(())
 }
 
-fn upload(s: &mut State<'_>, bytes: usize) -> Outcome {
+fn upload(s: &mut StallState<'_>, bytes: usize) -> Outcome {
     s.buffer()?.write(0, &s.host[..bytes])?;
     Ok(s.rig.stream.synchronize()?)
 }
 
-fn download(s: &mut State<'_>, bytes: usize) -> Outcome {
+fn download(s: &mut StallState<'_>, bytes: usize) -> Outcome {
     let mut host = std::mem::take(&mut s.host);
     s.buffer()?.read(0, &mut host[..bytes])?;
     s.host = host;

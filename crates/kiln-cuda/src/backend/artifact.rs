@@ -268,7 +268,7 @@ mod tests {
                 rank: 3,
                 elem: Scalar::BF16,
                 extents: [128, 64],
-                way: Way::LoadTurned,
+                way: Way::LoadTransposed,
             }],
             cluster: 2,
             code: Code::Cubin((0..257u32).map(|i| (i * 7 + 3) as u8).collect()),

@@ -64,7 +64,7 @@ impl MapSlot {
         let (mut base, (extents, strides)) = (view[0], view[1..].split_at(self.wanted.rank as usize));
         let reversed = |words: &[u64]| words.iter().rev().copied().collect::<SmallVec<[u64; 5]>>();
         let (mut extents, mut strides) = (reversed(extents), reversed(strides));
-        if way == Way::LoadTurned {
+        if way == Way::LoadTransposed {
             extents.swap(0, 1);
             strides.swap(0, 1);
         }

@@ -25,7 +25,7 @@ impl Writer<'_> {
         let barrier = self.mbarrier(data)?;
         let map = self.tensor_map(data.view(), way, [rows, tile.panel_columns()])?;
         let mut offsets = self.tensor_offsets(data.coordinates())?;
-        if way == Way::LoadTurned {
+        if way == Way::LoadTransposed {
             offsets.swap(0, 1);
         }
         let cast = if multicast > 0 { ".multicast::cluster" } else { "" };

@@ -54,8 +54,8 @@ impl Writer<'_> {
             self.explicit.used = true;
             match op {
                 ExplicitOp::Mbarrier { count, arrivals } => mbarriers.push((at, *count, *arrivals)),
-                ExplicitOp::TmaLoad { rows, turned, .. } => {
-                    let way = if *turned { Way::LoadTurned } else { Way::Load };
+                ExplicitOp::TmaLoad { rows, transposed, .. } => {
+                    let way = if *transposed { Way::LoadTransposed } else { Way::Load };
                     boxes.push((data.view(), way, Some(*rows), data.tile()));
                 }
                 ExplicitOp::TmaStore => boxes.push((data.view(), Way::Store, None, data.tile())),
@@ -239,12 +239,12 @@ impl Writer<'_> {
             }
             ExplicitOp::MbarrierArrive => self.arrive(data, team),
             ExplicitOp::MbarrierWait => self.wait(data),
-            ExplicitOp::TmaLoad { rows, multicast, turned } => self.tma_load(
+            ExplicitOp::TmaLoad { rows, multicast, transposed } => self.tma_load(
                 data,
                 team,
                 *rows,
                 *multicast,
-                if *turned { Way::LoadTurned } else { Way::Load },
+                if *transposed { Way::LoadTransposed } else { Way::Load },
             ),
             ExplicitOp::TmaStore => self.tma_store(data, team),
             ExplicitOp::TmaStoreWait { pending } => {

@@ -9,14 +9,14 @@ pub enum Way {
     Load,
     /// Boxes are loaded of a view whose elements are adjacent on the last axis but one: for the
     /// copy that is the last one.
-    LoadTurned,
+    LoadTransposed,
     /// Boxes are stored.
     Store,
 }
 
 impl Way {
     /// All ways, in the order of declaration.
-    pub const ALL: [Way; 3] = [Way::Load, Way::LoadTurned, Way::Store];
+    pub const ALL: [Way; 3] = [Way::Load, Way::LoadTransposed, Way::Store];
 }
 
 /// A tensor map that a launch must pass, made from a view parameter. The maps come before the

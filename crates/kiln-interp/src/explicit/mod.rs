@@ -28,7 +28,7 @@ use crate::eval;
 use crate::in_flight::{Begun, InFlight};
 use crate::machine::Machine;
 use crate::mask::Mask;
-use crate::memory::{BlockMemory, Memory};
+use crate::memory::{BlockMemory, GlobalMemory};
 use crate::register::Register;
 use crate::spaces::{Spaces, Turn};
 use crate::trap::Trap;
@@ -100,7 +100,7 @@ pub fn run_grid(base: Machine<'_>) -> Result<(), Error> {
     let kernel = base.kernel;
     let blocks = kernel.cluster as usize;
     let agents = agents(kernel);
-    let mut memories: Vec<Memory> = (0..=agents).map(|_| Memory::new(0, false)).collect();
+    let mut memories: Vec<GlobalMemory> = (0..=agents).map(|_| GlobalMemory::new(0, false)).collect();
     let mut idle = Vec::new();
     for memory in &mut memories {
         idle.push(placeholder(memory)?);
@@ -143,7 +143,7 @@ fn copies(data: &OpData) -> impl Iterator<Item = (Block, usize)> {
     data.regions.iter().zip(tasks).map(|(&region, task)| (region, task.copies as usize))
 }
 
-fn placeholder(memory: &mut Memory) -> Result<Spaces<'_>, Error> {
+fn placeholder(memory: &mut GlobalMemory) -> Result<Spaces<'_>, Error> {
     let none = || {
         BlockMemory::new(0, 1, false).ok_or(Error::OutOfMemory {
             device: "interp".into(),
@@ -349,8 +349,8 @@ impl<'m> Machine<'m> {
                 }
                 world().world.arrive(agent, gate, 0)
             }
-            ExplicitOp::TmaLoad { rows, multicast, turned } => {
-                self.tma_load(&seat, data, *rows, *multicast, *turned)
+            ExplicitOp::TmaLoad { rows, multicast, transposed } => {
+                self.tma_load(&seat, data, *rows, *multicast, *transposed)
             }
             ExplicitOp::TmaStore => self.tma_store(&seat, data),
             ExplicitOp::TmaStoreWait { pending } => world().world.stores_done(agent, *pending as usize),
@@ -417,7 +417,7 @@ impl<'m> Machine<'m> {
         data: &OpData,
         rows: u32,
         multicast: u32,
-        turned: bool,
+        transposed: bool,
     ) -> Result<(), Trap> {
         let rank = data.coordinates().len();
         let (place, [_, columns]) = self.place(seat, data.tile(), data.stage())?;
@@ -426,12 +426,12 @@ impl<'m> Machine<'m> {
         let (view, offsets) = self.tensor(data)?;
         let mut extents = vec![1; rank];
         let columns_first = [columns as u32, rows];
-        extents[rank - 2..].copy_from_slice(&if turned { columns_first } else { [rows, columns as u32] });
+        extents[rank - 2..].copy_from_slice(&if transposed { columns_first } else { [rows, columns as u32] });
         let mut loaded = Data::zeros(self.kernel.ty(data.view()).elem(), rows as usize * columns);
         let region = Region { view: &view, offsets: &offsets, shape: &Shape::new(&extents) };
         access::load(&mut self.spaces, &region, 0, &mut loaded)?;
-        if turned {
-            loaded = transposed(&loaded, [columns, rows as usize])?;
+        if transposed {
+            loaded = transpose(&loaded, [columns, rows as usize])?;
         }
         let blocks = self.kernel.cluster as usize;
         let gets = |r: usize| if multicast == 0 { r == seat.rank } else { multicast >> r & 1 == 1 };
@@ -453,14 +453,21 @@ impl<'m> Machine<'m> {
         access::store(&mut self.spaces, &region, &tile)
     }
 
-    fn wgmma(&mut self, seat: &Seat<'m>, data: &OpData, turn_a: bool, turn_b: bool) -> Result<(), Trap> {
+    fn wgmma(
+        &mut self,
+        seat: &Seat<'m>,
+        data: &OpData,
+        transposed_a: bool,
+        transposed_b: bool,
+    ) -> Result<(), Trap> {
         let (a, shape_a) = self.place(seat, data.tile(), data.stage())?;
         let (b, shape_b) = self.place(seat, data.right_tile(), data.right_stage())?;
         let factors = seat.table.lock().world.product(seat.agent, &[a, b])?;
         // `dot` takes [m, k] and [k, n].
-        let turned = |data: &Data, turn, shape| if turn { transposed(data, shape) } else { Ok(data.clone()) };
-        let (x, y) = (turned(&factors[0], turn_a, shape_a)?, turned(&factors[1], !turn_b, shape_b)?);
-        let k = if turn_a { shape_a[0] } else { shape_a[1] };
+        let maybe = |data: &Data, flip, shape| if flip { transpose(data, shape) } else { Ok(data.clone()) };
+        let (x, y) =
+            (maybe(&factors[0], transposed_a, shape_a)?, maybe(&factors[1], !transposed_b, shape_b)?);
+        let k = if transposed_a { shape_a[0] } else { shape_a[1] };
         let acc = self.accumulator(data.keep(), data.sums())?;
         self.multiply(data, x, y, acc, k)
     }
@@ -491,13 +498,13 @@ impl<'m> Machine<'m> {
     }
 
     /// A product of what registers hold.
-    fn wgmma_registers(&mut self, seat: &Seat<'m>, data: &OpData, turn_b: bool) -> Result<(), Trap> {
+    fn wgmma_registers(&mut self, seat: &Seat<'m>, data: &OpData, transposed_b: bool) -> Result<(), Trap> {
         let (b, shape_b) = self.place(seat, data.right_tile(), data.right_stage())?;
         let y = seat.table.lock().world.product(seat.agent, &[b])?.remove(0);
         let words = data.registers().len() - data.results.len();
         let x = pairs::unpack(&self.side_by_side(&data.registers()[..words])?, y.elem())?;
-        let y = if turn_b { y } else { transposed(&y, shape_b)? };
-        let k = if turn_b { shape_b[0] } else { shape_b[1] };
+        let y = if transposed_b { y } else { transpose(&y, shape_b)? };
+        let k = if transposed_b { shape_b[0] } else { shape_b[1] };
         let acc = self.accumulator(data.keep(), data.sums())?;
         self.multiply(data, x, y, acc, k)
     }
@@ -542,7 +549,7 @@ impl<'m> Machine<'m> {
     }
 }
 
-fn transposed(data: &Data, [rows, columns]: [usize; 2]) -> Result<Data, Trap> {
+fn transpose(data: &Data, [rows, columns]: [usize; 2]) -> Result<Data, Trap> {
     let (from, to) = (Shape::new(&[rows as u32, columns as u32]), Shape::new(&[columns as u32, rows as u32]));
     let mut out = Data::zeros(data.elem(), data.len());
     eval::transpose(&mut out, &to, data, &from, &Shape::new(&[1, 0]))?;

@@ -72,8 +72,8 @@ fn warpgroup_mma(s: &Subject, product: &GroupProduct) -> Outcome {
             "a product of {m} x {n} x {k}, expected powers of two from 64 x 16 x {depth} to {MOST} x 256 x {MOST}"
         )
     })?;
-    let turned = product.right == Lines::Across || product.left == Some(Lines::Across);
-    require(!turned || product.factors.bytes() == 2, || {
+    let transposed = product.right == Lines::Across || product.left == Some(Lines::Across);
+    require(!transposed || product.factors.bytes() == 2, || {
         "elements that are not of 16 bits lie along the depth".into()
     })?;
     let results = s.data.results.len();

@@ -23,7 +23,7 @@ type Index = Val<i32>;
 /// How the work is divided, and what is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, KernelConst)]
 #[kiln(crate = kiln_runtime)]
-pub struct Plan {
+pub struct AttentionPlan {
     /// Tasks that multiply, [`ROWS`] queries each.
     pub tasks: usize,
     /// Keys of a turn: a multiple of 16 up to 256.
@@ -45,7 +45,7 @@ pub struct Plan {
     pub packed: bool,
 }
 
-impl Plan {
+impl AttentionPlan {
     /// Queries of a program at once.
     pub fn rows(&self) -> usize {
         self.tasks * ROWS
@@ -73,7 +73,7 @@ struct Numbers {
 
 /// Where a tile of queries is.
 #[derive(Clone, Copy)]
-struct Place {
+struct QueryTile {
     batch: Index,
     head: Index,
     /// Where the sequence's queries and keys begin in their tensors.
@@ -95,7 +95,13 @@ pub(super) const HEAD_BITS: u32 = 20;
 
 /// The place of an entry of the order.
 #[device(crate = kiln_runtime)]
-fn place(entry: Idx, lengths: [Index; 2], sequences: View<i32, 2>, window: [Index; 2], plan: Plan) -> Place {
+fn place(
+    entry: Idx,
+    lengths: [Index; 2],
+    sequences: View<i32, 2>,
+    window: [Index; 2],
+    plan: AttentionPlan,
+) -> QueryTile {
     let part =
         |shift: u32, bits: u32| ((entry >> i64::from(shift)) & i64::from((1u32 << bits) - 1)).cast::<i32>();
     let first = part(0, TILE_BITS) * plan.rows();
@@ -108,7 +114,7 @@ fn place(entry: Idx, lengths: [Index; 2], sequences: View<i32, 2>, window: [Inde
     let top = ((end + (plan.keys - 1)) / plan.keys).maximum(1);
     let turns = if plan.bounded[0] { top - (at - window[0]).maximum(0) / plan.keys } else { top };
     let batch = if plan.packed { val(0) } else { batch };
-    Place { batch, head, queries, keys, asked, known, first, top, turns }
+    QueryTile { batch, head, queries, keys, asked, known, first, top, turns }
 }
 
 /// Shared tiles by stage, and who may touch them: a stage is full when its bytes have come, empty
@@ -160,7 +166,7 @@ struct Stage {
 
 /// The stage with a number, counted from the beginning of the program.
 #[device(crate = kiln_runtime)]
-fn stage(number: Index, plan: Plan) -> Stage {
+fn stage(number: Index, plan: AttentionPlan) -> Stage {
     let stages = plan.stages as i32;
     Stage { index: number & (stages - 1), phase: number >> plan.stages.trailing_zeros() as i32 }
 }
@@ -202,9 +208,9 @@ pub fn attention<T: Float>(
     cap: Val<f32>,
     left: Val<i32>,
     right: Val<i32>,
-    plan: Plan,
+    plan: AttentionPlan,
 ) {
-    let Plan { tasks: copies, keys: columns, width, stages, .. } = plan;
+    let AttentionPlan { tasks: copies, keys: columns, width, stages, .. } = plan;
     let queries = Ring::<T>::new(copies, ROWS, width, 1);
     let keys = Ring::<T>::new(stages, columns, width, copies);
     let values = Ring::<T>::new(stages, columns, width, copies);
@@ -320,7 +326,7 @@ struct Edges {
 }
 
 #[device(crate = kiln_runtime)]
-fn edges(tile: Place, row: Index, window: [Index; 2], plan: Plan) -> Edges {
+fn edges(tile: QueryTile, row: Index, window: [Index; 2], plan: AttentionPlan) -> Edges {
     let (place, known) = (row + tile.known - tile.asked, tile.known);
     let by_all = if plan.bounded[1] { known.minimum(place + window[1] + 1).maximum(0) } else { known };
     let from_all = if plan.bounded[0] { (place - window[0] + (ROWS - 1)).maximum(0) } else { val(0) };
@@ -336,10 +342,10 @@ fn attend<T: Float>(
     keys: Ring<T>,
     values: Ring<T>,
     before: Index,
-    tile: Place,
+    tile: QueryTile,
     row: Index,
     numbers: Numbers,
-    plan: Plan,
+    plan: AttentionPlan,
 ) -> Seen {
     let edges = edges(tile, row, numbers.window, plan);
     let (none, scale) = (zeros::<f32>((ROWS, plan.keys)), numbers.scale);
@@ -411,13 +417,13 @@ fn nearest_reference(reference: Val<f32>, own: Val<f32>, below: Val<f32>) -> Val
 /// With c the cap, the score s becomes c tanh(s / c) = c - 2c / (1 + e^(2s / c)), of which a
 /// softmax needs no c: -1 / (1 + e^(2s / c)), in units of 2c.
 #[device(crate = kiln_runtime)]
-fn capped(scores: Val<f32>, numbers: Numbers, plan: Plan) -> Val<f32> {
+fn capped(scores: Val<f32>, numbers: Numbers, plan: AttentionPlan) -> Val<f32> {
     if plan.capped { (-1.0 - exp2_flushed(scores * numbers.inner)).fast_recip() } else { scores }
 }
 
 /// Lets the keys and values of a tile pass: none of the task's queries exists.
 #[device(crate = kiln_runtime)]
-fn pass<T: Float>(keys: Ring<T>, values: Ring<T>, before: Index, turns: Index, plan: Plan) {
+fn pass<T: Float>(keys: Ring<T>, values: Ring<T>, before: Index, turns: Index, plan: AttentionPlan) {
     for step in range(0, turns) {
         let at = stage(before + step, plan);
         keys.wait(at);
@@ -439,7 +445,7 @@ fn mask(
     known: Option<Index>,
     place: Index,
     window: [Index; 2],
-    plan: Plan,
+    plan: AttentionPlan,
 ) -> Val<f32> {
     let columns = plan.keys;
     let column =

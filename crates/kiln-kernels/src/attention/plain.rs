@@ -41,7 +41,7 @@ pub mod kernels {
 
     /// Queries of a program, and the keys of its sequence.
     #[derive(Clone, Copy)]
-    struct Place {
+    struct QueryTile {
         /// The first query, and how many the sequence has.
         first: Idx,
         asked: Idx,
@@ -51,7 +51,7 @@ pub mod kernels {
         known: Idx,
     }
 
-    impl Place {
+    impl QueryTile {
         /// The place of the first query among the keys, where the last query has the place of the
         /// last key.
         fn among_keys(&self) -> Idx {
@@ -98,9 +98,9 @@ pub mod kernels {
         let (batch, head, first) = (program_id(2), program_id(1), program_id(0) * rows);
         let place = if form.packed {
             let of = |column: usize| sequences.get_or((batch, column), 0).cast::<i64>();
-            Place { first, asked: of(1), queries: of(0), keys: of(2), known: of(3) }
+            QueryTile { first, asked: of(1), queries: of(0), keys: of(2), known: of(3) }
         } else {
-            Place { first, asked: q.extent(2), queries: val(0), keys: val(0), known: k.extent(2) }
+            QueryTile { first, asked: q.extent(2), queries: val(0), keys: val(0), known: k.extent(2) }
         };
         let batch = if form.packed { val(0) } else { batch };
         let (keys, values) = (k.row(batch).row(head / form.shared), v.row(batch).row(head / form.shared));
@@ -133,7 +133,7 @@ pub mod kernels {
         queries: Val<T>,
         keys: View<T, 2>,
         values: View<T, 2>,
-        place: Place,
+        place: QueryTile,
         numbers: Numbers,
         form: Form,
     ) -> Sums {
@@ -169,7 +169,7 @@ pub mod kernels {
         keys: View<T, 2>,
         values: View<T, 2>,
         (first, edge): (Idx, bool),
-        place: Place,
+        place: QueryTile,
         numbers: Numbers,
         form: Form,
     ) -> Sums {

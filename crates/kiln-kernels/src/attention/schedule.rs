@@ -1,7 +1,7 @@
 //! How attention is divided on a Hopper GPU, and in which order.
 
 use super::Problem;
-use super::hopper::{self, HEAD_BITS, Plan, ROWS, TILE_BITS};
+use super::hopper::{self, AttentionPlan, HEAD_BITS, ROWS, TILE_BITS};
 use kiln_lang::prelude::*;
 use kiln_runtime::{Device, Result, Tensor};
 use std::cmp::Reverse;
@@ -9,12 +9,12 @@ use std::collections::BinaryHeap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-impl Plan {
+impl AttentionPlan {
     /// The plan for heads of a width from 8 to 256 in steps of 8, `shared` of which have the same
     /// keys: the fastest of those tried on an H200 (`bench/notes.md`). Without limits, caps and
     /// packing.
-    pub fn of(width: usize, shared: usize) -> Plan {
-        Plan::divided(width, shared, Plan::divisions(width)[0])
+    pub fn of(width: usize, shared: usize) -> AttentionPlan {
+        AttentionPlan::divided(width, shared, AttentionPlan::divisions(width)[0])
     }
 
     /// Tasks, keys of a turn and stages of plans for heads of a width, that of [`of`](Self::of)
@@ -28,12 +28,12 @@ impl Plan {
     }
 
     /// A plan that is divided so.
-    pub fn divided(width: usize, shared: usize, division: (usize, usize, usize)) -> Plan {
+    pub fn divided(width: usize, shared: usize, division: (usize, usize, usize)) -> AttentionPlan {
         let (tasks, keys, stages) = division;
         let registers = if tasks == 3 { [160, 32] } else { [232, 40] };
         let width = width.next_power_of_two().max(64);
         let (bounded, capped, packed) = ([false; 2], false, false);
-        Plan { tasks, keys, width, stages, shared, registers, bounded, capped, packed }
+        AttentionPlan { tasks, keys, width, stages, shared, registers, bounded, capped, packed }
     }
 }
 
@@ -70,7 +70,7 @@ pub(super) fn run<T: Float>(problem: Problem<'_, T>, division: (usize, usize, us
     let Problem { q, k, v, mut o, mut sums, packed, mask, scale, soft_cap, .. } = problem;
     let device = q.device().clone();
     let ([batch, heads, queries, width], [_, key_heads, keys, _]) = (q.shape(), k.shape());
-    let mut plan = Plan::divided(width, heads / key_heads, division);
+    let mut plan = AttentionPlan::divided(width, heads / key_heads, division);
     (plan.bounded, plan.capped, plan.packed) = (mask.bounded(), soft_cap.is_some(), packed.is_some());
     let [left, right] = mask.limits().map(|limit| limit.min(LENGTHS as i64));
     let lengths = match packed {
@@ -91,7 +91,7 @@ pub(super) fn run<T: Float>(problem: Problem<'_, T>, division: (usize, usize, us
 #[derive(Clone, Debug, PartialEq)]
 pub struct Work {
     /// How.
-    pub plan: Plan,
+    pub plan: AttentionPlan,
     /// The limits that the plan says are there, to the left and to the right.
     pub window: [i64; 2],
     /// Heads of queries.
@@ -251,12 +251,12 @@ pub fn order(work: &Work, programs: usize) -> (Vec<i64>, [usize; 2]) {
 mod tests {
     use super::*;
 
-    fn work(plan: Plan, heads: usize, lengths: Lengths) -> Work {
+    fn work(plan: AttentionPlan, heads: usize, lengths: Lengths) -> Work {
         Work { plan, window: [0, 0], heads, lengths }
     }
 
-    fn causal() -> Plan {
-        Plan { bounded: [false, true], ..Plan::of(128, 1) }
+    fn causal() -> AttentionPlan {
+        AttentionPlan { bounded: [false, true], ..AttentionPlan::of(128, 1) }
     }
 
     /// The tiles of all programs, as sequence, head and number, with those of each program.
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn long_sequences_come_first_and_empty_ones_never() {
-        let work = work(Plan::of(128, 1), 1, Lengths::Each(vec![[100, 50], [0, 9], [129, 4000]]));
+        let work = work(AttentionPlan::of(128, 1), 1, Lengths::Each(vec![[100, 50], [0, 9], [129, 4000]]));
         assert_eq!(work.tiles(), 3);
         let (table, [_, programs]) = order(&work, 2);
         assert_eq!(tiles(&table, programs), [vec![[2, 0, 0]], vec![[2, 0, 1], [0, 0, 0]]]);
@@ -301,7 +301,7 @@ mod tests {
 
     #[test]
     fn a_window_shortens_tiles() {
-        let plan = Plan { bounded: [true, true], ..Plan::of(128, 1) };
+        let plan = AttentionPlan { bounded: [true, true], ..AttentionPlan::of(128, 1) };
         let all = Lengths::All { batch: 1, lengths: [4096, 4096] };
         let windowed = Work { plan, window: [256, 0], heads: 1, lengths: all };
         // 128 queries see at most 128 + 256 keys: 3 parts, of which the first tile sees one.

@@ -52,7 +52,7 @@ pub(super) fn choose<T: Float + Accumulate<Acc = f32>>(problem: &Problem<'_, T>)
 fn estimate<T: Float + Accumulate<Acc = f32>>(problem: &Problem<'_, T>) -> Way {
     let width = problem.q.shape()[3];
     if suits(problem) {
-        return explicit(&hopper::Plan::divisions(width)[0]);
+        return explicit(&hopper::AttentionPlan::divisions(width)[0]);
     }
     let (queries, keys) = plain::tiles::<T>(problem.q.device(), width)[0];
     Way::Plain { queries, keys }
@@ -63,7 +63,7 @@ fn of<T: Float + Accumulate<Acc = f32>>(problem: &Problem<'_, T>) -> Vec<Way> {
     let width = problem.q.shape()[3];
     let plain = plain::tiles::<T>(problem.q.device(), width);
     let mut all: Vec<Way> = if suits(problem) {
-        hopper::Plan::divisions(width).iter().map(explicit).collect()
+        hopper::AttentionPlan::divisions(width).iter().map(explicit).collect()
     } else {
         Vec::new()
     };

@@ -11,7 +11,7 @@ use kiln_runtime::{Error, Result, Tensor};
 
 /// Where a tile of sums stands in the result.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct TilePosition {
     /// Which product of the batch.
     pub batch: Idx,
     /// The first row.
@@ -22,7 +22,7 @@ pub struct Place {
     pub shape: [usize; 2],
 }
 
-impl Place {
+impl TilePosition {
     /// The elements of a vector that belong to the rows of the tile, each repeated along its row;
     /// zeros beyond the end.
     pub fn per_row<T: Numeric>(&self, vector: &View<T, 1>) -> Val<T> {
@@ -46,7 +46,7 @@ impl Place {
 /// are packed.
 ///
 /// ```
-/// use kiln_kernels::matmul::{Epilogue, Matmul, Place};
+/// use kiln_kernels::matmul::{Epilogue, Matmul, TilePosition};
 /// use kiln_lang::param::{ArgSink, KernelParam, ParamDecl, SpecKey};
 /// use kiln_lang::prelude::*;
 ///
@@ -68,10 +68,10 @@ impl Place {
 ///
 /// impl Epilogue<f32> for Limit {
 ///     type Out = f32;
-///     fn apply(limit: &Val<f32>, sums: Val<f32>, _: &Place) -> Val<f32> {
+///     fn apply(limit: &Val<f32>, sums: Val<f32>, _: &TilePosition) -> Val<f32> {
 ///         sums.minimum(*limit)
 ///     }
-///     fn turned(self) -> Limit {
+///     fn transposed(self) -> Limit {
 ///         self
 ///     }
 /// }
@@ -92,10 +92,10 @@ pub trait Epilogue<S: Num>: KernelParam<Arg = Self> + Clone + 'static {
     /// A check that fails in it (`device_assert!`, an index outside its view, an integer divided by
     /// zero) is the fault of the launch, with its line. The result means nothing then; the next
     /// launch is as any other.
-    fn apply(traced: &Self::Traced, sums: Val<S>, place: &Place) -> Val<Self::Out>;
+    fn apply(traced: &Self::Traced, sums: Val<S>, place: &TilePosition) -> Val<Self::Out>;
 
     /// The same for the transposed product, whose rows are the columns of this one.
-    fn turned(self) -> Self;
+    fn transposed(self) -> Self;
 
     /// Refuses a result of these extents: products, rows, columns.
     ///
@@ -124,11 +124,11 @@ impl KernelParam for Identity {
 impl<S: Num> Epilogue<S> for Identity {
     type Out = S;
 
-    fn apply((): &(), sums: Val<S>, _: &Place) -> Val<S> {
+    fn apply((): &(), sums: Val<S>, _: &TilePosition) -> Val<S> {
         sums
     }
 
-    fn turned(self) -> Identity {
+    fn transposed(self) -> Identity {
         self
     }
 }
@@ -160,12 +160,12 @@ impl<E: KernelParam<Arg = E>, F: KernelParam<Arg = F>> KernelParam for Then<E, F
 impl<S: Num, E: Epilogue<S>, F: Epilogue<E::Out>> Epilogue<S> for Then<E, F> {
     type Out = F::Out;
 
-    fn apply(traced: &Self::Traced, sums: Val<S>, place: &Place) -> Val<F::Out> {
+    fn apply(traced: &Self::Traced, sums: Val<S>, place: &TilePosition) -> Val<F::Out> {
         F::apply(&traced.1, E::apply(&traced.0, sums, place), place)
     }
 
-    fn turned(self) -> Self {
-        Then(self.0.turned(), self.1.turned())
+    fn transposed(self) -> Self {
+        Then(self.0.transposed(), self.1.transposed())
     }
 
     fn check(&self, result: [usize; 3]) -> Result<()> {
@@ -202,11 +202,11 @@ impl KernelParam for Scale {
 impl<S: InF32> Epilogue<S> for Scale {
     type Out = f32;
 
-    fn apply(scale: &Val<f32>, sums: Val<S>, _: &Place) -> Val<f32> {
+    fn apply(scale: &Val<f32>, sums: Val<S>, _: &TilePosition) -> Val<f32> {
         sums.cast::<f32>() * *scale
     }
 
-    fn turned(self) -> Scale {
+    fn transposed(self) -> Scale {
         self
     }
 }
@@ -278,7 +278,7 @@ impl<T: Elem> KernelParam for Vector<T> {
 impl<S: InF32, T: Numeric> Epilogue<S> for Vector<T> {
     type Out = f32;
 
-    fn apply(traced: &TracedVector<T>, sums: Val<S>, place: &Place) -> Val<f32> {
+    fn apply(traced: &TracedVector<T>, sums: Val<S>, place: &TilePosition) -> Val<f32> {
         let values = match traced.along {
             Along::Rows => place.per_row(&traced.view),
             Along::Columns => place.per_column(&traced.view),
@@ -291,7 +291,7 @@ impl<S: InF32, T: Numeric> Epilogue<S> for Vector<T> {
         }
     }
 
-    fn turned(self) -> Self {
+    fn transposed(self) -> Self {
         let along = match self.along {
             Along::Rows => Along::Columns,
             Along::Columns => Along::Rows,
@@ -360,12 +360,12 @@ impl<T: Elem> KernelParam for Residual<T> {
 impl<S: InF32, T: Numeric> Epilogue<S> for Residual<T> {
     type Out = f32;
 
-    fn apply(traced: &TracedResidual<T>, sums: Val<S>, place: &Place) -> Val<f32> {
-        let place = if traced.shared { Place { batch: val(0), ..*place } } else { *place };
+    fn apply(traced: &TracedResidual<T>, sums: Val<S>, place: &TilePosition) -> Val<f32> {
+        let place = if traced.shared { TilePosition { batch: val(0), ..*place } } else { *place };
         sums.cast::<f32>() + place.elements(&traced.view).cast::<f32>() * traced.beta
     }
 
-    fn turned(self) -> Self {
+    fn transposed(self) -> Self {
         // Axes 1 and 2 are there.
         let values = self.values.swap_axes(1, 2).unwrap_or(self.values);
         Residual { values, ..self }
@@ -410,11 +410,11 @@ impl<F: Copy + 'static> KernelParam for Map<F> {
 impl<S: InF32, F: Fn(Val<f32>) -> Val<f32> + Copy + 'static> Epilogue<S> for Map<F> {
     type Out = f32;
 
-    fn apply(function: &F, sums: Val<S>, _: &Place) -> Val<f32> {
+    fn apply(function: &F, sums: Val<S>, _: &TilePosition) -> Val<f32> {
         function(sums.cast::<f32>())
     }
 
-    fn turned(self) -> Self {
+    fn transposed(self) -> Self {
         self
     }
 }

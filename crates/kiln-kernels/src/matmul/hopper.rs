@@ -9,7 +9,7 @@
 //! same tile of b, or side by side and need the same tile of a: each copies a part of it, into all
 //! of them.
 
-use super::epilogue::{Epilogue, Place};
+use super::epilogue::{Epilogue, TilePosition};
 use super::factor::Factor;
 use super::stream::{Exchange, Segment, Shares, take};
 use kiln_lang::explicit::*;
@@ -19,7 +19,7 @@ use kiln_runtime::Tensor;
 /// How a product is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, KernelConst)]
 #[kiln(crate = kiln_runtime)]
-pub struct Plan {
+pub struct MatmulPlan {
     /// Rows of c a program computes at once: 64 for each of `tasks`, or 128 for each.
     pub rows: usize,
     /// Columns of c: a power of two from 8 to 256, and at least those of 128 bytes of c if a task
@@ -54,15 +54,15 @@ pub struct Plan {
     /// Programs that share the inner extent of a tile, one part after the other: c is a stack of as
     /// many results for each product, to be added up.
     pub splits: usize,
-    /// Whether the product of every stage is added to the sum outside of the tensor cores, which
-    /// keep fewer bits of sums of 8-bit floats.
-    pub pieces: bool,
-    /// 2 if the columns of a tile are multiplied one half after the other, so that a piece takes
-    /// half as many registers; with pieces alone. Else 1.
+    /// Whether sums have two levels: the product of every stage is added to the sum outside of the
+    /// tensor cores, which keep fewer bits of sums of 8-bit floats.
+    pub two_level: bool,
+    /// 2 if the columns of a tile are multiplied one half after the other, so that a stage's
+    /// product takes half as many registers; with two levels of sums only. Else 1.
     pub halves: usize,
     /// Whether what becomes of the sums of a tile waits in registers, packed by pairs, and is
     /// stored while the products of the next tile are computed. c is of f16 or bf16 and stored in
-    /// bulk, programs stay, and nothing is multiplied in pieces.
+    /// bulk, programs stay, and sums have one level.
     pub held: bool,
     /// Whether programs begin at different steps of the inner extent and go round, so that they do
     /// not all read the same columns of memory at a time. With a `group` of 0 and one split.
@@ -72,9 +72,9 @@ pub struct Plan {
     pub streamed: usize,
 }
 
-impl Plan {
+impl MatmulPlan {
     /// One program a tile, one product, and nothing transposed: what other plans are made from.
-    pub const PLAIN: Plan = Plan {
+    pub const PLAIN: MatmulPlan = MatmulPlan {
         rows: 64,
         columns: 64,
         depth: 64,
@@ -90,7 +90,7 @@ impl Plan {
         stack: false,
         shared: [false, false],
         splits: 1,
-        pieces: false,
+        two_level: false,
         halves: 1,
         held: false,
         staggered: false,
@@ -108,8 +108,8 @@ impl Plan {
     }
 }
 
-/// How many pieces of a size cover an extent.
-fn pieces(extent: Idx, size: usize) -> Idx {
+/// How many tiles of a size cover an extent.
+fn tiles_over(extent: Idx, size: usize) -> Idx {
     (extent + (size - 1)) / size
 }
 
@@ -161,18 +161,18 @@ pub fn matmul<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric
     b: &Tensor<U, 3>,
     c: &mut Tensor<O, 3>,
     epilogue: E,
-    plan: Plan,
+    plan: MatmulPlan,
 ) {
-    let floats = |sums: Val<T::Sum>, place: &Place| E::apply(&epilogue, sums, place).cast::<f32>();
-    let elements = |sums: Val<T::Sum>, place: &Place| E::apply(&epilogue, sums, place).cast::<O>();
+    let floats = |sums: Val<T::Sum>, place: &TilePosition| E::apply(&epilogue, sums, place).cast::<f32>();
+    let elements = |sums: Val<T::Sum>, place: &TilePosition| E::apply(&epilogue, sums, place).cast::<O>();
     product::<T, U, O>(a, b, c, Finish { floats: &floats, elements: &elements }, plan, None);
 }
 
 /// [`matmul`] with rounds of tiles whose steps are divided among all programs. `parts` has
-/// [room](Plan::parts) for sums that programs leave for each other; `signals` have a number for
-/// each task of each program that multiplies: 0 before and after. Launch it with at most as many
-/// programs on axis 0 as run at once, alone. A tile's sums may be added up in another order than by
-/// `matmul`, but always in the same.
+/// [room](MatmulPlan::parts) for sums that programs leave for each other; `signals` have a number
+/// for each task of each program that multiplies: 0 before and after. Launch it with at most as
+/// many programs on axis 0 as run at once, alone. A tile's sums may be added up in another order
+/// than by `matmul`, but always in the same.
 #[kernel(crate = kiln_runtime, contract)]
 pub fn stream_k<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric, E: Epilogue<T::Sum>>(
     a: &Tensor<T, 3>,
@@ -181,13 +181,13 @@ pub fn stream_k<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numer
     parts: &mut Tensor<T::Sum, 1>,
     signals: &mut Tensor<u32, 1>,
     epilogue: E,
-    plan: Plan,
+    plan: MatmulPlan,
 ) {
-    let Plan { rows, columns, tasks, halves, .. } = plan;
+    let MatmulPlan { rows, columns, tasks, halves, .. } = plan;
     let shape = [rows / tasks, columns / halves];
     let exchange = Exchange { parts, signals, tasks, halves, shape };
-    let floats = |sums: Val<T::Sum>, place: &Place| E::apply(&epilogue, sums, place).cast::<f32>();
-    let elements = |sums: Val<T::Sum>, place: &Place| E::apply(&epilogue, sums, place).cast::<O>();
+    let floats = |sums: Val<T::Sum>, place: &TilePosition| E::apply(&epilogue, sums, place).cast::<f32>();
+    let elements = |sums: Val<T::Sum>, place: &TilePosition| E::apply(&epilogue, sums, place).cast::<O>();
     product::<T, U, O>(a, b, c, Finish { floats: &floats, elements: &elements }, plan, Some(exchange));
 }
 
@@ -195,8 +195,8 @@ pub fn stream_k<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numer
 /// is long, and is compiled once for each types of elements, not once for each epilogue too.
 #[derive(Clone, Copy)]
 struct Finish<'a, S: Num, O: Numeric> {
-    floats: &'a dyn Fn(Val<S>, &Place) -> Val<f32>,
-    elements: &'a dyn Fn(Val<S>, &Place) -> Val<O>,
+    floats: &'a dyn Fn(Val<S>, &TilePosition) -> Val<f32>,
+    elements: &'a dyn Fn(Val<S>, &TilePosition) -> Val<O>,
 }
 
 /// What both do.
@@ -206,10 +206,10 @@ fn product<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric>(
     b: View<U, 3>,
     c: ViewMut<O, 3>,
     finish: Finish<'_, T::Sum, O>,
-    plan: Plan,
+    plan: MatmulPlan,
     exchange: Option<Exchange<T::Sum>>,
 ) {
-    let Plan { rows, columns, depth, stages, cluster: blocks, group, splits, halves, .. } = plan;
+    let MatmulPlan { rows, columns, depth, stages, cluster: blocks, group, splits, halves, .. } = plan;
     // Columns that a product has.
     let half = columns / halves;
     cluster(blocks);
@@ -223,7 +223,7 @@ fn product<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric>(
         true => shared_tiles::<U>(stages * halves, half, depth),
         false => shared_tiles::<U>(stages * halves, depth, half),
     };
-    let width = Plan::strip(size_of::<O>());
+    let width = MatmulPlan::strip(size_of::<O>());
     let out = plan.bulk.then(|| shared_tiles::<O>(2 * plan.tasks, own, width));
     // A stage is full when its bytes have come, and empty when every task of every block that gets
     // a part of what this one copies has multiplied it.
@@ -232,10 +232,10 @@ fn product<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric>(
     let inner = if plan.a_transposed { a.extent(1) } else { a.extent(2) };
     let (high, wide) = if plan.side_by_side { (1, blocks) } else { (blocks, 1) };
     // There is a step, which the compiler wants to know.
-    let steps = pieces(inner, depth).maximum(1);
-    let each = if splits > 1 { pieces(steps, splits) } else { steps };
-    let across = pieces(c.extent(2), columns * wide);
-    let down = pieces(c.extent(1), rows * high);
+    let steps = tiles_over(inner, depth).maximum(1);
+    let each = if splits > 1 { tiles_over(steps, splits) } else { steps };
+    let across = tiles_over(c.extent(2), columns * wide);
+    let down = tiles_over(c.extent(1), rows * high);
     let several = plan.stack || splits > 1;
     let tiles = if several { down * across * c.extent(0) } else { down * across };
     let rank = if blocks > 1 { cluster_rank() } else { val(0) };
@@ -337,11 +337,12 @@ fn product<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric>(
                     let y = right.at(stage * halves + half);
                     if plan.b_transposed { y.transposed() } else { y }
                 };
-                if plan.pieces {
-                    let piece = |i: usize| wgmma_wait(wgmma(x, y(i), zeros::<T::Sum>((own, half)), false), 0);
-                    sum += piece(0);
+                if plan.two_level {
+                    let partial =
+                        |i: usize| wgmma_wait(wgmma(x, y(i), zeros::<T::Sum>((own, half)), false), 0);
+                    sum += partial(0);
                     if halves == 2 {
-                        second += piece(1);
+                        second += partial(1);
                     }
                     release(empty, stage, blocks);
                 } else {
@@ -364,7 +365,7 @@ fn product<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric>(
                     phase += 1;
                 }
             }
-            if !plan.pieces {
+            if !plan.two_level {
                 let product = wgmma_wait(sum, 0);
                 release(empty, before, blocks);
                 sum = product;
@@ -388,7 +389,7 @@ fn product<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric>(
                 }
                 for i in 0..halves {
                     let (sum, column) = (if i == 0 { sum } else { second }, column + i * half);
-                    let place = Place { batch, row, column, shape: [own, half] };
+                    let place = TilePosition { batch, row, column, shape: [own, half] };
                     if plan.held {
                         held = pack_pairs::<O>((finish.floats)(sum, &place));
                         held_matrix = matrix;

@@ -27,7 +27,7 @@ mod splits;
 mod stream;
 mod tensor_cores;
 
-pub use epilogue::{Epilogue, Place};
+pub use epilogue::{Epilogue, TilePosition};
 pub use factor::{Factor, Matrices, Unit};
 pub use kiln_lang::Precision;
 

@@ -1,6 +1,6 @@
 //! Products of matrices at the tile level, on every device.
 
-use super::epilogue::{Epilogue, Identity, Place};
+use super::epilogue::{Epilogue, Identity, TilePosition};
 use super::factor::{Factor, Unit, allows, factors};
 use crate::tuning::{self, Choosing, Tuning, Way, class};
 use kiln_lang::Precision;
@@ -35,7 +35,7 @@ pub mod kernels {
             let (x, y) = (a.tile((row, at), (rows, depth)), b.tile((at, column), (depth, columns)));
             sum = dot_with(x.load(0), y.load(0), sum, precision);
         }
-        let place = Place { batch, row, column, shape: [rows, columns] };
+        let place = TilePosition { batch, row, column, shape: [rows, columns] };
         let result = E::apply(&epilogue, sum, &place).cast::<O>();
         c.row(batch).tile((row, column), (rows, columns)).store(result);
     }
@@ -102,8 +102,8 @@ pub type Tile = (usize, usize, usize);
 struct Units {
     /// Elements of 32 bytes.
     depth: usize,
-    /// Whether sums are made in pieces, which take as many registers beside.
-    pieces: bool,
+    /// Whether sums have two levels, which take twice as many registers.
+    two_level: bool,
 }
 
 impl Units {
@@ -111,8 +111,8 @@ impl Units {
     fn of<T: Factor>(device: &Device, precision: Precision) -> Option<Units> {
         let units = device.capabilities().matrix_units;
         let there = T::UNIT.format().is_some_and(|format| units.multiply(format));
-        let pieces = T::UNIT == Unit::Float8 && precision != Precision::FastSums;
-        (there && allows(precision, T::UNIT)).then_some(Units { depth: 32 / size_of::<T>(), pieces })
+        let two_level = T::UNIT == Unit::Float8 && precision != Precision::FastSums;
+        (there && allows(precision, T::UNIT)).then_some(Units { depth: 32 / size_of::<T>(), two_level })
     }
 }
 
@@ -137,7 +137,7 @@ fn tiles<T: Factor>(
             (256, 256, 256),
             (128, 512, 256),
         ],
-        Execution::Simt if units.as_ref().is_some_and(|units| units.pieces) => {
+        Execution::Simt if units.as_ref().is_some_and(|units| units.two_level) => {
             &[(128, 128, 4), (128, 64, 4), (64, 128, 4), (64, 64, 4), (128, 128, 2), (64, 128, 2)]
         }
         Execution::Simt if units.is_some() && has_warpgroups(device) => {
@@ -181,13 +181,13 @@ pub fn tile<T: Factor>(device: &Device, precision: Precision, [m, n, k]: [usize;
         }
         // Products of warpgroups: as many sums as registers hold, or fewer where the device would
         // have too little to do.
-        (Execution::Simt, Some(Units { depth, pieces })) if has_warpgroups(device) => {
+        (Execution::Simt, Some(Units { depth, two_level })) if has_warpgroups(device) => {
             let fills = |rows: usize, columns: usize| {
                 m.div_ceil(rows) * n.div_ceil(columns) >= device.properties().units as usize
             };
             // Where a warp copies, tall tiles are a little faster.
             let large = if size_of::<T>() == 2 { (256, 128) } else { (128, 256) };
-            let all = [large, (128, 128), (64, 128)].into_iter().skip(usize::from(pieces));
+            let all = [large, (128, 128), (64, 128)].into_iter().skip(usize::from(two_level));
             let (rows, columns) = all.into_iter().find(|&(r, c)| fills(r, c)).unwrap_or((64, 64));
             (within(m, rows), within(n, columns), within(k, 4 * depth).max(depth))
         }

@@ -5,7 +5,7 @@
 //! longer; a launch as long as its last program, or as reading every factor once from memory. The
 //! constants are those of an H200; only their ratios matter.
 
-use super::hopper::Plan;
+use super::hopper::MatmulPlan;
 use std::fmt;
 use std::str::FromStr;
 
@@ -27,8 +27,8 @@ pub struct Request {
     pub result_bytes: usize,
     /// Bytes of an element of a sum.
     pub sum_bytes: usize,
-    /// Whether every stage is added to the sum outside of the tensor cores.
-    pub pieces: bool,
+    /// Whether every stage is added to the sum outside of the tensor cores: two levels of sums.
+    pub two_level: bool,
     /// Whether f32 becomes 16-bit floats at the end, which pack by pairs.
     pub packs: bool,
     /// Whether sums go through an epilogue, for which the threads of a task alone may exchange a
@@ -49,10 +49,10 @@ pub struct Gpu {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// For factors that are not transposed.
-    pub plan: Plan,
+    pub plan: MatmulPlan,
     /// Whether the product to launch is cᵀ = bᵀ aᵀ: the few rows of c become columns, of which a
     /// tile may have as few as 8.
-    pub swapped: bool,
+    pub transposed: bool,
     /// Programs on each axis.
     pub grid: [u32; 3],
 }
@@ -61,8 +61,8 @@ pub struct Choice {
 ///
 /// ```
 /// use kiln_kernels::matmul::plan::{Division, Form};
-/// let form = Form { tile: [128, 256, 64], tasks: 2, turned: false, division: Division::InParts };
-/// assert_eq!(form.to_string(), "128 x 256 x 64 by 2, in parts");
+/// let form = Form { tile: [128, 256, 64], tasks: 2, transposed: false, division: Division::SplitK };
+/// assert_eq!(form.to_string(), "128 x 256 x 64 by 2, split-K");
 /// assert_eq!(form.to_string().parse(), Ok(form));
 /// assert!("128 x 256".parse::<Form>().is_err());
 /// ```
@@ -73,7 +73,7 @@ pub struct Form {
     /// Tasks that multiply.
     pub tasks: usize,
     /// Whether cᵀ = bᵀ aᵀ is launched.
-    pub turned: bool,
+    pub transposed: bool,
     /// How the inner extent is divided among programs.
     pub division: Division,
 }
@@ -82,27 +82,27 @@ pub struct Form {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Division {
     /// A program multiplies all of it for its tiles.
-    Whole,
+    DataParallel,
     /// Into so many parts for each tile, which a second launch adds up: split-K.
-    InParts,
+    SplitK,
     /// That of the last tiles evenly, by steps; who ends a tile adds up what others did of it:
     /// stream-K.
-    ByStep,
+    StreamK,
 }
 
 /// Behind the other words of a form.
-const IN_PARTS: &str = ", in parts";
-const BY_STEP: &str = ", by step";
+const SPLIT_K: &str = ", split-K";
+const STREAM_K: &str = ", stream-K";
 
 impl fmt::Display for Form {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [rows, columns, depth] = self.tile;
         write!(f, "{rows} x {columns} x {depth} by {}", self.tasks)?;
-        f.write_str(if self.turned { ", turned" } else { "" })?;
+        f.write_str(if self.transposed { ", transposed" } else { "" })?;
         f.write_str(match self.division {
-            Division::Whole => "",
-            Division::InParts => IN_PARTS,
-            Division::ByStep => BY_STEP,
+            Division::DataParallel => "",
+            Division::SplitK => SPLIT_K,
+            Division::StreamK => STREAM_K,
         })
     }
 }
@@ -111,16 +111,16 @@ impl FromStr for Form {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Form, &'static str> {
-        const WRONG: &str = "expected `ROWS x COLUMNS x DEPTH by TASKS`, then maybe `, turned`, then maybe `, in parts` or `, by step`";
-        let in_parts = text.strip_suffix(IN_PARTS).map(|rest| (rest, Division::InParts));
-        let by_step = || text.strip_suffix(BY_STEP).map(|rest| (rest, Division::ByStep));
-        let (text, division) = in_parts.or_else(by_step).unwrap_or((text, Division::Whole));
-        let (text, turned) = text.strip_suffix(", turned").map_or((text, false), |rest| (rest, true));
+        const WRONG: &str = "expected `ROWS x COLUMNS x DEPTH by TASKS`, then maybe `, transposed`, then maybe `, split-K` or `, stream-K`";
+        let split_k = text.strip_suffix(SPLIT_K).map(|rest| (rest, Division::SplitK));
+        let stream_k = || text.strip_suffix(STREAM_K).map(|rest| (rest, Division::StreamK));
+        let (text, division) = split_k.or_else(stream_k).unwrap_or((text, Division::DataParallel));
+        let (text, transposed) = text.strip_suffix(", transposed").map_or((text, false), |rest| (rest, true));
         let (tile, tasks) = text.split_once(" by ").ok_or(WRONG)?;
         let mut numbers = tile.split(" x ").chain([tasks]).map(|n| n.parse().map_err(|_| WRONG));
         let mut next = || numbers.next().unwrap_or(Err(WRONG));
         let (tile, tasks) = ([next()?, next()?, next()?], next()?);
-        if numbers.next().is_some() { Err(WRONG) } else { Ok(Form { tile, tasks, turned, division }) }
+        if numbers.next().is_some() { Err(WRONG) } else { Ok(Form { tile, tasks, transposed, division }) }
     }
 }
 
@@ -160,36 +160,36 @@ const COPY: f64 = 25.0;
 /// Cycles between two instructions, and between two stages.
 const ISSUE: f64 = 2.0;
 const WAIT: f64 = 30.0;
-/// Cycles that a task waits for a piece of 64 rows, and adds it to its sum, for each of its
-/// columns.
-const PIECE: f64 = 60.0;
+/// Cycles that a task waits for the product of a stage, 64 rows of it, and for each of its columns
+/// to add it to its sum.
+const PARTIAL: f64 = 60.0;
 const ADDED: f64 = 0.5;
 /// How much of that the tensor cores wait if there are two tasks, which may add at the same time.
 const IDLE: f64 = 0.75;
 /// Cycles of a second launch that adds up parts, and bytes a cycle in which it does.
 const SECOND: f64 = 28000.0;
 const ADDED_UP: f64 = 2000.0;
-/// Columns of a piece that fits a task's registers beside the sums.
-const MOST_IN_A_PIECE: usize = 128;
+/// The most columns of a stage's product that fit a task's registers beside the sums.
+const MOST_PARTIAL_COLUMNS: usize = 128;
 /// Columns from which on programs that begin at different steps were slower: they share more of
 /// what they read.
 const STAGGERED_BELOW: usize = 64;
 /// Columns up to which tiles narrower than 64 are looked at.
 const NARROW_UP_TO: usize = 64;
 
-/// The fastest plan by the estimate, which takes one that divides tiles by steps where that was
-/// seen to be faster: see [`is_known`].
+/// The fastest plan by the estimate, which takes a stream-K plan where that was measured to be
+/// faster: see [`is_known`].
 pub fn choose(request: &Request, gpu: &Gpu) -> Choice {
-    let columns = Plan::strip(request.result_bytes);
-    let least = Tile { swapped: false, rows: 64, columns, tasks: 1, depth: 1, bulk: true };
+    let columns = MatmulPlan::strip(request.result_bytes);
+    let least = Tile { transposed: false, rows: 64, columns, tasks: 1, depth: 1, bulk: true };
     fastest(request, gpu, |choice| is_known(request, choice))
         .unwrap_or_else(|| least.choice(request, gpu, 2, 1))
 }
 
-/// Whether the estimate is to be trusted with a plan: one that divides tiles by steps where whole
-/// rounds leave at most five ninths of a round, which is divided together with the round before it.
-/// Then programs go through the inner extent nearly together; in other cases what was measured is
-/// up to half slower than estimated (`bench/notes.md`).
+/// Whether the estimate is to be trusted with a plan: a stream-K plan where whole rounds
+/// leave at most five ninths of a round, which is divided together with the round before it. Then
+/// programs go through the inner extent nearly together; in other cases what was measured is up to
+/// half slower than estimated (`bench/notes.md`).
 fn is_known(request: &Request, choice: &Choice) -> bool {
     let programs = choice.grid[0] as usize;
     let tiles = choice.tiles(request).iter().product::<usize>();
@@ -233,7 +233,7 @@ pub fn ranked(request: &Request, gpu: &Gpu) -> Vec<Choice> {
 /// A shape of tile.
 #[derive(Clone, Copy)]
 struct Tile {
-    swapped: bool,
+    transposed: bool,
     rows: usize,
     columns: usize,
     tasks: usize,
@@ -257,17 +257,17 @@ fn candidates(request: &Request, gpu: &Gpu) -> Vec<Choice> {
         (false, WIDE, true, true),
     ];
     let mut all = Vec::new();
-    for (swapped, shapes, bulk, _) in lists.into_iter().filter(|list| list.3) {
+    for (transposed, shapes, bulk, _) in lists.into_iter().filter(|list| list.3) {
         let fits = |columns: usize| {
             // Half of the columns are stored at a time where they are multiplied in halves.
-            !bulk || columns / halves(request, columns) >= Plan::strip(request.result_bytes)
+            !bulk || columns / halves(request, columns) >= MatmulPlan::strip(request.result_bytes)
         };
-        // Of three tasks one may add a piece while two multiply.
-        let wanted = |shape: &&[usize; 3]| fits(shape[1]) && (shape[2] < 3 || request.pieces);
+        // Of three tasks one may add while two multiply.
+        let wanted = |shape: &&[usize; 3]| fits(shape[1]) && (shape[2] < 3 || request.two_level);
         for &[rows, columns, tasks] in shapes.iter().filter(wanted) {
-            let depths: &[usize] = if request.pieces { &[1] } else { &[1, 2, 4] };
+            let depths: &[usize] = if request.two_level { &[1] } else { &[1, 2, 4] };
             for &depth in depths {
-                let tile = Tile { swapped, rows, columns, tasks, depth, bulk };
+                let tile = Tile { transposed, rows, columns, tasks, depth, bulk };
                 for splits in tile.splits(request, gpu) {
                     let stages = tile.stages(request, gpu, splits > 1, false);
                     if stages >= 4 {
@@ -286,7 +286,7 @@ fn candidates(request: &Request, gpu: &Gpu) -> Vec<Choice> {
 
 /// In how many parts the columns of a tile are multiplied.
 fn halves(request: &Request, columns: usize) -> usize {
-    if request.pieces { columns.div_ceil(MOST_IN_A_PIECE) } else { 1 }
+    if request.two_level { columns.div_ceil(MOST_PARTIAL_COLUMNS) } else { 1 }
 }
 
 impl Tile {
@@ -294,7 +294,7 @@ impl Tile {
     fn stages(&self, request: &Request, gpu: &Gpu, split: bool, streamed: bool) -> usize {
         // Without bulk copies, the threads may exchange a tile before they store it.
         let bytes = if split { request.sum_bytes } else { request.result_bytes };
-        let columns = if self.bulk { 2 * Plan::strip(bytes) } else { self.columns };
+        let columns = if self.bulk { 2 * MatmulPlan::strip(bytes) } else { self.columns };
         let out = self.rows * columns * bytes;
         let exchanged = if (request.epilogue && !split || streamed) && self.tasks == 1 {
             4 * self.rows * self.columns
@@ -332,8 +332,8 @@ impl Tile {
         let fits = 2 * gpu.units * steps < MOST_STEPS;
         let plan = |programs: usize, streamed: usize| {
             let held = tiles > programs && self.holds(request, 1);
-            let plan = Plan { group: 8, held, staggered: false, streamed, ..whole.plan };
-            Choice { plan, swapped: self.swapped, grid: [programs as u32, 1, 1] }
+            let plan = MatmulPlan { group: 8, held, staggered: false, streamed, ..whole.plan };
+            Choice { plan, transposed: self.transposed, grid: [programs as u32, 1, 1] }
         };
         if tiles > gpu.units {
             let rest = !tiles.is_multiple_of(gpu.units) && fits && steps >= LEAST_STEPS;
@@ -349,11 +349,11 @@ impl Tile {
 
     /// Whether results fit a task's registers beside the sums of the next tile.
     fn holds(&self, request: &Request, splits: usize) -> bool {
-        request.packs && self.bulk && self.tasks > 1 && splits == 1 && !request.pieces
+        request.packs && self.bulk && self.tasks > 1 && splits == 1 && !request.two_level
     }
 
     fn choice(&self, request: &Request, gpu: &Gpu, stages: usize, splits: usize) -> Choice {
-        let plan = Plan {
+        let plan = MatmulPlan {
             rows: self.rows,
             columns: self.columns,
             depth: self.depth * ROW / request.factor_bytes,
@@ -367,12 +367,12 @@ impl Tile {
             },
             bulk: self.bulk,
             splits,
-            pieces: request.pieces,
+            two_level: request.two_level,
             halves: halves(request, self.columns),
             held: self.holds(request, splits),
-            ..Plan::PLAIN
+            ..MatmulPlan::PLAIN
         };
-        let choice = Choice { plan, swapped: self.swapped, grid: [gpu.units as u32, 1, 1] };
+        let choice = Choice { plan, transposed: self.transposed, grid: [gpu.units as u32, 1, 1] };
         let tiles = choice.tiles(request);
         if tiles.iter().product::<usize>() > gpu.units {
             return choice;
@@ -380,7 +380,7 @@ impl Tile {
         // A program for each tile begins sooner: it divides nothing.
         let staggered = !self.bulk && splits == 1 && self.columns < STAGGERED_BELOW;
         Choice {
-            plan: Plan { group: 0, held: false, staggered, ..plan },
+            plan: MatmulPlan { group: 0, held: false, staggered, ..plan },
             grid: tiles.map(|n| n as u32),
             ..choice
         }
@@ -390,18 +390,18 @@ impl Tile {
 impl Choice {
     /// What tells it from the other [`ranked`] ones, whatever the shape.
     pub fn form(&self) -> Form {
-        let Plan { rows, columns, depth, tasks, splits, streamed, .. } = self.plan;
+        let MatmulPlan { rows, columns, depth, tasks, splits, streamed, .. } = self.plan;
         let division = match (splits, streamed) {
-            (1, 0) => Division::Whole,
-            (1, _) => Division::ByStep,
-            _ => Division::InParts,
+            (1, 0) => Division::DataParallel,
+            (1, _) => Division::StreamK,
+            _ => Division::SplitK,
         };
-        Form { tile: [rows, columns, depth], tasks, turned: self.swapped, division }
+        Form { tile: [rows, columns, depth], tasks, transposed: self.transposed, division }
     }
 
     /// The extents of what is launched.
     fn extents(&self, request: &Request) -> (usize, usize) {
-        if self.swapped { (request.n, request.m) } else { (request.m, request.n) }
+        if self.transposed { (request.n, request.m) } else { (request.m, request.n) }
     }
 
     /// Tiles down and across, and how often.
@@ -422,12 +422,12 @@ fn cycles(request: &Request, gpu: &Gpu, choice: &Choice) -> f64 {
     let instruction = (plan.columns as f64 / 2.0).max(fed) + ISSUE;
     let depth = plan.depth * request.factor_bytes;
     let mut products = (plan.rows / INSTRUCTION_ROWS * depth / INSTRUCTION_BYTES) as f64 * instruction;
-    let piece = PIECE * plan.halves as f64 + ADDED * plan.columns as f64;
+    let partial = PARTIAL * plan.halves as f64 + ADDED * plan.columns as f64;
     let mut idle = 0.0;
-    if plan.pieces {
-        idle = if plan.tasks == 2 { IDLE * piece } else { 0.0 };
+    if plan.two_level {
+        idle = if plan.tasks == 2 { IDLE * partial } else { 0.0 };
         // One task adds while another multiplies.
-        products = (products / plan.tasks as f64 + piece).max(products);
+        products = (products / plan.tasks as f64 + partial).max(products);
     }
     let copies = ((plan.rows + plan.columns) * depth) as f64 / FROM_L2;
     // One thread begins the copies of a stage, one for each 64 columns of a tile.
@@ -460,7 +460,7 @@ fn cycles(request: &Request, gpu: &Gpu, choice: &Choice) -> f64 {
     LATENCY + compute.max(memory) + 0.1 * compute.min(memory) + second
 }
 
-/// What a program of a [streamed](Plan::streamed) plan has to do.
+/// What a program of a [streamed](MatmulPlan::streamed) plan has to do.
 struct Shares {
     /// Steps of its whole tiles, and of its share of others.
     whole: f64,
@@ -494,7 +494,7 @@ mod tests {
         factor_bytes: 2,
         result_bytes: 2,
         sum_bytes: 4,
-        pieces: false,
+        two_level: false,
         packs: true,
         epilogue: false,
     };
@@ -505,8 +505,8 @@ mod tests {
     }
 
     fn tile(m: usize, n: usize, k: usize) -> (bool, usize, usize) {
-        let Choice { plan, swapped, .. } = chosen(m, n, k);
-        (swapped, plan.rows, plan.columns)
+        let Choice { plan, transposed, .. } = chosen(m, n, k);
+        (transposed, plan.rows, plan.columns)
     }
 
     #[test]
@@ -525,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_that_leave_most_programs_idle_are_divided_by_steps() {
+    fn rounds_that_leave_most_programs_idle_are_divided_stream_ks() {
         // 288 tiles, 2.2 rounds; 800, 6.1.
         for n in [3072, 5120] {
             let choice = chosen(n, n, n);
@@ -536,7 +536,7 @@ mod tests {
         assert_eq!(chosen(2560, 2560, 8192).plan.streamed, 2);
         // Of 8-bit floats in full, tiles of 192 x 128 would leave a third of a round, but larger
         // ones are faster.
-        let bytes = Request { m: 4096, n: 4096, k: 4096, factor_bytes: 1, pieces: true, ..HALVES };
+        let bytes = Request { m: 4096, n: 4096, k: 4096, factor_bytes: 1, two_level: true, ..HALVES };
         assert_eq!(choose(&bytes, &H200).plan.streamed, 0);
         // 15.5 rounds, and 62.1: there is little to win.
         for n in [8192, 16384] {
@@ -566,7 +566,7 @@ mod tests {
         assert!(held(large));
         assert!(!held(Request { packs: false, result_bytes: 4, ..large }));
         assert!(held(Request { factor_bytes: 1, ..large }));
-        assert!(!held(Request { factor_bytes: 1, pieces: true, ..large }));
+        assert!(!held(Request { factor_bytes: 1, two_level: true, ..large }));
         assert!(!held(Request { m: 512, n: 512, k: 16384, ..large }));
     }
 
@@ -578,7 +578,7 @@ mod tests {
             (plan.rows, plan.columns, plan.depth, plan.stages)
         };
         assert_eq!(tile(bytes), (128, 256, 128, 4));
-        assert_eq!(tile(Request { pieces: true, ..bytes }), (192, 128, 128, 4));
+        assert_eq!(tile(Request { two_level: true, ..bytes }), (192, 128, 128, 4));
         assert_eq!(tile(Request { factor_bytes: 4, result_bytes: 4, ..bytes }), (128, 256, 32, 4));
     }
 
@@ -598,9 +598,9 @@ mod tests {
         for (m, n, k) in
             [(1024, 1024, 1024), (4096, 4096, 4096), (512, 512, 16384), (16, 8192, 8192), (3, 5, 7)]
         {
-            for pieces in [false, true] {
-                let factor_bytes = if pieces { 1 } else { 2 };
-                let request = Request { m, n, k, pieces, factor_bytes, ..HALVES };
+            for two_level in [false, true] {
+                let factor_bytes = if two_level { 1 } else { 2 };
+                let request = Request { m, n, k, two_level, factor_bytes, ..HALVES };
                 let ranked = ranked(&request, &H200);
                 assert_eq!(ranked.first(), Some(&choose(&request, &H200)), "{request:?}");
                 for (i, choice) in ranked.iter().enumerate() {
@@ -611,16 +611,16 @@ mod tests {
                 }
             }
         }
-        let in_parts = |k| {
+        let split_k = |k| {
             let request = Request { m: 512, n: 512, k, ..HALVES };
-            ranked(&request, &H200).iter().any(|choice| choice.form().division == Division::InParts)
+            ranked(&request, &H200).iter().any(|choice| choice.form().division == Division::SplitK)
         };
-        assert!(in_parts(16384) && !in_parts(64));
+        assert!(split_k(16384) && !split_k(64));
     }
 
     #[test]
-    fn tiles_that_are_no_multiple_of_the_programs_can_be_divided_by_steps() {
-        let by_step = |m, n, k| -> Vec<Choice> {
+    fn tiles_that_are_no_multiple_of_the_programs_can_be_divided_stream_ks() {
+        let stream_k = |m, n, k| -> Vec<Choice> {
             let of = candidates(&Request { m, n, k, ..HALVES }, &H200);
             let wide = |c: &Choice| c.plan.streamed > 0 && c.plan.columns == 256 && c.plan.rows == 128;
             of.into_iter().filter(wide).collect()
@@ -629,7 +629,7 @@ mod tests {
         // tiles, of which 4 programs can share each.
         let shares = |m, n, k| -> Vec<_> {
             let request = Request { m, n, k, ..HALVES };
-            let all = by_step(m, n, k).into_iter().filter(|c| c.plan.depth == 64);
+            let all = stream_k(m, n, k).into_iter().filter(|c| c.plan.depth == 64);
             all.map(|c| (c.grid[0], c.plan.streamed, shares(&request, &c)))
                 .map(|(g, s, t)| (g, s, t.whole + t.shared, t.taken))
                 .collect()
@@ -651,20 +651,20 @@ mod tests {
                 for (k, result_bytes, factor_bytes) in
                     [(1, 2, 2), (4099, 4, 2), (512, 2, 2), (4099, 1, 1), (9999, 4, 4)]
                 {
-                    let pieces = factor_bytes == 1;
-                    let request = Request { m, n, k, result_bytes, factor_bytes, pieces, ..HALVES };
-                    let Choice { plan, grid, swapped } = choose(&request, &H200);
+                    let two_level = factor_bytes == 1;
+                    let request = Request { m, n, k, result_bytes, factor_bytes, two_level, ..HALVES };
+                    let Choice { plan, grid, transposed } = choose(&request, &H200);
                     let stages = plan.stages * (plan.rows + plan.columns) * plan.depth * factor_bytes;
                     let stored = if plan.splits > 1 { 4 } else { result_bytes };
-                    let columns = if plan.bulk { 2 * Plan::strip(stored) } else { plan.columns };
+                    let columns = if plan.bulk { 2 * MatmulPlan::strip(stored) } else { plan.columns };
                     let out = plan.rows * columns * stored;
                     assert!(
                         stages + out + 2048 <= H200.shared_memory && plan.stages > 1,
                         "{request:?}: {plan:?}"
                     );
                     assert!((1..=H200.units as u32).contains(&grid.iter().product()));
-                    assert!(!plan.bulk || !swapped && plan.columns >= Plan::strip(stored));
-                    assert!(!pieces || plan.columns / plan.halves <= MOST_IN_A_PIECE);
+                    assert!(!plan.bulk || !transposed && plan.columns >= MatmulPlan::strip(stored));
+                    assert!(!two_level || plan.columns / plan.halves <= MOST_PARTIAL_COLUMNS);
                 }
             }
         }

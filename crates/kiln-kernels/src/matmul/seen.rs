@@ -55,7 +55,7 @@ mod tests {
                 factor_bytes: 2,
                 result_bytes: 2,
                 sum_bytes: 4,
-                pieces: false,
+                two_level: false,
                 packs: true,
                 epilogue: false,
             };

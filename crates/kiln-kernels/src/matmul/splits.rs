@@ -1,6 +1,6 @@
 //! Adding up the parts of sums, where a long inner extent was divided among programs.
 
-use super::epilogue::{Epilogue, Place};
+use super::epilogue::{Epilogue, TilePosition};
 use kiln_lang::prelude::*;
 use kiln_runtime::{Result, Tensor};
 
@@ -25,7 +25,7 @@ pub mod kernels {
             let part = parts.row(batch * splits + split);
             sums += part.tile((row, column), (rows, columns)).load(0);
         }
-        let place = Place { batch, row, column, shape: [rows, columns] };
+        let place = TilePosition { batch, row, column, shape: [rows, columns] };
         let result = E::apply(&epilogue, sums, &place).cast::<O>();
         c.row(batch).tile((row, column), (rows, columns)).store(result);
     }

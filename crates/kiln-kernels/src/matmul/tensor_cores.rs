@@ -52,7 +52,7 @@ pub(super) fn multiply<
         factor_bytes: size_of::<T>(),
         result_bytes: size_of::<O>(),
         sum_bytes: size_of::<T::Sum>(),
-        pieces: T::UNIT == Unit::Float8 && precision != Precision::FastSums,
+        two_level: T::UNIT == Unit::Float8 && precision != Precision::FastSums,
         packs: is::<E::Out, f32>() && (is::<O, f16>() || is::<O, bf16>()),
         epilogue: !plain,
     };
@@ -66,9 +66,9 @@ pub(super) fn multiply<
         // cᵀ = bᵀ aᵀ, in any case by another plan.
         let request = Request { m: n, n: m, ..request };
         let (a, b, mut c) = (a.swap_axes(1, 2)?, b.swap_axes(1, 2)?, c.swap_axes(1, 2)?);
-        let epilogue = epilogue.turned();
-        let turned = tuned(&b, &a, &c, &epilogue, (&request, &gpu), tuning)?;
-        launch(&b, &a, &mut c, epilogue, turned.unwrap_or_else(|| choice(&request, &gpu)))
+        let epilogue = epilogue.transposed();
+        let transposed = tuned(&b, &a, &c, &epilogue, (&request, &gpu), tuning)?;
+        launch(&b, &a, &mut c, epilogue, transposed.unwrap_or_else(|| choice(&request, &gpu)))
     } else {
         let mut whole = device.uninit([products, m, longer::<O>(n)])?.slice(2, 0..n)?;
         let chosen = tuned(a, b, &whole, &epilogue, (&request, &gpu), tuning)?;
@@ -101,7 +101,7 @@ fn tuned<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric, E: 
     };
     let named = |name: &str| choice_of_form(request, gpu, name.parse().ok()?).filter(fits);
     let order = |adjacent| if adjacent == 1 { "rows" } else { "columns" };
-    let Request { products, m, n, k, pieces, epilogue: through, .. } = *request;
+    let Request { products, m, n, k, two_level, epilogue: through, .. } = *request;
     let question = format!(
         "matmul on tensor cores, {} to {}, {} x {} x {} x {}, a by {}, b by {}{}{}",
         factors::<T, U>(),
@@ -112,7 +112,7 @@ fn tuned<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric, E: 
         class(k),
         order(a.strides()[2]),
         order(b.strides()[2]),
-        if pieces { ", in pieces" } else { "" },
+        if two_level { ", two-level sums" } else { "" },
         if through { ", through an epilogue" } else { "" },
     );
     let device = c.device();
@@ -134,10 +134,10 @@ fn launch<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric, E:
     epilogue: E,
     chosen: Choice,
 ) -> Result<()> {
-    if chosen.swapped {
+    if chosen.transposed {
         // cᵀ = bᵀ aᵀ.
         let (a, b) = (a.swap_axes(1, 2)?, b.swap_axes(1, 2)?);
-        return place(&b, &a, &mut c.swap_axes(1, 2)?, epilogue.turned(), chosen);
+        return place(&b, &a, &mut c.swap_axes(1, 2)?, epilogue.transposed(), chosen);
     }
     place(a, b, c, epilogue, chosen)
 }

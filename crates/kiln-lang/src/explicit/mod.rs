@@ -290,7 +290,7 @@ impl<T: Elem> SharedTile<T> {
             operands.extend(done.operands(r, site)?);
             Some(operands)
         };
-        effect(ExplicitOp::TmaLoad { rows, multicast: part.multicast, turned: false }, operands, site);
+        effect(ExplicitOp::TmaLoad { rows, multicast: part.multicast, transposed: false }, operands, site);
     }
 
     /// Writes the columns of a tile that begin at `column`, as many as this one has. Before a copy
@@ -410,7 +410,8 @@ pub fn task_barrier() {
 ///
 /// Elements of 16 bits may lie either way round in shared memory. Others lie along the inner
 /// extent: a is not [transposed](SharedTile::transposed), b is. The sums of 8-bit floats keep fewer
-/// bits than an f32 has while products are added to them: add up long sums in pieces.
+/// bits than an f32 has while products are added to them: add up the products of a long sum in
+/// groups, each from zero.
 ///
 /// The result is in flight: it may only go to another product, to a variable and to [`wgmma_wait`].
 #[track_caller]

@@ -20,10 +20,10 @@ use std::panic::Location;
 /// An `if` under way.
 pub struct Branch {
     site: Site,
-    state: State,
+    state: BranchState,
 }
 
-enum State {
+enum BranchState {
     Host(bool),
     Device(DeviceBranch),
     Done,
@@ -44,7 +44,7 @@ struct DeviceBranch {
 pub fn branch<C: Condition>(cond: C) -> Branch {
     let site = Location::caller();
     match cond.decision() {
-        Decision::Host(value) => Branch { site, state: State::Host(value) },
+        Decision::Host(value) => Branch { site, state: BranchState::Host(value) },
         Decision::Device(raw) => {
             let raw = scalar_condition(raw, site);
             begin(with(|r| r.read(raw, site)).flatten(), false, site)
@@ -57,7 +57,7 @@ pub fn branch<C: Condition>(cond: C) -> Branch {
 pub fn guard() -> Branch {
     let site = Location::caller();
     match with(|r| r.guard(site)).flatten() {
-        None => Branch { site, state: State::Host(true) },
+        None => Branch { site, state: BranchState::Host(true) },
         cond => begin(cond, true, site),
     }
 }
@@ -66,7 +66,7 @@ fn begin(cond: Option<Id>, guard: bool, site: Site) -> Branch {
     let open = with(|r| r.open(RegionKind::Device)).unwrap_or(0);
     check_nesting(site);
     let state = DeviceBranch { cond, open, then: None, then_uid: open, then_dead: false, guard };
-    Branch { site, state: State::Device(state) }
+    Branch { site, state: BranchState::Device(state) }
 }
 
 /// Ends the trace if control flow nests without end: a device function that calls itself is traced
@@ -84,18 +84,18 @@ pub(super) fn check_nesting(site: Site) {
 impl Branch {
     /// Whether the first arm is to be traced.
     pub fn then(&mut self) -> bool {
-        !matches!(self.state, State::Host(false))
+        !matches!(self.state, BranchState::Host(false))
     }
 
     /// Whether the second arm is to be traced.
     pub fn otherwise(&mut self) -> bool {
         match &mut self.state {
-            State::Host(value) => !*value,
-            State::Device(device) => {
+            BranchState::Host(value) => !*value,
+            BranchState::Device(device) => {
                 device.next_arm();
                 true
             }
-            State::Done => false,
+            BranchState::Done => false,
         }
     }
 }
@@ -157,7 +157,7 @@ impl Arms {
 impl Drop for Branch {
     /// A branch that was not joined was left by `?`, or by a panic, which is reported already.
     fn drop(&mut self) {
-        let State::Device(device) = &self.state else { return };
+        let BranchState::Device(device) = &self.state else { return };
         with(|r| {
             let Some(at) = r.position(device.open) else { return };
             r.regions.truncate(at);
@@ -185,9 +185,13 @@ impl<T> JoinProbe<T> {
 
     /// Ends the `if`; on the host, or where one arm has no value, the value is known.
     fn close(&mut self) -> Joined<T> {
-        match std::mem::replace(&mut self.branch.state, State::Done) {
-            State::Device(device) => Joined::Device(device.finish(), self.then.take(), self.otherwise.take()),
-            State::Host(_) | State::Done => Joined::Host(self.then.take().or(self.otherwise.take())),
+        match std::mem::replace(&mut self.branch.state, BranchState::Done) {
+            BranchState::Device(device) => {
+                Joined::Device(device.finish(), self.then.take(), self.otherwise.take())
+            }
+            BranchState::Host(_) | BranchState::Done => {
+                Joined::Host(self.then.take().or(self.otherwise.take()))
+            }
         }
     }
 }

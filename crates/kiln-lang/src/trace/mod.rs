@@ -38,4 +38,4 @@ pub(crate) use recorder::{Depth, Recorder, RegionKind, error, with};
 pub use run::traced_now;
 pub(crate) use run::{NEVER_RETURNS, abort, trace_at, unless_aborted};
 pub(crate) use scope::ScopeKind;
-pub(crate) use site::{Place, Site};
+pub(crate) use site::{Site, SourceLocation};

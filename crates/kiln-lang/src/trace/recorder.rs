@@ -3,7 +3,7 @@
 use super::error::TraceError;
 use super::item::{Id, Item, Raw, Region, Var};
 use super::scope::Scope;
-use super::site::{Place, Site};
+use super::site::{Site, SourceLocation};
 use kiln_ir::{BinaryOp, Level, Literal, Message, OpKind, Param, Scalar, Shape, Type};
 use smallvec::SmallVec;
 use std::cell::RefCell;
@@ -81,7 +81,7 @@ pub struct Depth {
 pub(crate) struct Recorder {
     pub name: String,
     /// Where the kernel's function stands: for mistakes that have no line of their own.
-    pub place: Place,
+    pub place: SourceLocation,
     pub level: Level,
     pub params: Vec<(Param, Id)>,
     pub messages: Vec<String>,
@@ -105,7 +105,7 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    pub fn new(name: &str, place: Place, level: Level) -> Recorder {
+    pub fn new(name: &str, place: SourceLocation, level: Level) -> Recorder {
         let mut recorder = Recorder {
             name: name.to_owned(),
             place,
@@ -135,8 +135,8 @@ impl Recorder {
     }
 
     /// Reports a mistake at a place that is no location of the compiler's.
-    pub fn error_at(&mut self, place: Place, message: impl Into<String>, help: impl Into<String>) {
-        let Place { file, line, column } = place;
+    pub fn error_at(&mut self, place: SourceLocation, message: impl Into<String>, help: impl Into<String>) {
+        let SourceLocation { file, line, column } = place;
         let (message, help) = (message.into(), help.into());
         self.push_error(TraceError { file: file.to_owned(), line, column, message, help });
     }

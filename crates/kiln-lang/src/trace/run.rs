@@ -4,7 +4,7 @@ use super::error::{TraceError, TraceErrors};
 use super::panics;
 use super::promote::promote;
 use super::recorder::{Recorder, install, with};
-use super::site::Place;
+use super::site::SourceLocation;
 use kiln_ir::{Kernel, Level};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -46,7 +46,7 @@ pub fn traced_now() -> Option<String> {
 /// because every kernel of a program would have a copy.
 pub(crate) fn trace_at(
     name: &str,
-    caller: Place,
+    caller: SourceLocation,
     level: Level,
     body: &mut dyn FnMut(),
 ) -> Result<Kernel, TraceErrors> {
@@ -77,7 +77,7 @@ pub(crate) fn trace_at(
     Err(TraceErrors::new(recorder.name, recorder.errors))
 }
 
-fn internal(caller: Place, what: &str) -> TraceError {
+fn internal(caller: SourceLocation, what: &str) -> TraceError {
     TraceError {
         file: caller.file.to_owned(),
         line: caller.line,

@@ -7,14 +7,14 @@ pub(crate) type Site = &'static Location<'static>;
 
 /// A line of the source, as a kernel's function knows its own.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct SourceLocation {
     pub file: &'static str,
     pub line: u32,
     pub column: u32,
 }
 
-impl From<Site> for Place {
-    fn from(site: Site) -> Place {
-        Place { file: site.file(), line: site.line(), column: site.column() }
+impl From<Site> for SourceLocation {
+    fn from(site: Site) -> SourceLocation {
+        SourceLocation { file: site.file(), line: site.line(), column: site.column() }
     }
 }

@@ -24,7 +24,7 @@ use syn::spanned::Spanned;
 use syn::{Expr, ExprMethodCall, Ident, UnOp};
 
 /// The place behind what is lent.
-struct Place {
+struct BorrowedPlace {
     tokens: TokenStream,
     depth: Ident,
     kind: Kind,
@@ -112,7 +112,7 @@ impl Rewriter<'_> {
         self.place(&mut m.receiver);
         let lent = self.arguments(m.args.iter_mut(), false);
         let call = self.settled(quote!(#m), lent, span);
-        let Some(Place { tokens, depth, kind }) = place else {
+        let Some(BorrowedPlace { tokens, depth, kind }) = place else {
             return match cell {
                 Some(check) => Expr::Verbatim(quote_spanned!(span=> ({ #check #call }))),
                 None => call,
@@ -149,7 +149,7 @@ impl Rewriter<'_> {
     }
 
     /// The place that a method may change, if that matters here.
-    fn receiver(&mut self, receiver: &Expr, method: &str) -> Option<Place> {
+    fn receiver(&mut self, receiver: &Expr, method: &str) -> Option<BorrowedPlace> {
         let name = self.name_of(receiver)?;
         let explicit = has_deref(receiver);
         let kind = match name.kind {
@@ -171,7 +171,7 @@ impl Rewriter<'_> {
             Kind::Suspect if named && !explicit => (quote!(#place), Kind::Suspect),
             _ => (quote!(#place), Kind::Plain),
         };
-        Some(Place { tokens, depth, kind })
+        Some(BorrowedPlace { tokens, depth, kind })
     }
 
     /// The check of what may be a cell or lock.

@@ -130,7 +130,7 @@ pub struct Returns<'a> {
 
 /// What an expression stands for.
 #[derive(Clone, Copy)]
-enum Place {
+enum ReturnPosition {
     /// The function's result.
     Result,
     /// What is in its `Ok`.
@@ -153,17 +153,17 @@ impl<'a> Returns<'a> {
         self.tail(block, self.outermost());
     }
 
-    fn outermost(&self) -> Place {
-        if self.signature.fallible { Place::Result } else { Place::Reply }
+    fn outermost(&self) -> ReturnPosition {
+        if self.signature.fallible { ReturnPosition::Result } else { ReturnPosition::Reply }
     }
 
-    fn tail(&self, block: &mut Block, place: Place) {
+    fn tail(&self, block: &mut Block, place: ReturnPosition) {
         if let Some(Stmt::Expr(last, None)) = block.stmts.last_mut() {
             self.returned(last, place);
         }
     }
 
-    fn returned(&self, e: &mut Expr, place: Place) {
+    fn returned(&self, e: &mut Expr, place: ReturnPosition) {
         match e {
             Expr::Paren(paren) => self.returned(&mut paren.expr, place),
             Expr::Group(group) => self.returned(&mut group.expr, place),
@@ -186,7 +186,8 @@ impl<'a> Returns<'a> {
                 }
             }
             Expr::Path(path) if path.path.segments.last().is_some_and(|s| s.ident == "None") => {
-                let optional = matches!((place, &self.signature.reply), (Place::Reply, Reply::Maybe(_)));
+                let optional =
+                    matches!((place, &self.signature.reply), (ReturnPosition::Reply, Reply::Maybe(_)));
                 if optional {
                     let (p, reply, span) = ((self.p)(path.span()), &self.reply, path.span());
                     *e = syn::parse_quote_spanned!(span=> #p::none::<#reply>());
@@ -197,20 +198,22 @@ impl<'a> Returns<'a> {
     }
 
     /// `Some(argument)`, `Ok(argument)` or `Err(argument)` on the device.
-    fn variant(&self, variant: &Ident, argument: &mut Expr, place: Place) -> Option<Expr> {
+    fn variant(&self, variant: &Ident, argument: &mut Expr, place: ReturnPosition) -> Option<Expr> {
         let span = variant.span();
         let (p, reply) = ((self.p)(span), &self.reply);
         let optional = matches!(self.signature.reply, Reply::Maybe(_));
         let whole = if optional { quote_spanned!(span=> #p::DeviceOption<#reply>) } else { reply.clone() };
         match (variant.to_string().as_str(), place) {
-            ("Some", Place::Reply) if optional => {
+            ("Some", ReturnPosition::Reply) if optional => {
                 Some(syn::parse_quote_spanned!(span=> #p::some::<#reply>(#argument)))
             }
-            ("Ok", Place::Result) => {
-                self.returned(argument, Place::Reply);
+            ("Ok", ReturnPosition::Result) => {
+                self.returned(argument, ReturnPosition::Reply);
                 Some(syn::parse_quote_spanned!(span=> #p::ok::<#whole>(#argument)))
             }
-            ("Err", Place::Result) => Some(syn::parse_quote_spanned!(span=> #p::err::<#whole>(#argument))),
+            ("Err", ReturnPosition::Result) => {
+                Some(syn::parse_quote_spanned!(span=> #p::err::<#whole>(#argument)))
+            }
             _ => None,
         }
     }

@@ -38,7 +38,7 @@ pub(super) struct Found {
     destroy: DestroyInstance,
     physical: PhysicalDevice,
     /// The memory to take.
-    pub(super) memory: Memory,
+    pub(super) memory: HostVisibleMemory,
 }
 
 // SAFETY: the handles are names that only Vulkan dereferences, and the functions used with them
@@ -49,7 +49,7 @@ unsafe impl Sync for Found {}
 
 /// A kind of memory that the GPU holds and the host can address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Memory {
+pub(super) struct HostVisibleMemory {
     /// Its number.
     pub(super) index: u32,
     /// The size of its heap.
@@ -66,7 +66,7 @@ impl Found {
         let functions = Functions { get, instance };
         // SAFETY: the type of this function.
         let destroy = unsafe { functions.find(c"vkDestroyInstance") }?;
-        let mut found = Found { functions, destroy, physical: null_mut(), memory: Memory::NONE };
+        let mut found = Found { functions, destroy, physical: null_mut(), memory: HostVisibleMemory::NONE };
         found.physical = found.device_of(uuid)?;
         found.memory = found.choose_memory()?;
         Ok(found)
@@ -143,7 +143,7 @@ impl Found {
         Ok(devices)
     }
 
-    fn choose_memory(&self) -> Result<Memory, MapObstacle> {
+    fn choose_memory(&self) -> Result<HostVisibleMemory, MapObstacle> {
         // SAFETY: the type of this function.
         let describe: GetPhysicalDeviceMemoryProperties =
             unsafe { self.functions.find(c"vkGetPhysicalDeviceMemoryProperties") }?;
@@ -155,17 +155,17 @@ impl Found {
     }
 }
 
-impl Memory {
-    const NONE: Memory = Memory { index: 0, heap_bytes: 0, cached: false };
+impl HostVisibleMemory {
+    const NONE: HostVisibleMemory = HostVisibleMemory { index: 0, heap_bytes: 0, cached: false };
 }
 
 /// The first kind of memory that the GPU holds, and the host addresses without having to flush.
-fn choose(properties: &PhysicalDeviceMemoryProperties) -> Option<Memory> {
+fn choose(properties: &PhysicalDeviceMemoryProperties) -> Option<HostVisibleMemory> {
     const WANTED: u32 = DEVICE_LOCAL | HOST_VISIBLE | HOST_COHERENT;
     let types = &properties.types[..(properties.type_count as usize).min(properties.types.len())];
     let index = types.iter().position(|kind| kind.flags & WANTED == WANTED)?;
     let heap_bytes = properties.heaps.get(types[index].heap as usize)?.bytes;
-    Some(Memory { index: index as u32, heap_bytes, cached: types[index].flags & HOST_CACHED != 0 })
+    Some(HostVisibleMemory { index: index as u32, heap_bytes, cached: types[index].flags & HOST_CACHED != 0 })
 }
 
 impl Drop for Found {
@@ -266,7 +266,10 @@ mod tests {
             properties.types[at] = MemoryType { flags, heap: u32::from(at == 4) };
         }
         properties.heaps[1].bytes = 256 << 20;
-        assert_eq!(choose(&properties), Some(Memory { index: 4, heap_bytes: 256 << 20, cached: false }));
+        assert_eq!(
+            choose(&properties),
+            Some(HostVisibleMemory { index: 4, heap_bytes: 256 << 20, cached: false })
+        );
         properties.types[4].flags |= HOST_CACHED;
         assert_eq!(choose(&properties).map(|memory| memory.cached), Some(true));
         // Beyond the number that the driver says there is nothing.

@@ -1,6 +1,6 @@
 //! Memory of a GPU that is opened in Vulkan.
 
-use super::loader::{Found, Memory, check};
+use super::loader::{Found, HostVisibleMemory, check};
 use super::vulkan::*;
 use kiln_backend::MapObstacle;
 use std::ffi::{CStr, c_int};
@@ -82,7 +82,7 @@ impl Gpu {
     }
 
     /// The kind of memory it allocates.
-    pub(super) fn memory(&self) -> Memory {
+    pub(super) fn memory(&self) -> HostVisibleMemory {
         self.found.memory
     }
 }
