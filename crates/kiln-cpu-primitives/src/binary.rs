@@ -4,7 +4,7 @@ use super::Form;
 use super::element::{Bits, Int, Number, Ordered};
 use super::elementwise::{Arrays, HalfZipLoop, OperandForm, ScalarLeft, ScalarRight, Zip, ZipLoop};
 use super::float16::Half;
-use super::level::{Isa, Level};
+use super::isa::{Isa, IsaProfile};
 use super::math_f32;
 use super::signature::{BinaryFn, BinaryLoop};
 use half::{bf16, f16};
@@ -17,7 +17,7 @@ macro_rules! zip {
         impl<T: $bound> Zip<T> for $op {
             type Out = T;
             #[inline(always)]
-            fn apply<I: Isa>($a: T, $b: T) -> T {
+            fn apply<I: IsaProfile>($a: T, $b: T) -> T {
                 $body
             }
         }
@@ -42,7 +42,7 @@ pub(crate) struct IntDiv;
 impl<T: Int> Zip<T> for IntDiv {
     type Out = T;
     #[inline(always)]
-    fn apply<I: Isa>(a: T, b: T) -> T {
+    fn apply<I: IsaProfile>(a: T, b: T) -> T {
         a.div(b)
     }
     #[inline(always)]
@@ -56,7 +56,7 @@ pub(crate) struct IntRem;
 impl<T: Int> Zip<T> for IntRem {
     type Out = T;
     #[inline(always)]
-    fn apply<I: Isa>(a: T, b: T) -> T {
+    fn apply<I: IsaProfile>(a: T, b: T) -> T {
         a.rem(b)
     }
     #[inline(always)]
@@ -70,13 +70,13 @@ pub(crate) struct FloatRem;
 pub(crate) struct Pow;
 pub(crate) struct Atan2;
 
-/// `Operation: type, |a, b, level| value`
+/// `Operation: type, |a, b, isa| value`
 macro_rules! zip_float {
     ($($op:ident: $t:ty, |$a:ident, $b:ident, $isa:ident| $body:expr;)*) => {$(
         impl Zip<$t> for $op {
             type Out = $t;
             #[inline(always)]
-            fn apply<$isa: Isa>($a: $t, $b: $t) -> $t {
+            fn apply<$isa: IsaProfile>($a: $t, $b: $t) -> $t {
                 $body
             }
         }
@@ -105,36 +105,36 @@ pub(crate) fn unsigned(scalar: Scalar) -> Scalar {
 }
 
 /// The primitive for a binary operation, if the operation is defined on the type.
-pub(crate) fn lookup(level: Level, op: BinaryOp, form: Form, scalar: Scalar) -> Option<BinaryFn> {
+pub(crate) fn lookup(isa: Isa, op: BinaryOp, form: Form, scalar: Scalar) -> Option<BinaryFn> {
     match form {
-        Form::Arrays => binary::<Arrays>(level, op, scalar),
-        Form::ScalarLeft => binary::<ScalarLeft>(level, op, scalar),
-        Form::ScalarRight => binary::<ScalarRight>(level, op, scalar),
+        Form::Arrays => binary::<Arrays>(isa, op, scalar),
+        Form::ScalarLeft => binary::<ScalarLeft>(isa, op, scalar),
+        Form::ScalarRight => binary::<ScalarRight>(isa, op, scalar),
     }
 }
 
-fn binary<F: OperandForm>(level: Level, op: BinaryOp, scalar: Scalar) -> Option<BinaryFn> {
+fn binary<F: OperandForm>(isa: Isa, op: BinaryOp, scalar: Scalar) -> Option<BinaryFn> {
     use BinaryOp::{Div, Max, Min, Rem, Shr};
     let scalar = if matches!(op, Div | Rem | Min | Max | Shr) { scalar } else { unsigned(scalar) };
     match scalar {
-        Scalar::Bool => bool_binary::<F>(level, op),
-        Scalar::I32 => signed_binary::<i32, F>(level, op),
-        Scalar::I64 => signed_binary::<i64, F>(level, op),
-        Scalar::U32 => int_binary::<u32, F>(level, op),
-        Scalar::U64 => int_binary::<u64, F>(level, op),
-        Scalar::F16 => half_binary::<f16, F>(level, op),
-        Scalar::BF16 => half_binary::<bf16, F>(level, op),
-        Scalar::F32 => float_binary::<f32, F>(level, op),
-        Scalar::F64 => float_binary::<f64, F>(level, op),
+        Scalar::Bool => bool_binary::<F>(isa, op),
+        Scalar::I32 => signed_binary::<i32, F>(isa, op),
+        Scalar::I64 => signed_binary::<i64, F>(isa, op),
+        Scalar::U32 => int_binary::<u32, F>(isa, op),
+        Scalar::U64 => int_binary::<u64, F>(isa, op),
+        Scalar::F16 => half_binary::<f16, F>(isa, op),
+        Scalar::BF16 => half_binary::<bf16, F>(isa, op),
+        Scalar::F32 => float_binary::<f32, F>(isa, op),
+        Scalar::F64 => float_binary::<f64, F>(isa, op),
         Scalar::E4M3 | Scalar::E5M2 | Scalar::I8 | Scalar::U8 => None,
     }
 }
 
-fn bool_binary<F: OperandForm>(level: Level, op: BinaryOp) -> Option<BinaryFn> {
+fn bool_binary<F: OperandForm>(isa: Isa, op: BinaryOp) -> Option<BinaryFn> {
     Some(match op {
-        BinaryOp::And | BinaryOp::Min => F::Commuting::<And, u8>::at(level),
-        BinaryOp::Or | BinaryOp::Max => F::Commuting::<Or, u8>::at(level),
-        BinaryOp::Xor => F::Commuting::<Xor, u8>::at(level),
+        BinaryOp::And | BinaryOp::Min => F::Commuting::<And, u8>::at(isa),
+        BinaryOp::Or | BinaryOp::Max => F::Commuting::<Or, u8>::at(isa),
+        BinaryOp::Xor => F::Commuting::<Xor, u8>::at(isa),
         BinaryOp::Add
         | BinaryOp::Sub
         | BinaryOp::Mul
@@ -149,13 +149,13 @@ fn bool_binary<F: OperandForm>(level: Level, op: BinaryOp) -> Option<BinaryFn> {
 }
 
 /// The operations in which signedness matters.
-fn signed_binary<T: Int, F: OperandForm>(level: Level, op: BinaryOp) -> Option<BinaryFn> {
+fn signed_binary<T: Int, F: OperandForm>(isa: Isa, op: BinaryOp) -> Option<BinaryFn> {
     Some(match op {
-        BinaryOp::Div => ZipLoop::<IntDiv, T, F>::at(level),
-        BinaryOp::Rem => ZipLoop::<IntRem, T, F>::at(level),
-        BinaryOp::Min => F::Commuting::<Min, T>::at(level),
-        BinaryOp::Max => F::Commuting::<Max, T>::at(level),
-        BinaryOp::Shr => ZipLoop::<Shr, T, F>::at(level),
+        BinaryOp::Div => ZipLoop::<IntDiv, T, F>::at(isa),
+        BinaryOp::Rem => ZipLoop::<IntRem, T, F>::at(isa),
+        BinaryOp::Min => F::Commuting::<Min, T>::at(isa),
+        BinaryOp::Max => F::Commuting::<Max, T>::at(isa),
+        BinaryOp::Shr => ZipLoop::<Shr, T, F>::at(isa),
         BinaryOp::Add
         | BinaryOp::Sub
         | BinaryOp::Mul
@@ -169,15 +169,15 @@ fn signed_binary<T: Int, F: OperandForm>(level: Level, op: BinaryOp) -> Option<B
     })
 }
 
-fn int_binary<T: Int, F: OperandForm>(level: Level, op: BinaryOp) -> Option<BinaryFn> {
+fn int_binary<T: Int, F: OperandForm>(isa: Isa, op: BinaryOp) -> Option<BinaryFn> {
     Some(match op {
-        BinaryOp::Add => F::Commuting::<Add, T>::at(level),
-        BinaryOp::Sub => ZipLoop::<Sub, T, F>::at(level),
-        BinaryOp::Mul => F::Commuting::<Mul, T>::at(level),
-        BinaryOp::And => F::Commuting::<And, T>::at(level),
-        BinaryOp::Or => F::Commuting::<Or, T>::at(level),
-        BinaryOp::Xor => F::Commuting::<Xor, T>::at(level),
-        BinaryOp::Shl => ZipLoop::<Shl, T, F>::at(level),
+        BinaryOp::Add => F::Commuting::<Add, T>::at(isa),
+        BinaryOp::Sub => ZipLoop::<Sub, T, F>::at(isa),
+        BinaryOp::Mul => F::Commuting::<Mul, T>::at(isa),
+        BinaryOp::And => F::Commuting::<And, T>::at(isa),
+        BinaryOp::Or => F::Commuting::<Or, T>::at(isa),
+        BinaryOp::Xor => F::Commuting::<Xor, T>::at(isa),
+        BinaryOp::Shl => ZipLoop::<Shl, T, F>::at(isa),
         BinaryOp::Div
         | BinaryOp::Rem
         | BinaryOp::Min
@@ -185,26 +185,26 @@ fn int_binary<T: Int, F: OperandForm>(level: Level, op: BinaryOp) -> Option<Bina
         | BinaryOp::Shr
         | BinaryOp::FastDiv
         | BinaryOp::Pow
-        | BinaryOp::Atan2 => return signed_binary::<T, F>(level, op),
+        | BinaryOp::Atan2 => return signed_binary::<T, F>(isa, op),
     })
 }
 
-fn half_binary<H: Half, F: OperandForm>(level: Level, op: BinaryOp) -> Option<BinaryFn> {
+fn half_binary<H: Half, F: OperandForm>(isa: Isa, op: BinaryOp) -> Option<BinaryFn> {
     Some(match op {
-        BinaryOp::Add => HalfZipLoop::<Add, H, F>::at(level),
-        BinaryOp::Sub => HalfZipLoop::<Sub, H, F>::at(level),
-        BinaryOp::Mul => HalfZipLoop::<Mul, H, F>::at(level),
-        BinaryOp::Div | BinaryOp::FastDiv => HalfZipLoop::<FloatDiv, H, F>::at(level),
-        BinaryOp::Rem => HalfZipLoop::<FloatRem, H, F>::at(level),
-        BinaryOp::Min => HalfZipLoop::<Min, H, F>::at(level),
-        BinaryOp::Max => HalfZipLoop::<Max, H, F>::at(level),
-        BinaryOp::Pow => HalfZipLoop::<Pow, H, F>::at(level),
-        BinaryOp::Atan2 => HalfZipLoop::<Atan2, H, F>::at(level),
+        BinaryOp::Add => HalfZipLoop::<Add, H, F>::at(isa),
+        BinaryOp::Sub => HalfZipLoop::<Sub, H, F>::at(isa),
+        BinaryOp::Mul => HalfZipLoop::<Mul, H, F>::at(isa),
+        BinaryOp::Div | BinaryOp::FastDiv => HalfZipLoop::<FloatDiv, H, F>::at(isa),
+        BinaryOp::Rem => HalfZipLoop::<FloatRem, H, F>::at(isa),
+        BinaryOp::Min => HalfZipLoop::<Min, H, F>::at(isa),
+        BinaryOp::Max => HalfZipLoop::<Max, H, F>::at(isa),
+        BinaryOp::Pow => HalfZipLoop::<Pow, H, F>::at(isa),
+        BinaryOp::Atan2 => HalfZipLoop::<Atan2, H, F>::at(isa),
         BinaryOp::And | BinaryOp::Or | BinaryOp::Xor | BinaryOp::Shl | BinaryOp::Shr => return None,
     })
 }
 
-fn float_binary<T: Number, F: OperandForm>(level: Level, op: BinaryOp) -> Option<BinaryFn>
+fn float_binary<T: Number, F: OperandForm>(isa: Isa, op: BinaryOp) -> Option<BinaryFn>
 where
     FloatDiv: Zip<T>,
     FloatRem: Zip<T>,
@@ -212,15 +212,15 @@ where
     Atan2: Zip<T>,
 {
     Some(match op {
-        BinaryOp::Add => F::Commuting::<Add, T>::at(level),
-        BinaryOp::Sub => ZipLoop::<Sub, T, F>::at(level),
-        BinaryOp::Mul => F::Commuting::<Mul, T>::at(level),
-        BinaryOp::Div | BinaryOp::FastDiv => ZipLoop::<FloatDiv, T, F>::at(level),
-        BinaryOp::Rem => ZipLoop::<FloatRem, T, F>::at(level),
-        BinaryOp::Min => F::Commuting::<Min, T>::at(level),
-        BinaryOp::Max => F::Commuting::<Max, T>::at(level),
-        BinaryOp::Pow => ZipLoop::<Pow, T, F>::at(level),
-        BinaryOp::Atan2 => ZipLoop::<Atan2, T, F>::at(level),
+        BinaryOp::Add => F::Commuting::<Add, T>::at(isa),
+        BinaryOp::Sub => ZipLoop::<Sub, T, F>::at(isa),
+        BinaryOp::Mul => F::Commuting::<Mul, T>::at(isa),
+        BinaryOp::Div | BinaryOp::FastDiv => ZipLoop::<FloatDiv, T, F>::at(isa),
+        BinaryOp::Rem => ZipLoop::<FloatRem, T, F>::at(isa),
+        BinaryOp::Min => F::Commuting::<Min, T>::at(isa),
+        BinaryOp::Max => F::Commuting::<Max, T>::at(isa),
+        BinaryOp::Pow => ZipLoop::<Pow, T, F>::at(isa),
+        BinaryOp::Atan2 => ZipLoop::<Atan2, T, F>::at(isa),
         BinaryOp::And | BinaryOp::Or | BinaryOp::Xor | BinaryOp::Shl | BinaryOp::Shr => return None,
     })
 }

@@ -4,7 +4,7 @@
 use super::convert::{To, ToBool, casts, copy};
 use super::element::Element;
 use super::elementwise::{Map, MapLoop};
-use super::level::{Isa, Level};
+use super::isa::{Isa, IsaProfile};
 use super::signature::{UnaryFn, UnaryLoop};
 use half::{bf16, f16};
 use kiln_ir::{E4M3, E5M2, Scalar};
@@ -75,7 +75,7 @@ struct Through<R>(std::marker::PhantomData<R>);
 impl<T: ByFloat, R: ByFloat> Map<T> for Through<R> {
     type Out = R;
     #[inline(always)]
-    fn apply<I: Isa>(x: T) -> R {
+    fn apply<I: IsaProfile>(x: T) -> R {
         R::of_float(x.float())
     }
 }
@@ -89,47 +89,47 @@ casts! {
 
 /// The primitive for a cast between different types, one of which is a type of one byte for
 /// storage.
-pub(super) fn lookup(level: Level, from: Scalar, to: Scalar) -> UnaryFn {
+pub(super) fn lookup(isa: Isa, from: Scalar, to: Scalar) -> UnaryFn {
     use Scalar as S;
     match (from, to) {
-        (S::I8 | S::U8, S::Bool) => MapLoop::<ToBool, u8>::at(level),
-        (S::E4M3, S::Bool) => MapLoop::<ToBool, E4M3>::at(level),
-        (S::E5M2, S::Bool) => MapLoop::<ToBool, E5M2>::at(level),
-        (S::I8 | S::U8 | S::Bool, S::I8 | S::U8) => copy(level, 1),
-        (S::I32 | S::U32, S::I8 | S::U8) => MapLoop::<To<u8>, i32>::at(level),
-        (S::I64 | S::U64, S::I8 | S::U8) => MapLoop::<To<u8>, i64>::at(level),
-        (S::I8, S::I32 | S::U32) => MapLoop::<To<i32>, i8>::at(level),
-        (S::I8, S::I64 | S::U64) => MapLoop::<To<i64>, i8>::at(level),
-        (S::U8, S::I32 | S::U32) => MapLoop::<To<i32>, u8>::at(level),
-        (S::U8, S::I64 | S::U64) => MapLoop::<To<i64>, u8>::at(level),
-        (_, S::I32) => from_any::<i32>(level, from),
-        (_, S::U32) => from_any::<u32>(level, from),
-        (_, S::I64) => from_any::<i64>(level, from),
-        (_, S::U64) => from_any::<u64>(level, from),
-        (_, S::F16) => from_any::<f16>(level, from),
-        (_, S::BF16) => from_any::<bf16>(level, from),
-        (_, S::F32) => from_any::<f32>(level, from),
-        (_, S::F64) => from_any::<f64>(level, from),
-        (_, S::E4M3) => from_any::<E4M3>(level, from),
-        (_, S::E5M2) => from_any::<E5M2>(level, from),
-        (_, S::I8) => from_any::<i8>(level, from),
-        (_, S::U8 | S::Bool) => from_any::<u8>(level, from),
+        (S::I8 | S::U8, S::Bool) => MapLoop::<ToBool, u8>::at(isa),
+        (S::E4M3, S::Bool) => MapLoop::<ToBool, E4M3>::at(isa),
+        (S::E5M2, S::Bool) => MapLoop::<ToBool, E5M2>::at(isa),
+        (S::I8 | S::U8 | S::Bool, S::I8 | S::U8) => copy(isa, 1),
+        (S::I32 | S::U32, S::I8 | S::U8) => MapLoop::<To<u8>, i32>::at(isa),
+        (S::I64 | S::U64, S::I8 | S::U8) => MapLoop::<To<u8>, i64>::at(isa),
+        (S::I8, S::I32 | S::U32) => MapLoop::<To<i32>, i8>::at(isa),
+        (S::I8, S::I64 | S::U64) => MapLoop::<To<i64>, i8>::at(isa),
+        (S::U8, S::I32 | S::U32) => MapLoop::<To<i32>, u8>::at(isa),
+        (S::U8, S::I64 | S::U64) => MapLoop::<To<i64>, u8>::at(isa),
+        (_, S::I32) => from_any::<i32>(isa, from),
+        (_, S::U32) => from_any::<u32>(isa, from),
+        (_, S::I64) => from_any::<i64>(isa, from),
+        (_, S::U64) => from_any::<u64>(isa, from),
+        (_, S::F16) => from_any::<f16>(isa, from),
+        (_, S::BF16) => from_any::<bf16>(isa, from),
+        (_, S::F32) => from_any::<f32>(isa, from),
+        (_, S::F64) => from_any::<f64>(isa, from),
+        (_, S::E4M3) => from_any::<E4M3>(isa, from),
+        (_, S::E5M2) => from_any::<E5M2>(isa, from),
+        (_, S::I8) => from_any::<i8>(isa, from),
+        (_, S::U8 | S::Bool) => from_any::<u8>(isa, from),
     }
 }
 
-fn from_any<R: ByFloat>(level: Level, from: Scalar) -> UnaryFn {
+fn from_any<R: ByFloat>(isa: Isa, from: Scalar) -> UnaryFn {
     match from {
-        Scalar::Bool | Scalar::U8 => MapLoop::<Through<R>, u8>::at(level),
-        Scalar::I8 => MapLoop::<Through<R>, i8>::at(level),
-        Scalar::I32 => MapLoop::<Through<R>, i32>::at(level),
-        Scalar::U32 => MapLoop::<Through<R>, u32>::at(level),
-        Scalar::I64 => MapLoop::<Through<R>, i64>::at(level),
-        Scalar::U64 => MapLoop::<Through<R>, u64>::at(level),
-        Scalar::F16 => MapLoop::<Through<R>, f16>::at(level),
-        Scalar::BF16 => MapLoop::<Through<R>, bf16>::at(level),
-        Scalar::F32 => MapLoop::<Through<R>, f32>::at(level),
-        Scalar::F64 => MapLoop::<Through<R>, f64>::at(level),
-        Scalar::E4M3 => MapLoop::<Through<R>, E4M3>::at(level),
-        Scalar::E5M2 => MapLoop::<Through<R>, E5M2>::at(level),
+        Scalar::Bool | Scalar::U8 => MapLoop::<Through<R>, u8>::at(isa),
+        Scalar::I8 => MapLoop::<Through<R>, i8>::at(isa),
+        Scalar::I32 => MapLoop::<Through<R>, i32>::at(isa),
+        Scalar::U32 => MapLoop::<Through<R>, u32>::at(isa),
+        Scalar::I64 => MapLoop::<Through<R>, i64>::at(isa),
+        Scalar::U64 => MapLoop::<Through<R>, u64>::at(isa),
+        Scalar::F16 => MapLoop::<Through<R>, f16>::at(isa),
+        Scalar::BF16 => MapLoop::<Through<R>, bf16>::at(isa),
+        Scalar::F32 => MapLoop::<Through<R>, f32>::at(isa),
+        Scalar::F64 => MapLoop::<Through<R>, f64>::at(isa),
+        Scalar::E4M3 => MapLoop::<Through<R>, E4M3>::at(isa),
+        Scalar::E5M2 => MapLoop::<Through<R>, E5M2>::at(isa),
     }
 }

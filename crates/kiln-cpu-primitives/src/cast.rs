@@ -3,7 +3,7 @@
 use super::convert::{To, ToBool, copy};
 use super::elementwise::{Map, MapLoop, NarrowLoop, STAGE, WidenLoop, narrow_part, widen_part};
 use super::float16::{Half, ToOddF32};
-use super::level::{Isa, Level};
+use super::isa::{Isa, IsaProfile};
 use super::signature::{UnaryFn, UnaryLoop};
 use half::{bf16, f16};
 use kiln_ir::Scalar;
@@ -16,7 +16,7 @@ macro_rules! saturating_casts {
         impl Map<$from> for To<$to> {
             type Out = $to;
             #[inline(always)]
-            fn apply<I: Isa>(x: $from) -> $to {
+            fn apply<I: IsaProfile>(x: $from) -> $to {
                 // NaN becomes the lower limit here and 0 below.
                 let inside = if x > $low { x } else { $low };
                 let inside = if inside < $high { inside } else { $high };
@@ -42,7 +42,7 @@ struct ToOdd;
 impl<T: ToOddF32> Map<T> for ToOdd {
     type Out = f32;
     #[inline(always)]
-    fn apply<I: Isa>(x: T) -> f32 {
+    fn apply<I: IsaProfile>(x: T) -> f32 {
         x.to_odd_f32()
     }
 }
@@ -54,8 +54,8 @@ impl<T: ToOddF32, H: Half> UnaryLoop for CastToHalf<T, H> {
     const WIDE: bool = false;
 
     #[inline(always)]
-    unsafe fn run<I: Isa>(out: *mut u8, a: *const u8, n: usize) {
-        let to_odd = MapLoop::<ToOdd, T>::at(I::LEVEL);
+    unsafe fn run<I: IsaProfile>(out: *mut u8, a: *const u8, n: usize) {
+        let to_odd = MapLoop::<ToOdd, T>::at(I::ISA);
         let mut wide = [0.0f32; STAGE];
         for start in (0..n).step_by(STAGE) {
             let len = STAGE.min(n - start);
@@ -75,8 +75,8 @@ impl<H: Half, K: Map<f32>> UnaryLoop for CastFromHalf<H, K> {
     const WIDE: bool = false;
 
     #[inline(always)]
-    unsafe fn run<I: Isa>(out: *mut u8, a: *const u8, n: usize) {
-        let convert = MapLoop::<K, f32>::at(I::LEVEL);
+    unsafe fn run<I: IsaProfile>(out: *mut u8, a: *const u8, n: usize) {
+        let convert = MapLoop::<K, f32>::at(I::ISA);
         let mut wide = [0.0f32; STAGE];
         for start in (0..n).step_by(STAGE) {
             let len = STAGE.min(n - start);
@@ -96,7 +96,7 @@ impl<H: Half, R: Half> UnaryLoop for RenarrowLoop<H, R> {
     const WIDE: bool = false;
 
     #[inline(always)]
-    unsafe fn run<I: Isa>(out: *mut u8, a: *const u8, n: usize) {
+    unsafe fn run<I: IsaProfile>(out: *mut u8, a: *const u8, n: usize) {
         let mut wide = [0.0f32; STAGE];
         for start in (0..n).step_by(STAGE) {
             let len = STAGE.min(n - start);
@@ -111,110 +111,110 @@ impl<H: Half, R: Half> UnaryLoop for RenarrowLoop<H, R> {
 }
 
 /// The primitive for a cast.
-pub(crate) fn lookup(level: Level, from: Scalar, to: Scalar) -> UnaryFn {
+pub(crate) fn lookup(isa: Isa, from: Scalar, to: Scalar) -> UnaryFn {
     if from == to {
-        return copy(level, from.bytes());
+        return copy(isa, from.bytes());
     }
     if from.is_storage() || to.is_storage() {
-        return super::bytes::lookup(level, from, to);
+        return super::bytes::lookup(isa, from, to);
     }
     // What follows has no types of one byte but bool.
     match to {
-        Scalar::Bool => to_bool(level, from),
-        Scalar::I32 | Scalar::U32 => to_int32(level, from, to),
-        Scalar::I64 | Scalar::U64 => to_int64(level, from, to),
-        Scalar::F16 => to_half::<f16>(level, from),
-        Scalar::BF16 => to_half::<bf16>(level, from),
-        Scalar::F32 => to_f32(level, from),
-        _ => to_f64(level, from),
+        Scalar::Bool => to_bool(isa, from),
+        Scalar::I32 | Scalar::U32 => to_int32(isa, from, to),
+        Scalar::I64 | Scalar::U64 => to_int64(isa, from, to),
+        Scalar::F16 => to_half::<f16>(isa, from),
+        Scalar::BF16 => to_half::<bf16>(isa, from),
+        Scalar::F32 => to_f32(isa, from),
+        _ => to_f64(isa, from),
     }
 }
 
-fn to_bool(level: Level, from: Scalar) -> UnaryFn {
+fn to_bool(isa: Isa, from: Scalar) -> UnaryFn {
     match from {
-        Scalar::Bool => copy(level, 1),
-        Scalar::I32 | Scalar::U32 => MapLoop::<ToBool, u32>::at(level),
-        Scalar::I64 | Scalar::U64 => MapLoop::<ToBool, u64>::at(level),
-        Scalar::F16 => MapLoop::<ToBool, f16>::at(level),
-        Scalar::BF16 => MapLoop::<ToBool, bf16>::at(level),
-        Scalar::F32 => MapLoop::<ToBool, f32>::at(level),
-        _ => MapLoop::<ToBool, f64>::at(level),
+        Scalar::Bool => copy(isa, 1),
+        Scalar::I32 | Scalar::U32 => MapLoop::<ToBool, u32>::at(isa),
+        Scalar::I64 | Scalar::U64 => MapLoop::<ToBool, u64>::at(isa),
+        Scalar::F16 => MapLoop::<ToBool, f16>::at(isa),
+        Scalar::BF16 => MapLoop::<ToBool, bf16>::at(isa),
+        Scalar::F32 => MapLoop::<ToBool, f32>::at(isa),
+        _ => MapLoop::<ToBool, f64>::at(isa),
     }
 }
 
-fn to_int32(level: Level, from: Scalar, to: Scalar) -> UnaryFn {
+fn to_int32(isa: Isa, from: Scalar, to: Scalar) -> UnaryFn {
     let unsigned = to == Scalar::U32;
     match from {
-        Scalar::Bool => MapLoop::<To<i32>, u8>::at(level),
-        Scalar::I32 | Scalar::U32 => copy(level, 4),
-        Scalar::I64 | Scalar::U64 => MapLoop::<To<i32>, i64>::at(level),
-        Scalar::F16 if unsigned => CastFromHalf::<f16, To<u32>>::at(level),
-        Scalar::F16 => CastFromHalf::<f16, To<i32>>::at(level),
-        Scalar::BF16 if unsigned => CastFromHalf::<bf16, To<u32>>::at(level),
-        Scalar::BF16 => CastFromHalf::<bf16, To<i32>>::at(level),
-        Scalar::F32 if unsigned => MapLoop::<To<u32>, f32>::at(level),
-        Scalar::F32 => MapLoop::<To<i32>, f32>::at(level),
-        Scalar::F64 if unsigned => MapLoop::<To<u32>, f64>::at(level),
-        _ => MapLoop::<To<i32>, f64>::at(level),
+        Scalar::Bool => MapLoop::<To<i32>, u8>::at(isa),
+        Scalar::I32 | Scalar::U32 => copy(isa, 4),
+        Scalar::I64 | Scalar::U64 => MapLoop::<To<i32>, i64>::at(isa),
+        Scalar::F16 if unsigned => CastFromHalf::<f16, To<u32>>::at(isa),
+        Scalar::F16 => CastFromHalf::<f16, To<i32>>::at(isa),
+        Scalar::BF16 if unsigned => CastFromHalf::<bf16, To<u32>>::at(isa),
+        Scalar::BF16 => CastFromHalf::<bf16, To<i32>>::at(isa),
+        Scalar::F32 if unsigned => MapLoop::<To<u32>, f32>::at(isa),
+        Scalar::F32 => MapLoop::<To<i32>, f32>::at(isa),
+        Scalar::F64 if unsigned => MapLoop::<To<u32>, f64>::at(isa),
+        _ => MapLoop::<To<i32>, f64>::at(isa),
     }
 }
 
-fn to_int64(level: Level, from: Scalar, to: Scalar) -> UnaryFn {
+fn to_int64(isa: Isa, from: Scalar, to: Scalar) -> UnaryFn {
     let unsigned = to == Scalar::U64;
     match from {
-        Scalar::Bool => MapLoop::<To<i64>, u8>::at(level),
-        Scalar::I32 => MapLoop::<To<i64>, i32>::at(level),
-        Scalar::U32 => MapLoop::<To<i64>, u32>::at(level),
-        Scalar::I64 | Scalar::U64 => copy(level, 8),
-        Scalar::F16 if unsigned => CastFromHalf::<f16, To<u64>>::at(level),
-        Scalar::F16 => CastFromHalf::<f16, To<i64>>::at(level),
-        Scalar::BF16 if unsigned => CastFromHalf::<bf16, To<u64>>::at(level),
-        Scalar::BF16 => CastFromHalf::<bf16, To<i64>>::at(level),
-        Scalar::F32 if unsigned => MapLoop::<To<u64>, f32>::at(level),
-        Scalar::F32 => MapLoop::<To<i64>, f32>::at(level),
-        Scalar::F64 if unsigned => MapLoop::<To<u64>, f64>::at(level),
-        _ => MapLoop::<To<i64>, f64>::at(level),
+        Scalar::Bool => MapLoop::<To<i64>, u8>::at(isa),
+        Scalar::I32 => MapLoop::<To<i64>, i32>::at(isa),
+        Scalar::U32 => MapLoop::<To<i64>, u32>::at(isa),
+        Scalar::I64 | Scalar::U64 => copy(isa, 8),
+        Scalar::F16 if unsigned => CastFromHalf::<f16, To<u64>>::at(isa),
+        Scalar::F16 => CastFromHalf::<f16, To<i64>>::at(isa),
+        Scalar::BF16 if unsigned => CastFromHalf::<bf16, To<u64>>::at(isa),
+        Scalar::BF16 => CastFromHalf::<bf16, To<i64>>::at(isa),
+        Scalar::F32 if unsigned => MapLoop::<To<u64>, f32>::at(isa),
+        Scalar::F32 => MapLoop::<To<i64>, f32>::at(isa),
+        Scalar::F64 if unsigned => MapLoop::<To<u64>, f64>::at(isa),
+        _ => MapLoop::<To<i64>, f64>::at(isa),
     }
 }
 
-fn to_half<H: Half>(level: Level, from: Scalar) -> UnaryFn {
+fn to_half<H: Half>(isa: Isa, from: Scalar) -> UnaryFn {
     match from {
-        Scalar::Bool => CastToHalf::<u8, H>::at(level),
-        Scalar::I32 => CastToHalf::<i32, H>::at(level),
-        Scalar::U32 => CastToHalf::<u32, H>::at(level),
-        Scalar::I64 => CastToHalf::<i64, H>::at(level),
-        Scalar::U64 => CastToHalf::<u64, H>::at(level),
-        Scalar::F16 => RenarrowLoop::<f16, H>::at(level),
-        Scalar::BF16 => RenarrowLoop::<bf16, H>::at(level),
-        Scalar::F32 => NarrowLoop::<H>::at(level),
-        _ => CastToHalf::<f64, H>::at(level),
+        Scalar::Bool => CastToHalf::<u8, H>::at(isa),
+        Scalar::I32 => CastToHalf::<i32, H>::at(isa),
+        Scalar::U32 => CastToHalf::<u32, H>::at(isa),
+        Scalar::I64 => CastToHalf::<i64, H>::at(isa),
+        Scalar::U64 => CastToHalf::<u64, H>::at(isa),
+        Scalar::F16 => RenarrowLoop::<f16, H>::at(isa),
+        Scalar::BF16 => RenarrowLoop::<bf16, H>::at(isa),
+        Scalar::F32 => NarrowLoop::<H>::at(isa),
+        _ => CastToHalf::<f64, H>::at(isa),
     }
 }
 
-fn to_f32(level: Level, from: Scalar) -> UnaryFn {
+fn to_f32(isa: Isa, from: Scalar) -> UnaryFn {
     match from {
-        Scalar::Bool => MapLoop::<To<f32>, u8>::at(level),
-        Scalar::I32 => MapLoop::<To<f32>, i32>::at(level),
-        Scalar::U32 => MapLoop::<To<f32>, u32>::at(level),
-        Scalar::I64 => MapLoop::<To<f32>, i64>::at(level),
-        Scalar::U64 => MapLoop::<To<f32>, u64>::at(level),
-        Scalar::F16 => WidenLoop::<f16>::at(level),
-        Scalar::BF16 => WidenLoop::<bf16>::at(level),
-        Scalar::F32 => copy(level, 4),
-        _ => MapLoop::<To<f32>, f64>::at(level),
+        Scalar::Bool => MapLoop::<To<f32>, u8>::at(isa),
+        Scalar::I32 => MapLoop::<To<f32>, i32>::at(isa),
+        Scalar::U32 => MapLoop::<To<f32>, u32>::at(isa),
+        Scalar::I64 => MapLoop::<To<f32>, i64>::at(isa),
+        Scalar::U64 => MapLoop::<To<f32>, u64>::at(isa),
+        Scalar::F16 => WidenLoop::<f16>::at(isa),
+        Scalar::BF16 => WidenLoop::<bf16>::at(isa),
+        Scalar::F32 => copy(isa, 4),
+        _ => MapLoop::<To<f32>, f64>::at(isa),
     }
 }
 
-fn to_f64(level: Level, from: Scalar) -> UnaryFn {
+fn to_f64(isa: Isa, from: Scalar) -> UnaryFn {
     match from {
-        Scalar::Bool => MapLoop::<To<f64>, u8>::at(level),
-        Scalar::I32 => MapLoop::<To<f64>, i32>::at(level),
-        Scalar::U32 => MapLoop::<To<f64>, u32>::at(level),
-        Scalar::I64 => MapLoop::<To<f64>, i64>::at(level),
-        Scalar::U64 => MapLoop::<To<f64>, u64>::at(level),
-        Scalar::F16 => CastFromHalf::<f16, To<f64>>::at(level),
-        Scalar::BF16 => CastFromHalf::<bf16, To<f64>>::at(level),
-        Scalar::F32 => MapLoop::<To<f64>, f32>::at(level),
-        _ => copy(level, 8),
+        Scalar::Bool => MapLoop::<To<f64>, u8>::at(isa),
+        Scalar::I32 => MapLoop::<To<f64>, i32>::at(isa),
+        Scalar::U32 => MapLoop::<To<f64>, u32>::at(isa),
+        Scalar::I64 => MapLoop::<To<f64>, i64>::at(isa),
+        Scalar::U64 => MapLoop::<To<f64>, u64>::at(isa),
+        Scalar::F16 => CastFromHalf::<f16, To<f64>>::at(isa),
+        Scalar::BF16 => CastFromHalf::<bf16, To<f64>>::at(isa),
+        Scalar::F32 => MapLoop::<To<f64>, f32>::at(isa),
+        _ => copy(isa, 8),
     }
 }

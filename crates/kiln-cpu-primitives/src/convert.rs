@@ -2,7 +2,7 @@
 
 use super::element::Element;
 use super::elementwise::{Map, MapLoop};
-use super::level::{Isa, Level};
+use super::isa::{Isa, IsaProfile};
 use super::signature::{UnaryFn, UnaryLoop};
 use std::marker::PhantomData;
 
@@ -15,7 +15,7 @@ macro_rules! casts {
         impl Map<$from> for To<$to> {
             type Out = $to;
             #[inline(always)]
-            fn apply<I: Isa>(x: $from) -> $to {
+            fn apply<I: IsaProfile>(x: $from) -> $to {
                 x as $to
             }
         }
@@ -38,7 +38,7 @@ pub(super) struct ToBool;
 impl<T: Element> Map<T> for ToBool {
     type Out = u8;
     #[inline(always)]
-    fn apply<I: Isa>(x: T) -> u8 {
+    fn apply<I: IsaProfile>(x: T) -> u8 {
         (x != T::default()) as u8
     }
 }
@@ -48,17 +48,17 @@ struct Same;
 impl<T: Element> Map<T> for Same {
     type Out = T;
     #[inline(always)]
-    fn apply<I: Isa>(x: T) -> T {
+    fn apply<I: IsaProfile>(x: T) -> T {
         x
     }
 }
 
 /// The primitive that copies elements of a size, in bytes, which a scalar type has.
-pub(crate) fn copy(level: Level, bytes: u32) -> UnaryFn {
+pub(crate) fn copy(isa: Isa, bytes: u32) -> UnaryFn {
     match bytes {
-        1 => MapLoop::<Same, u8>::at(level),
-        2 => MapLoop::<Same, u16>::at(level),
-        4 => MapLoop::<Same, u32>::at(level),
-        _ => MapLoop::<Same, u64>::at(level),
+        1 => MapLoop::<Same, u8>::at(isa),
+        2 => MapLoop::<Same, u16>::at(isa),
+        4 => MapLoop::<Same, u32>::at(isa),
+        _ => MapLoop::<Same, u64>::at(isa),
     }
 }

@@ -2,15 +2,15 @@
 //!
 //! A register tile of `MR` × `NR` accumulators runs over the depth of a sliver of `a` (`MR` rows)
 //! and a panel of `b` (`NR` columns). The tile is shaped so that accumulators, a row of the panel
-//! and a broadcast element fill the level's vector registers. Slivers are packed, a block of
-//! `DEPTH` at a time, so that one address and constants reach all rows. Panels are packed where
+//! and a broadcast element fill the instruction set's vector registers. Slivers are packed, a block
+//! of `DEPTH` at a time, so that one address and constants reach all rows. Panels are packed where
 //! that is needed: to widen 16-bit floats, for elements that are not adjacent, for columns that do
 //! not fill a panel, and for panels that so many slivers read that their rows had better be
 //! adjacent. They stay in the L2 cache while all slivers pass over them (Goto and van de Geijn,
 //! "Anatomy of high-performance matrix multiplication", 2008).
 
 use super::element::Number;
-use super::level::{Isa, Level};
+use super::isa::{Isa, IsaProfile};
 use super::reduce::Accumulate;
 use super::signature::{DotFn, DotLoop, DotShape, RegisterTileLoop};
 use super::strided::{BLOCK, transpose_block};
@@ -49,10 +49,10 @@ struct ProductLoop<T>(PhantomData<T>);
 
 impl<T: Accumulate<Acc: Number>> DotLoop for ProductLoop<T> {
     #[inline(always)]
-    unsafe fn run<I: Isa>(c: *mut u8, a: *const u8, b: *const u8, shape: *const DotShape) {
+    unsafe fn run<I: IsaProfile>(c: *mut u8, a: *const u8, b: *const u8, shape: *const DotShape) {
         let (c, a, b) = (c.cast::<T::Acc>(), a.cast::<T>(), b.cast::<T>());
-        // SAFETY: the caller's. The register tile depends on the level and the size alone, so that
-        // one arm is left of each instance.
+        // SAFETY: the caller's. The register tile depends on the instruction set and the size
+        // alone, so that one arm is left of each instance.
         unsafe {
             let shape = &*shape;
             match (I::LANES_32, size_of::<T::Acc>()) {
@@ -75,7 +75,7 @@ const PACKED_SLIVERS: usize = 8;
 /// # Safety
 /// As for [`DotFn`].
 #[inline(always)]
-unsafe fn product<I: Isa, T: Accumulate<Acc: Number>, const MR: usize, const NR: usize>(
+unsafe fn product<I: IsaProfile, T: Accumulate<Acc: Number>, const MR: usize, const NR: usize>(
     c: *mut T::Acc,
     a: *const T,
     b: *const T,
@@ -130,7 +130,7 @@ fn fits_cache<T>(rows: usize, stride: isize) -> bool {
 /// # Safety
 /// `a`, the panels and `c` are valid for these elements.
 #[inline(always)]
-unsafe fn multiply_block<I: Isa, T: Accumulate<Acc: Number>, const MR: usize, const NR: usize>(
+unsafe fn multiply_block<I: IsaProfile, T: Accumulate<Acc: Number>, const MR: usize, const NR: usize>(
     c: *mut T::Acc,
     a: *const T,
     shape: &DotShape,
@@ -164,7 +164,7 @@ unsafe fn multiply_block<I: Isa, T: Accumulate<Acc: Number>, const MR: usize, co
 /// # Safety
 /// As for [`multiply_block`]; `rows` is from 1 to `MR`.
 #[inline(always)]
-unsafe fn multiply_rows<I: Isa, T: Accumulate<Acc: Number>, const MR: usize, const NR: usize>(
+unsafe fn multiply_rows<I: IsaProfile, T: Accumulate<Acc: Number>, const MR: usize, const NR: usize>(
     c: *mut T::Acc,
     a: *const T,
     shape: &DotShape,
@@ -182,7 +182,7 @@ unsafe fn multiply_rows<I: Isa, T: Accumulate<Acc: Number>, const MR: usize, con
             let row = a.offset(i.min(rows - 1) as isize * shape.a_row);
             pack_row::<I, T>(sliver.add(i * DEPTH), row, shape.a_column, depth);
         }
-        let multiply = RegisterTile::<T::Acc, MR, NR>::at(I::LEVEL);
+        let multiply = RegisterTile::<T::Acc, MR, NR>::at(I::ISA);
         for j in (0..columns).step_by(NR) {
             let (panel, stride) = panel(j);
             let width = NR.min(columns - j);
@@ -209,7 +209,7 @@ unsafe fn multiply_rows<I: Isa, T: Accumulate<Acc: Number>, const MR: usize, con
 /// # Safety
 /// `b` is valid for these elements, `panels` for the padded ones.
 #[inline(always)]
-unsafe fn pack_panels<I: Isa, T: Accumulate<Acc: Number>, const NR: usize>(
+unsafe fn pack_panels<I: IsaProfile, T: Accumulate<Acc: Number>, const NR: usize>(
     panels: *mut T::Acc,
     b: *const T,
     shape: &DotShape,
@@ -287,7 +287,7 @@ fn prefetch<T>(from: *const T, len: usize) {
 /// # Safety
 /// `from` is valid for these elements, `to` for `len` adjacent ones.
 #[inline(always)]
-unsafe fn pack_row<I: Isa, T: Accumulate>(to: *mut T::Acc, from: *const T, stride: isize, len: usize) {
+unsafe fn pack_row<I: IsaProfile, T: Accumulate>(to: *mut T::Acc, from: *const T, stride: isize, len: usize) {
     // SAFETY: the caller's. Every bit pattern is a valid element, so that stale memory may be
     // borrowed.
     unsafe {
@@ -315,7 +315,7 @@ struct RegisterTile<A, const MR: usize, const NR: usize>(PhantomData<A>);
 impl<A: Number, const MR: usize, const NR: usize> RegisterTileLoop for RegisterTile<A, MR, NR> {
     #[allow(clippy::needless_range_loop)]
     #[inline(always)]
-    unsafe fn run<I: Isa>(
+    unsafe fn run<I: IsaProfile>(
         c: *mut u8,
         c_row: isize,
         sliver: *const u8,
@@ -348,14 +348,14 @@ impl<A: Number, const MR: usize, const NR: usize> RegisterTileLoop for RegisterT
 }
 
 /// The primitive for a matrix product, for numbers.
-pub(crate) fn lookup(level: Level, scalar: Scalar) -> Option<DotFn> {
+pub(crate) fn lookup(isa: Isa, scalar: Scalar) -> Option<DotFn> {
     Some(match scalar {
         Scalar::Bool | Scalar::E4M3 | Scalar::E5M2 | Scalar::I8 | Scalar::U8 => return None,
-        Scalar::I32 | Scalar::U32 => ProductLoop::<u32>::at(level),
-        Scalar::I64 | Scalar::U64 => ProductLoop::<u64>::at(level),
-        Scalar::F16 => ProductLoop::<f16>::at(level),
-        Scalar::BF16 => ProductLoop::<bf16>::at(level),
-        Scalar::F32 => ProductLoop::<f32>::at(level),
-        Scalar::F64 => ProductLoop::<f64>::at(level),
+        Scalar::I32 | Scalar::U32 => ProductLoop::<u32>::at(isa),
+        Scalar::I64 | Scalar::U64 => ProductLoop::<u64>::at(isa),
+        Scalar::F16 => ProductLoop::<f16>::at(isa),
+        Scalar::BF16 => ProductLoop::<bf16>::at(isa),
+        Scalar::F32 => ProductLoop::<f32>::at(isa),
+        Scalar::F64 => ProductLoop::<f64>::at(isa),
     })
 }

@@ -1,6 +1,6 @@
 //! The element types as the loops see them. Bool is `u8`, 0 or 1.
 
-use super::level::Isa;
+use super::isa::IsaProfile;
 use half::{bf16, f16};
 
 /// A type that tiles are made of.
@@ -64,7 +64,7 @@ pub(crate) trait Number: Ordered {
     /// `self * b + c`, rounded once.
     fn mul_add(self, b: Self, c: Self) -> Self;
     /// `self * b + c` in the fastest way, rounded once or twice.
-    fn mul_add_fast<I: Isa>(self, b: Self, c: Self) -> Self;
+    fn mul_add_fast<I: IsaProfile>(self, b: Self, c: Self) -> Self;
     fn neg(self) -> Self;
     fn abs(self) -> Self;
 }
@@ -144,7 +144,7 @@ macro_rules! int {
                 self.wrapping_mul(b).wrapping_add(c)
             }
             #[inline(always)]
-            fn mul_add_fast<I: Isa>(self, b: $t, c: $t) -> $t {
+            fn mul_add_fast<I: IsaProfile>(self, b: $t, c: $t) -> $t {
                 self.mul_add(b, c)
             }
             #[inline(always)]
@@ -234,7 +234,7 @@ macro_rules! float_number {
                 <$t>::mul_add(self, b, c)
             }
             #[inline(always)]
-            fn mul_add_fast<I: Isa>(self, b: $t, c: $t) -> $t {
+            fn mul_add_fast<I: IsaProfile>(self, b: $t, c: $t) -> $t {
                 if I::FMA { <$t>::mul_add(self, b, c) } else { self * b + c }
             }
             #[inline(always)]

@@ -2,7 +2,7 @@
 
 use super::element::Element;
 use super::float16::Half;
-use super::level::Isa;
+use super::isa::IsaProfile;
 use super::signature::{BinaryLoop, Operand, TernaryLoop, UnaryLoop};
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -13,7 +13,7 @@ pub(crate) const STAGE: usize = 256;
 /// A function of one element.
 pub(crate) trait Map<A>: 'static {
     type Out: Element;
-    fn apply<I: Isa>(a: A) -> Self::Out;
+    fn apply<I: IsaProfile>(a: A) -> Self::Out;
 
     /// Whether `apply` does not hold for this element, so that `exceptional` must replace its
     /// result.
@@ -24,14 +24,14 @@ pub(crate) trait Map<A>: 'static {
 
     /// The result where `is_exceptional`.
     fn exceptional(a: A) -> Self::Out {
-        Self::apply::<super::level::Portable>(a)
+        Self::apply::<super::isa::Portable>(a)
     }
 }
 
 /// A function of two elements.
 pub(crate) trait Zip<A>: 'static {
     type Out: Element;
-    fn apply<I: Isa>(a: A, b: A) -> Self::Out;
+    fn apply<I: IsaProfile>(a: A, b: A) -> Self::Out;
 
     /// Whether the pair of operands is one to report.
     #[inline(always)]
@@ -117,7 +117,7 @@ impl<A: Element, K: Map<A>> UnaryLoop for MapLoop<K, A> {
     const WIDE: bool = size_of::<A>() == 4 && size_of::<K::Out>() <= 4;
 
     #[inline(always)]
-    unsafe fn run<I: Isa>(out: *mut u8, a: *const u8, n: usize) {
+    unsafe fn run<I: IsaProfile>(out: *mut u8, a: *const u8, n: usize) {
         let in_place = out.cast_const() == a;
         let body = |out: &mut [MaybeUninit<K::Out>], start: usize| {
             // SAFETY: the caller passed `n` readable elements and `start + out.len() <= n`.
@@ -130,7 +130,7 @@ impl<A: Element, K: Map<A>> UnaryLoop for MapLoop<K, A> {
 }
 
 #[inline(always)]
-fn map_slice<I: Isa, K: Map<A>, A: Element>(out: &mut [MaybeUninit<K::Out>], a: &[A]) {
+fn map_slice<I: IsaProfile, K: Map<A>, A: Element>(out: &mut [MaybeUninit<K::Out>], a: &[A]) {
     let mut exceptional = false;
     for (o, &x) in out.iter_mut().zip(a) {
         exceptional |= K::is_exceptional(x);
@@ -152,8 +152,8 @@ impl<H: Half, K: Map<f32, Out = f32>> UnaryLoop for HalfMapLoop<K, H> {
     const WIDE: bool = false;
 
     #[inline(always)]
-    unsafe fn run<I: Isa>(out: *mut u8, a: *const u8, n: usize) {
-        let map = <MapLoop<K, f32> as UnaryLoop>::at(I::LEVEL);
+    unsafe fn run<I: IsaProfile>(out: *mut u8, a: *const u8, n: usize) {
+        let map = <MapLoop<K, f32> as UnaryLoop>::at(I::ISA);
         let mut wide = [0.0f32; STAGE];
         for start in (0..n).step_by(STAGE) {
             let len = STAGE.min(n - start);
@@ -176,7 +176,7 @@ impl<H: Half> UnaryLoop for WidenLoop<H> {
     const WIDE: bool = false;
 
     #[inline(always)]
-    unsafe fn run<I: Isa>(out: *mut u8, a: *const u8, n: usize) {
+    unsafe fn run<I: IsaProfile>(out: *mut u8, a: *const u8, n: usize) {
         // SAFETY: the caller passed `n` elements of each; every bit pattern is a valid element, so
         // that stale memory may be borrowed.
         unsafe { H::widen_slice::<I>(std::slice::from_raw_parts_mut(out.cast(), n), part(a, 0, n)) }
@@ -190,7 +190,7 @@ impl<H: Half> UnaryLoop for NarrowLoop<H> {
     const WIDE: bool = false;
 
     #[inline(always)]
-    unsafe fn run<I: Isa>(out: *mut u8, a: *const u8, n: usize) {
+    unsafe fn run<I: IsaProfile>(out: *mut u8, a: *const u8, n: usize) {
         // SAFETY: as above.
         unsafe { H::narrow_slice::<I>(std::slice::from_raw_parts_mut(out.cast(), n), part(a, 0, n)) }
     }
@@ -202,8 +202,8 @@ impl<H: Half> UnaryLoop for NarrowLoop<H> {
 /// # Safety
 /// `a` is valid for reads of `start + wide.len()` elements.
 #[inline(always)]
-pub(crate) unsafe fn widen_part<I: Isa, H: Half>(wide: &mut [f32], a: *const u8, start: usize) {
-    let widen = WidenLoop::<H>::at(I::LEVEL);
+pub(crate) unsafe fn widen_part<I: IsaProfile, H: Half>(wide: &mut [f32], a: *const u8, start: usize) {
+    let widen = WidenLoop::<H>::at(I::ISA);
     // SAFETY: the caller's.
     unsafe { widen(wide.as_mut_ptr().cast(), a.cast::<H>().add(start).cast(), wide.len()) }
 }
@@ -213,8 +213,8 @@ pub(crate) unsafe fn widen_part<I: Isa, H: Half>(wide: &mut [f32], a: *const u8,
 /// # Safety
 /// `out` is valid for writes of `start + wide.len()` elements.
 #[inline(always)]
-pub(crate) unsafe fn narrow_part<I: Isa, H: Half>(out: *mut u8, start: usize, wide: &[f32]) {
-    let narrow = NarrowLoop::<H>::at(I::LEVEL);
+pub(crate) unsafe fn narrow_part<I: IsaProfile, H: Half>(out: *mut u8, start: usize, wide: &[f32]) {
+    let narrow = NarrowLoop::<H>::at(I::ISA);
     // SAFETY: the caller's.
     unsafe { narrow(out.cast::<H>().add(start).cast(), wide.as_ptr().cast(), wide.len()) }
 }
@@ -226,7 +226,7 @@ impl<A: Element, K: Zip<A>, F: OperandForm> BinaryLoop for ZipLoop<K, A, F> {
     const WIDE: bool = size_of::<A>() == 4;
 
     #[inline(always)]
-    unsafe fn run<I: Isa>(out: *mut u8, a: Operand, b: Operand, n: usize) -> u32 {
+    unsafe fn run<I: IsaProfile>(out: *mut u8, a: Operand, b: Operand, n: usize) -> u32 {
         let mut fault = false;
         // Elements of different sizes never lie in the same place.
         let same_place = |operand: Operand| {
@@ -272,7 +272,10 @@ impl<A: Element, K: Zip<A>, F: OperandForm> BinaryLoop for ZipLoop<K, A, F> {
 /// `out` is valid for as many elements as there are others, and does not overlap them; results are
 /// of the elements' size.
 #[inline(always)]
-unsafe fn combine<I: Isa, K: Zip<A>, A: Element, const SWAPPED: bool>(out: *mut A, other: &[A]) -> bool {
+unsafe fn combine<I: IsaProfile, K: Zip<A>, A: Element, const SWAPPED: bool>(
+    out: *mut A,
+    other: &[A],
+) -> bool {
     // SAFETY: the caller's.
     let out = unsafe { std::slice::from_raw_parts_mut(out, other.len()) };
     let mut fault = false;
@@ -286,7 +289,7 @@ unsafe fn combine<I: Isa, K: Zip<A>, A: Element, const SWAPPED: bool>(out: *mut 
 }
 
 #[inline(always)]
-fn zip_slice<I: Isa, K: Zip<A>, A: Element>(
+fn zip_slice<I: IsaProfile, K: Zip<A>, A: Element>(
     out: &mut [MaybeUninit<K::Out>],
     at: impl Fn(usize) -> (A, A),
 ) -> bool {
@@ -304,9 +307,9 @@ pub(crate) struct Swapped<L>(PhantomData<L>);
 
 impl<L: BinaryLoop> BinaryLoop for Swapped<L> {
     #[inline(always)]
-    unsafe fn run<I: Isa>(out: *mut u8, a: Operand, b: Operand, n: usize) -> u32 {
+    unsafe fn run<I: IsaProfile>(out: *mut u8, a: Operand, b: Operand, n: usize) -> u32 {
         // SAFETY: the caller's.
-        unsafe { L::at(I::LEVEL)(out, b, a, n) }
+        unsafe { L::at(I::ISA)(out, b, a, n) }
     }
 }
 
@@ -315,7 +318,7 @@ impl<L: BinaryLoop> BinaryLoop for Swapped<L> {
 /// # Safety
 /// An array operand is valid for reads of `start + buffer.len()` elements.
 #[inline(always)]
-unsafe fn widen_operand<I: Isa, H: Half>(
+unsafe fn widen_operand<I: IsaProfile, H: Half>(
     operand: Operand,
     scalar: bool,
     start: usize,
@@ -339,8 +342,8 @@ impl<H: Half, K: Zip<f32, Out = f32>, F: OperandForm> BinaryLoop for HalfZipLoop
     const WIDE: bool = false;
 
     #[inline(always)]
-    unsafe fn run<I: Isa>(out: *mut u8, a: Operand, b: Operand, n: usize) -> u32 {
-        let zip = <ZipLoop<K, f32, F> as BinaryLoop>::at(I::LEVEL);
+    unsafe fn run<I: IsaProfile>(out: *mut u8, a: Operand, b: Operand, n: usize) -> u32 {
+        let zip = <ZipLoop<K, f32, F> as BinaryLoop>::at(I::ISA);
         let (mut wide_a, mut wide_b, mut wide) = ([0.0f32; STAGE], [0.0f32; STAGE], [0.0f32; STAGE]);
         for start in (0..n).step_by(STAGE) {
             let len = STAGE.min(n - start);
@@ -364,8 +367,8 @@ impl<H: Half, K: Zip<f32, Out = u8>, F: OperandForm> BinaryLoop for HalfCompareL
     const WIDE: bool = false;
 
     #[inline(always)]
-    unsafe fn run<I: Isa>(out: *mut u8, a: Operand, b: Operand, n: usize) -> u32 {
-        let zip = <ZipLoop<K, f32, F> as BinaryLoop>::at(I::LEVEL);
+    unsafe fn run<I: IsaProfile>(out: *mut u8, a: Operand, b: Operand, n: usize) -> u32 {
+        let zip = <ZipLoop<K, f32, F> as BinaryLoop>::at(I::ISA);
         let (mut wide_a, mut wide_b) = ([0.0f32; STAGE], [0.0f32; STAGE]);
         for start in (0..n).step_by(STAGE) {
             let len = STAGE.min(n - start);
@@ -387,7 +390,7 @@ impl<A: Element, C: Element, K: Zip3<A, C>, F: OperandForm> TernaryLoop for Zip3
     const WIDE: bool = size_of::<A>() == 4;
 
     #[inline(always)]
-    unsafe fn run<I: Isa>(out: *mut u8, a: Operand, b: Operand, c: *const u8, n: usize) {
+    unsafe fn run<I: IsaProfile>(out: *mut u8, a: Operand, b: Operand, c: *const u8, n: usize) {
         // SAFETY: the form says which member each operand is; arrays have `n` elements and the
         // output, too.
         unsafe {
@@ -436,8 +439,8 @@ impl<H: Half, K: Zip3<f32, f32>, F: OperandForm> TernaryLoop for HalfZip3Loop<K,
     const WIDE: bool = false;
 
     #[inline(always)]
-    unsafe fn run<I: Isa>(out: *mut u8, a: Operand, b: Operand, c: *const u8, n: usize) {
-        let zip = <Zip3Loop<K, f32, f32, F> as TernaryLoop>::at(I::LEVEL);
+    unsafe fn run<I: IsaProfile>(out: *mut u8, a: Operand, b: Operand, c: *const u8, n: usize) {
+        let zip = <Zip3Loop<K, f32, f32, F> as TernaryLoop>::at(I::ISA);
         let (mut wide_a, mut wide_b, mut wide_c) = ([0.0f32; STAGE], [0.0f32; STAGE], [0.0f32; STAGE]);
         for start in (0..n).step_by(STAGE) {
             let len = STAGE.min(n - start);

@@ -1,7 +1,7 @@
 //! Tiles made from one scalar: splat and iota.
 
 use super::element::{Element, Int};
-use super::level::{Isa, Level};
+use super::isa::{Isa, IsaProfile};
 use super::signature::{FillFn, FillLoop};
 use kiln_ir::Scalar;
 use std::marker::PhantomData;
@@ -11,7 +11,7 @@ struct Splat<T>(PhantomData<T>);
 
 impl<T: Element> FillLoop for Splat<T> {
     #[inline(always)]
-    unsafe fn run<I: Isa>(out: *mut u8, bits: u64, n: usize) {
+    unsafe fn run<I: IsaProfile>(out: *mut u8, bits: u64, n: usize) {
         // SAFETY: the caller passed `n` writable elements; every bit pattern is valid.
         let out = unsafe { std::slice::from_raw_parts_mut(out.cast::<T>(), n) };
         out.fill(T::from_bits(bits));
@@ -23,7 +23,7 @@ struct Iota<T>(PhantomData<T>);
 
 impl<T: Int> FillLoop for Iota<T> {
     #[inline(always)]
-    unsafe fn run<I: Isa>(out: *mut u8, bits: u64, n: usize) {
+    unsafe fn run<I: IsaProfile>(out: *mut u8, bits: u64, n: usize) {
         // SAFETY: as above.
         let out = unsafe { std::slice::from_raw_parts_mut(out.cast::<T>(), n) };
         let first = T::from_bits(bits);
@@ -34,20 +34,20 @@ impl<T: Int> FillLoop for Iota<T> {
 }
 
 /// The primitive that repeats a scalar.
-pub(crate) fn splat(level: Level, scalar: Scalar) -> FillFn {
+pub(crate) fn splat(isa: Isa, scalar: Scalar) -> FillFn {
     match scalar.bytes() {
-        1 => Splat::<u8>::at(level),
-        2 => Splat::<u16>::at(level),
-        4 => Splat::<u32>::at(level),
-        _ => Splat::<u64>::at(level),
+        1 => Splat::<u8>::at(isa),
+        2 => Splat::<u16>::at(isa),
+        4 => Splat::<u32>::at(isa),
+        _ => Splat::<u64>::at(isa),
     }
 }
 
 /// The primitive that counts from a scalar, for integers.
-pub(crate) fn iota(level: Level, scalar: Scalar) -> Option<FillFn> {
+pub(crate) fn iota(isa: Isa, scalar: Scalar) -> Option<FillFn> {
     match scalar {
-        Scalar::I32 | Scalar::U32 => Some(Iota::<u32>::at(level)),
-        Scalar::I64 | Scalar::U64 => Some(Iota::<u64>::at(level)),
+        Scalar::I32 | Scalar::U32 => Some(Iota::<u32>::at(isa)),
+        Scalar::I64 | Scalar::U64 => Some(Iota::<u64>::at(isa)),
         _ => None,
     }
 }

@@ -2,7 +2,7 @@
 //! without hardware support.
 
 use super::element::Element;
-use super::level::Isa;
+use super::isa::IsaProfile;
 use half::{bf16, f16};
 
 /// A 16-bit float. Arithmetic on it is done in f32 and rounded after each operation.
@@ -12,9 +12,9 @@ pub(crate) trait Half: Element {
     /// The nearest value, ties to even; overflow gives infinity, NaN stays NaN.
     fn narrow(x: f32) -> Self;
     /// `widen` of each element. The slices have one length.
-    fn widen_slice<I: Isa>(out: &mut [f32], a: &[Self]);
+    fn widen_slice<I: IsaProfile>(out: &mut [f32], a: &[Self]);
     /// `narrow` of each element. The slices have one length.
-    fn narrow_slice<I: Isa>(out: &mut [Self], a: &[f32]);
+    fn narrow_slice<I: IsaProfile>(out: &mut [Self], a: &[f32]);
 }
 
 #[inline(always)]
@@ -62,7 +62,7 @@ impl Half for f16 {
     }
 
     #[inline(always)]
-    fn widen_slice<I: Isa>(out: &mut [f32], a: &[f16]) {
+    fn widen_slice<I: IsaProfile>(out: &mut [f32], a: &[f16]) {
         #[cfg(target_arch = "x86_64")]
         if I::F16C {
             // SAFETY: such a type is named only inside functions for processors with F16C.
@@ -72,7 +72,7 @@ impl Half for f16 {
     }
 
     #[inline(always)]
-    fn narrow_slice<I: Isa>(out: &mut [f16], a: &[f32]) {
+    fn narrow_slice<I: IsaProfile>(out: &mut [f16], a: &[f32]) {
         #[cfg(target_arch = "x86_64")]
         if I::F16C {
             // SAFETY: as above.
@@ -99,12 +99,12 @@ impl Half for bf16 {
     }
 
     #[inline(always)]
-    fn widen_slice<I: Isa>(out: &mut [f32], a: &[bf16]) {
+    fn widen_slice<I: IsaProfile>(out: &mut [f32], a: &[bf16]) {
         widen_each(out, a);
     }
 
     #[inline(always)]
-    fn narrow_slice<I: Isa>(out: &mut [bf16], a: &[f32]) {
+    fn narrow_slice<I: IsaProfile>(out: &mut [bf16], a: &[f32]) {
         narrow_each(out, a);
     }
 }

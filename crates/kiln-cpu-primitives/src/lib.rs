@@ -9,8 +9,8 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `level.rs` | instruction sets, and the choice of one |
-//! | `signature.rs` | the function types, and the compilation of a loop for each level |
+//! | `isa.rs` | instruction sets, and the choice of one |
+//! | `signature.rs` | the function types, and the compilation of a loop for each instruction set |
 //! | `element.rs`, `float16.rs` | element types, conversions of 16-bit floats |
 //! | `elementwise.rs` | the loops of element-wise primitives |
 //! | `unary.rs`, `binary.rs`, `compare.rs`, `ternary.rs` | operations on an element |
@@ -51,7 +51,7 @@ mod elementwise;
 mod fill;
 mod float16;
 mod gather;
-mod level;
+mod isa;
 mod math_f32;
 mod reduce;
 mod scan;
@@ -60,7 +60,7 @@ mod strided;
 mod ternary;
 mod unary;
 
-pub use level::Level;
+pub use isa::Isa;
 pub use signature::{
     AtomicCasFn, AtomicFn, AxisFn, BinaryFn, BoxAxis, BoxFn, CopyAxis, DotFn, DotShape, FillFn, GatherFn,
     Operand, PrimitiveFn, ScatterFn, StridedCopyFn, TernaryFn, UnaryFn,
@@ -145,25 +145,25 @@ pub enum PrimitiveKey {
 ///
 /// The answer for a key never changes within a process.
 pub fn lookup(key: PrimitiveKey) -> Option<PrimitiveFn> {
-    lookup_at(Level::best(), key)
+    lookup_at(Isa::best(), key)
 }
 
 /// As [`lookup`], for an instruction set that may not be the best: to compare them. The processor
-/// must have `level` if the function is to be called; see [`Level::available`].
-pub fn lookup_at(level: Level, key: PrimitiveKey) -> Option<PrimitiveFn> {
+/// must have `isa` if the function is to be called; see [`Isa::available`].
+pub fn lookup_at(isa: Isa, key: PrimitiveKey) -> Option<PrimitiveFn> {
     use PrimitiveKey as Key;
     Some(match key {
-        Key::Splat(scalar) => PrimitiveFn::Fill(fill::splat(level, scalar)),
-        Key::Iota(scalar) => PrimitiveFn::Fill(fill::iota(level, scalar)?),
-        Key::Unary(op, scalar) => PrimitiveFn::Unary(unary::lookup(level, op, scalar)?),
-        Key::Cast(from, to) => PrimitiveFn::Unary(cast::lookup(level, from, to)),
-        Key::Copy(scalar) => PrimitiveFn::Unary(convert::copy(level, scalar.bytes())),
+        Key::Splat(scalar) => PrimitiveFn::Fill(fill::splat(isa, scalar)),
+        Key::Iota(scalar) => PrimitiveFn::Fill(fill::iota(isa, scalar)?),
+        Key::Unary(op, scalar) => PrimitiveFn::Unary(unary::lookup(isa, op, scalar)?),
+        Key::Cast(from, to) => PrimitiveFn::Unary(cast::lookup(isa, from, to)),
+        Key::Copy(scalar) => PrimitiveFn::Unary(convert::copy(isa, scalar.bytes())),
         Key::CopyStreaming(scalar) => PrimitiveFn::Unary(strided::copy_streaming(scalar)),
-        Key::Binary(op, form, scalar) => PrimitiveFn::Binary(binary::lookup(level, op, form, scalar)?),
-        Key::Compare(op, form, scalar) => PrimitiveFn::Binary(compare::lookup(level, op, form, scalar)?),
-        Key::Select(form, scalar) => PrimitiveFn::Ternary(ternary::select(level, form, scalar)),
-        Key::Fma(form, scalar) => PrimitiveFn::Ternary(ternary::fma(level, form, scalar)?),
-        Key::Reduce(op, scalar) => PrimitiveFn::Axis(reduce::lookup(level, op, scalar)?),
+        Key::Binary(op, form, scalar) => PrimitiveFn::Binary(binary::lookup(isa, op, form, scalar)?),
+        Key::Compare(op, form, scalar) => PrimitiveFn::Binary(compare::lookup(isa, op, form, scalar)?),
+        Key::Select(form, scalar) => PrimitiveFn::Ternary(ternary::select(isa, form, scalar)),
+        Key::Fma(form, scalar) => PrimitiveFn::Ternary(ternary::fma(isa, form, scalar)?),
+        Key::Reduce(op, scalar) => PrimitiveFn::Axis(reduce::lookup(isa, op, scalar)?),
         Key::Scan { op, scalar, reverse, exclusive } => {
             PrimitiveFn::Axis(scan::lookup(op, scalar, reverse, exclusive)?)
         }
@@ -173,7 +173,7 @@ pub fn lookup_at(level: Level, key: PrimitiveKey) -> Option<PrimitiveFn> {
         Key::StoreBoxStreaming(scalar) => PrimitiveFn::Box(boxes::store_streaming(scalar)),
         Key::Gather(scalar) => PrimitiveFn::Gather(gather::gather(scalar)),
         Key::Scatter(scalar) => PrimitiveFn::Scatter(gather::scatter(scalar)),
-        Key::Dot(scalar) => PrimitiveFn::Dot(dot::lookup(level, scalar)?),
+        Key::Dot(scalar) => PrimitiveFn::Dot(dot::lookup(isa, scalar)?),
         Key::Atomic(op, scalar) => PrimitiveFn::Atomic(atomic::lookup(op, scalar)?),
         Key::AtomicCas(scalar) => PrimitiveFn::AtomicCas(atomic::compare_exchange(scalar)),
     })

@@ -6,12 +6,12 @@
 //! and their speed matters less.
 
 use super::element::Number;
-use super::level::Isa;
+use super::isa::IsaProfile;
 use std::f32::consts::LOG2_E;
 
 /// `c[0] + c[1] x + c[2] x² + …`
 #[inline(always)]
-fn polynomial<I: Isa, T: Number, const N: usize>(x: T, c: [T; N]) -> T {
+fn polynomial<I: IsaProfile, T: Number, const N: usize>(x: T, c: [T; N]) -> T {
     let mut sum = c[N - 1];
     for &term in c[..N - 1].iter().rev() {
         sum = sum.mul_add_fast::<I>(x, term);
@@ -51,7 +51,7 @@ fn clamp(x: f32, low: f32, high: f32) -> f32 {
 
 /// `n` and `e^(x - n ln 2)` for the integer `n` nearest to `x / ln 2`.
 #[inline(always)]
-fn exp_reduced<I: Isa>(x: f32) -> (i32, f32) {
+fn exp_reduced<I: IsaProfile>(x: f32) -> (i32, f32) {
     let shifted = x.mul_add_fast::<I>(LOG2_E, ROUND);
     let n = shifted - ROUND;
     let r = n.mul_add_fast::<I>(-LN_2_HIGH, x);
@@ -65,7 +65,7 @@ fn exp_reduced<I: Isa>(x: f32) -> (i32, f32) {
 
 /// e^x
 #[inline(always)]
-pub(crate) fn exp<I: Isa>(x: f32) -> f32 {
+pub(crate) fn exp<I: IsaProfile>(x: f32) -> f32 {
     // Beyond the limits lie infinity and, below half of the least subnormal, zero.
     let (n, y) = exp_reduced::<I>(clamp(x, -104.0, 89.0));
     scale(y, n)
@@ -73,14 +73,14 @@ pub(crate) fn exp<I: Isa>(x: f32) -> f32 {
 
 /// e^x for results that are normal numbers.
 #[inline(always)]
-fn exp_normal<I: Isa>(x: f32) -> f32 {
+fn exp_normal<I: IsaProfile>(x: f32) -> f32 {
     let (n, y) = exp_reduced::<I>(x);
     y * power_of_two(n)
 }
 
 /// 2^x
 #[inline(always)]
-pub(crate) fn exp2<I: Isa>(x: f32) -> f32 {
+pub(crate) fn exp2<I: IsaProfile>(x: f32) -> f32 {
     let x = clamp(x, -151.0, 129.0);
     let shifted = x + ROUND;
     let r = x - (shifted - ROUND);
@@ -93,7 +93,7 @@ pub(crate) fn exp2<I: Isa>(x: f32) -> f32 {
 /// The exponent `e`, `f` and `g` with x = 2^e (1 + f), f from √½ - 1 to √2 - 1, and ln(1 + f) = f +
 /// g. For positive finite `x`.
 #[inline(always)]
-fn log_reduced<I: Isa>(x: f32) -> (f32, f32, f32) {
+fn log_reduced<I: IsaProfile>(x: f32) -> (f32, f32, f32) {
     const SQRT_HALF: u32 = 0x3f35_04f3;
     let subnormal = x < f32::MIN_POSITIVE;
     let bits = (if subnormal { x * 8_388_608.0 } else { x }).to_bits();
@@ -127,7 +127,7 @@ fn log_special(x: f32, y: f32) -> f32 {
 
 /// ln x
 #[inline(always)]
-pub(crate) fn log<I: Isa>(x: f32) -> f32 {
+pub(crate) fn log<I: IsaProfile>(x: f32) -> f32 {
     let (e, f, g) = log_reduced::<I>(x);
     let low = e.mul_add_fast::<I>(LN_2_LOW, g);
     log_special(x, e.mul_add_fast::<I>(LN_2_HIGH, f + low))
@@ -135,7 +135,7 @@ pub(crate) fn log<I: Isa>(x: f32) -> f32 {
 
 /// log₂ x
 #[inline(always)]
-pub(crate) fn log2<I: Isa>(x: f32) -> f32 {
+pub(crate) fn log2<I: IsaProfile>(x: f32) -> f32 {
     // The part of log₂ e above 1 multiplies, so that the large terms are added exactly.
     const LOG2_E_ABOVE_1: f32 = 0.442_695_04;
     let (e, f, g) = log_reduced::<I>(x);
@@ -150,7 +150,7 @@ pub(crate) const TRIGONOMETRIC_LIMIT: f32 = 1.0e6;
 /// `n` and `x - n π/2` for the integer `n` nearest to `x / (π/2)`, for magnitudes up to
 /// `TRIGONOMETRIC_LIMIT`.
 #[inline(always)]
-fn quarter_turns<I: Isa>(x: f32) -> (i32, f32) {
+fn quarter_turns<I: IsaProfile>(x: f32) -> (i32, f32) {
     // π/2 in two parts, the first of 33 bits: its product with n is exact.
     const HIGH: f64 = f64::from_bits(0x3ff9_21fb_5440_0000);
     const LOW: f64 = 6.077_100_506_506_192e-11;
@@ -164,7 +164,7 @@ fn quarter_turns<I: Isa>(x: f32) -> (i32, f32) {
 
 /// The sine of `r` plus `n` quarter turns.
 #[inline(always)]
-fn sin_of_quarters<I: Isa>(n: i32, r: f32) -> f32 {
+fn sin_of_quarters<I: IsaProfile>(n: i32, r: f32) -> f32 {
     let z = r * r;
     // (sin r - r) / r³ and (cos r - 1 + r²/2) / r⁴ on ±π/4
     let s = polynomial::<I, f32, 3>(z, [-0.166_666_54, 0.008_332_151, -0.000_195_139_8]);
@@ -177,7 +177,7 @@ fn sin_of_quarters<I: Isa>(n: i32, r: f32) -> f32 {
 
 /// sin x, for magnitudes up to `TRIGONOMETRIC_LIMIT`.
 #[inline(always)]
-pub(crate) fn sin<I: Isa>(x: f32) -> f32 {
+pub(crate) fn sin<I: IsaProfile>(x: f32) -> f32 {
     let (n, r) = quarter_turns::<I>(x);
     let y = sin_of_quarters::<I>(n, r);
     // The reduction turns -0 into 0.
@@ -186,14 +186,14 @@ pub(crate) fn sin<I: Isa>(x: f32) -> f32 {
 
 /// cos x, for magnitudes up to `TRIGONOMETRIC_LIMIT`.
 #[inline(always)]
-pub(crate) fn cos<I: Isa>(x: f32) -> f32 {
+pub(crate) fn cos<I: IsaProfile>(x: f32) -> f32 {
     let (n, r) = quarter_turns::<I>(x);
     sin_of_quarters::<I>(n.wrapping_add(1), r)
 }
 
 /// tanh x
 #[inline(always)]
-pub(crate) fn tanh<I: Isa>(x: f32) -> f32 {
+pub(crate) fn tanh<I: IsaProfile>(x: f32) -> f32 {
     let z = x * x;
     // (tanh x - x) / x³ on ±0.625
     let t = polynomial::<I, f32, 5>(
@@ -210,7 +210,7 @@ pub(crate) fn tanh<I: Isa>(x: f32) -> f32 {
 
 /// 1 / (1 + e^-x)
 #[inline(always)]
-pub(crate) fn sigmoid<I: Isa>(x: f32) -> f32 {
+pub(crate) fn sigmoid<I: IsaProfile>(x: f32) -> f32 {
     let e = exp::<I>(-x.abs());
     let positive = 1.0 / (1.0 + e);
     // e / (1 + e), but without the rounding of 1 + e where e is small.
@@ -220,7 +220,7 @@ pub(crate) fn sigmoid<I: Isa>(x: f32) -> f32 {
 
 /// erf x
 #[inline(always)]
-pub(crate) fn erf<I: Isa>(x: f32) -> f32 {
+pub(crate) fn erf<I: IsaProfile>(x: f32) -> f32 {
     let z = x * x;
     // erf(x) / x - 1 on ±1: the rounding of a small correction to x is all that shows.
     let c = [
@@ -251,7 +251,7 @@ pub(crate) fn erf<I: Isa>(x: f32) -> f32 {
 
 /// log₂ of a positive finite f32, to about 2^-45.
 #[inline(always)]
-fn log2_wide<I: Isa>(x: f32) -> f64 {
+fn log2_wide<I: IsaProfile>(x: f32) -> f64 {
     const SQRT_HALF: u64 = 0x3fe6_a09e_667f_3bcd;
     let bits = (x as f64).to_bits();
     // The exponent by way of the low 32 bits: vector units convert those.
@@ -272,7 +272,7 @@ fn log2_wide<I: Isa>(x: f32) -> f64 {
 
 /// 2^x to about 2^-40, for magnitudes below 1000.
 #[inline(always)]
-fn exp2_wide<I: Isa>(x: f64) -> f64 {
+fn exp2_wide<I: IsaProfile>(x: f64) -> f64 {
     let shifted = x + ROUND_64;
     let r = x - (shifted - ROUND_64);
     let c = [
@@ -292,7 +292,7 @@ fn exp2_wide<I: Isa>(x: f64) -> f64 {
 
 /// x^y
 #[inline(always)]
-pub(crate) fn pow<I: Isa>(x: f32, y: f32) -> f32 {
+pub(crate) fn pow<I: IsaProfile>(x: f32, y: f32) -> f32 {
     let magnitude = x.abs();
     let log = log2_wide::<I>(magnitude);
     let log = if magnitude == 0.0 { f64::NEG_INFINITY } else { log };
@@ -315,7 +315,7 @@ pub(crate) fn pow<I: Isa>(x: f32, y: f32) -> f32 {
 
 /// The angle of the point (x, y).
 #[inline(always)]
-pub(crate) fn atan2<I: Isa>(y: f32, x: f32) -> f32 {
+pub(crate) fn atan2<I: IsaProfile>(y: f32, x: f32) -> f32 {
     use std::f64::consts::{FRAC_PI_2, PI};
     let (ay, ax) = (y.abs() as f64, x.abs() as f64);
     let steep = ay > ax;

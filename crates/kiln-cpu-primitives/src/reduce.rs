@@ -1,12 +1,12 @@
 //! Reductions of the middle axis of an `outer` × `len` × `inner` tile.
 //!
-//! The order of combination depends on the shape alone, not on the level, so that results are the
-//! same on every machine.
+//! The order of combination depends on the shape alone, not on the instruction set, so that results
+//! are the same on every machine.
 
 use super::binary::unsigned;
 use super::element::{Bits, Element, Number, Ordered};
 use super::float16::Half;
-use super::level::{Isa, Level};
+use super::isa::{Isa, IsaProfile};
 use super::signature::{AxisFn, AxisLoop};
 use half::{bf16, f16};
 use kiln_ir::{ReduceOp, Scalar};
@@ -21,7 +21,7 @@ pub(crate) trait Accumulate: Element {
     fn widen_to_acc(self) -> Self::Acc;
     fn narrow_acc(acc: Self::Acc) -> Self;
     /// The elements as accumulators: themselves, or converted into the buffer, which has room.
-    fn widened<'a, I: Isa>(a: &'a [Self], buffer: &'a mut [Self::Acc]) -> &'a [Self::Acc];
+    fn widened<'a, I: IsaProfile>(a: &'a [Self], buffer: &'a mut [Self::Acc]) -> &'a [Self::Acc];
 }
 
 macro_rules! accumulate_as_is {
@@ -38,7 +38,7 @@ macro_rules! accumulate_as_is {
                 acc
             }
             #[inline(always)]
-            fn widened<'a, I: Isa>(a: &'a [$t], _: &'a mut [$t]) -> &'a [$t] {
+            fn widened<'a, I: IsaProfile>(a: &'a [$t], _: &'a mut [$t]) -> &'a [$t] {
                 a
             }
         }
@@ -60,7 +60,7 @@ macro_rules! accumulate_as_f32 {
                 <$t>::narrow(acc)
             }
             #[inline(always)]
-            fn widened<'a, I: Isa>(a: &'a [$t], buffer: &'a mut [f32]) -> &'a [f32] {
+            fn widened<'a, I: IsaProfile>(a: &'a [$t], buffer: &'a mut [f32]) -> &'a [f32] {
                 let buffer = &mut buffer[..a.len()];
                 <$t as Half>::widen_slice::<I>(buffer, a);
                 buffer
@@ -162,7 +162,7 @@ pub(crate) const COLUMNS: usize = 64;
 
 /// Combines a contiguous run.
 #[inline(always)]
-fn reduce_run<I: Isa, K: Combine<T::Acc>, T: Accumulate>(a: &[T]) -> T::Acc {
+fn reduce_run<I: IsaProfile, K: Combine<T::Acc>, T: Accumulate>(a: &[T]) -> T::Acc {
     if a.len() < LANES {
         return a.iter().fold(K::START, |acc, x| K::combine(acc, x.widen_to_acc()));
     }
@@ -196,7 +196,7 @@ impl<T: Accumulate, K: Combine<T::Acc>> AxisLoop for ReduceLoop<K, T> {
     const WIDE: bool = size_of::<T>() == 4;
 
     #[inline(always)]
-    unsafe fn run<I: Isa>(out: *mut u8, a: *const u8, outer: usize, len: usize, inner: usize) {
+    unsafe fn run<I: IsaProfile>(out: *mut u8, a: *const u8, outer: usize, len: usize, inner: usize) {
         // SAFETY: the caller passed `outer * len * inner` readable and `outer * inner` writable
         // elements.
         let (out, a) = unsafe {
@@ -222,7 +222,7 @@ impl<T: Accumulate, K: Combine<T::Acc>> AxisLoop for ReduceLoop<K, T> {
 
 /// Combines the columns of the rows that begin every `stride` elements of `a`.
 #[inline(always)]
-fn reduce_columns<I: Isa, K: Combine<T::Acc>, T: Accumulate>(out: &mut [T], a: &[T], stride: usize) {
+fn reduce_columns<I: IsaProfile, K: Combine<T::Acc>, T: Accumulate>(out: &mut [T], a: &[T], stride: usize) {
     let mut acc = [K::START; COLUMNS];
     let mut buffer = [K::START; COLUMNS];
     let acc = &mut acc[..out.len()];
@@ -298,7 +298,7 @@ unsafe extern "C" fn arg_axis<E: Extreme, T: Accumulate<Acc: Ordered>>(
 /// place.
 fn arg_run<E: Extreme, T: Accumulate<Acc: Ordered>>(a: &[T]) -> i64 {
     let mut extreme = T::default();
-    let reduce = ReduceLoop::<E::Combine<T::Acc>, T>::at(Level::best());
+    let reduce = ReduceLoop::<E::Combine<T::Acc>, T>::at(Isa::best());
     // SAFETY: one run of `a.len()` elements and room for one result.
     unsafe { reduce((&raw mut extreme).cast(), a.as_ptr().cast(), 1, a.len(), 1) };
     for (block, row) in a.chunks(LANES).enumerate() {
@@ -327,46 +327,46 @@ fn arg_columns<E: Extreme, T: Accumulate<Acc: Ordered>>(out: &mut [i64], a: &[T]
 }
 
 /// The primitive for a reduction, if the operation is defined on the type.
-pub(crate) fn lookup(level: Level, op: ReduceOp, scalar: Scalar) -> Option<AxisFn> {
+pub(crate) fn lookup(isa: Isa, op: ReduceOp, scalar: Scalar) -> Option<AxisFn> {
     let signed = matches!(op, ReduceOp::Min | ReduceOp::Max | ReduceOp::ArgMin | ReduceOp::ArgMax);
     match if signed { scalar } else { unsigned(scalar) } {
-        Scalar::Bool => bits::<u8>(op).or_else(|| ordered::<u8>(level, op)),
-        Scalar::I32 => ordered::<i32>(level, op),
-        Scalar::I64 => ordered::<i64>(level, op),
-        Scalar::U32 => bits::<u32>(op).or_else(|| number::<u32>(level, op)),
-        Scalar::U64 => bits::<u64>(op).or_else(|| number::<u64>(level, op)),
-        Scalar::F16 => number::<f16>(level, op),
-        Scalar::BF16 => number::<bf16>(level, op),
-        Scalar::F32 => number::<f32>(level, op),
-        Scalar::F64 => number::<f64>(level, op),
+        Scalar::Bool => bits::<u8>(op).or_else(|| ordered::<u8>(isa, op)),
+        Scalar::I32 => ordered::<i32>(isa, op),
+        Scalar::I64 => ordered::<i64>(isa, op),
+        Scalar::U32 => bits::<u32>(op).or_else(|| number::<u32>(isa, op)),
+        Scalar::U64 => bits::<u64>(op).or_else(|| number::<u64>(isa, op)),
+        Scalar::F16 => number::<f16>(isa, op),
+        Scalar::BF16 => number::<bf16>(isa, op),
+        Scalar::F32 => number::<f32>(isa, op),
+        Scalar::F64 => number::<f64>(isa, op),
         Scalar::E4M3 | Scalar::E5M2 | Scalar::I8 | Scalar::U8 => None,
     }
 }
 
-/// Rare enough that one version does for every level.
+/// Rare enough that one version does for every instruction set.
 fn bits<T: Accumulate<Acc: Bits>>(op: ReduceOp) -> Option<AxisFn> {
     Some(match op {
-        ReduceOp::And => ReduceLoop::<All, T>::at(Level::Portable),
-        ReduceOp::Or => ReduceLoop::<Any, T>::at(Level::Portable),
-        ReduceOp::Xor => ReduceLoop::<Parity, T>::at(Level::Portable),
+        ReduceOp::And => ReduceLoop::<All, T>::at(Isa::Portable),
+        ReduceOp::Or => ReduceLoop::<Any, T>::at(Isa::Portable),
+        ReduceOp::Xor => ReduceLoop::<Parity, T>::at(Isa::Portable),
         _ => return None,
     })
 }
 
-fn ordered<T: Accumulate<Acc: Ordered>>(level: Level, op: ReduceOp) -> Option<AxisFn> {
+fn ordered<T: Accumulate<Acc: Ordered>>(isa: Isa, op: ReduceOp) -> Option<AxisFn> {
     Some(match op {
-        ReduceOp::Min => ReduceLoop::<Least, T>::at(level),
-        ReduceOp::Max => ReduceLoop::<Greatest, T>::at(level),
+        ReduceOp::Min => ReduceLoop::<Least, T>::at(isa),
+        ReduceOp::Max => ReduceLoop::<Greatest, T>::at(isa),
         ReduceOp::ArgMin => arg_axis::<First<false>, T>,
         ReduceOp::ArgMax => arg_axis::<First<true>, T>,
         _ => return None,
     })
 }
 
-fn number<T: Accumulate<Acc: Number>>(level: Level, op: ReduceOp) -> Option<AxisFn> {
+fn number<T: Accumulate<Acc: Number>>(isa: Isa, op: ReduceOp) -> Option<AxisFn> {
     Some(match op {
-        ReduceOp::Sum => ReduceLoop::<Sum, T>::at(level),
-        ReduceOp::Prod => ReduceLoop::<Prod, T>::at(Level::Portable),
-        _ => return ordered::<T>(level, op),
+        ReduceOp::Sum => ReduceLoop::<Sum, T>::at(isa),
+        ReduceOp::Prod => ReduceLoop::<Prod, T>::at(Isa::Portable),
+        _ => return ordered::<T>(isa, op),
     })
 }

@@ -1,7 +1,7 @@
 //! Running combinations along the middle axis of an `outer` × `len` × `inner` tile.
 //!
 //! One element waits for the one before it, whatever the vector width, so that there is one loop
-//! for all levels.
+//! for all instruction sets.
 
 use super::binary::unsigned;
 use super::element::{Bits, Element, Number, Ordered};

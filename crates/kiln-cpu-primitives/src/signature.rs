@@ -1,13 +1,13 @@
 //! The few function types that all primitives share, and how a loop becomes one function per
-//! [`Level`].
+//! [`Isa`].
 //!
 //! Every argument is an integer or a pointer of 8 bytes and every result an integer of 4, so that
 //! generated code needs one kind of call.
 
-use super::level::Portable;
+use super::isa::Portable;
 #[cfg(target_arch = "x86_64")]
-use super::level::{Avx2, Avx512};
-use super::level::{Isa, Level};
+use super::isa::{Avx2, Avx512};
+use super::isa::{Isa, IsaProfile};
 
 /// An operand that is an array in one form of a primitive and a scalar in another. It is passed as
 /// 8 bytes in a register.
@@ -74,16 +74,16 @@ pub struct DotShape {
 }
 
 /// Declares a function type, the trait of loops of that type, and the compilation of such a loop
-/// for each level.
+/// for each instruction set.
 macro_rules! signature {
     ($(#[$doc:meta])* $function:ident, $kernel:ident, ($($arg:ident: $ty:ty),* $(,)?) $(-> $result:ty)?) => {
         $(#[$doc])*
         pub type $function = unsafe extern "C" fn($($arg: $ty),*) $(-> $result)?;
 
-        #[doc = concat!("A loop that can be compiled to a [`", stringify!($function), "`] for each level.")]
+        #[doc = concat!("A loop that can be compiled to a [`", stringify!($function), "`] for each isa.")]
         pub(crate) trait $kernel: 'static {
-            /// Whether a version for AVX-512 is worth its code: else that level runs the one for
-            /// AVX2.
+            /// Whether a version for AVX-512 is worth its code: else that instruction set runs the
+            /// one for AVX2.
             #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
             const WIDE: bool = true;
 
@@ -92,16 +92,16 @@ macro_rules! signature {
             ///
             /// # Safety
             /// As for the function type; and the processor supports `I`.
-            unsafe fn run<I: Isa>($($arg: $ty),*) $(-> $result)?;
+            unsafe fn run<I: IsaProfile>($($arg: $ty),*) $(-> $result)?;
 
-            /// The loop compiled for a level.
-            fn at(level: Level) -> $function
+            /// The loop compiled for an instruction set.
+            fn at(isa: Isa) -> $function
             where
                 Self: Sized,
             {
                 unsafe extern "C" fn portable<K: $kernel>($($arg: $ty),*) $(-> $result)? {
                     // SAFETY: the caller keeps the function type's contract; every processor
-                    // supports the portable level.
+                    // supports the portable instruction set.
                     unsafe { K::run::<Portable>($($arg),*) }
                 }
                 #[cfg(target_arch = "x86_64")]
@@ -117,12 +117,12 @@ macro_rules! signature {
                     // SAFETY: as above; the caller has checked for the features.
                     unsafe { K::run::<Avx512>($($arg),*) }
                 }
-                match level {
-                    Level::Portable => portable::<Self>,
+                match isa {
+                    Isa::Portable => portable::<Self>,
                     #[cfg(target_arch = "x86_64")]
-                    Level::Avx2 => avx2::<Self>,
+                    Isa::Avx2 => avx2::<Self>,
                     #[cfg(target_arch = "x86_64")]
-                    Level::Avx512 => {
+                    Isa::Avx512 => {
                         if Self::WIDE {
                             avx512::<Self>
                         } else {

@@ -4,7 +4,7 @@ use super::Form;
 use super::element::{Element, Number};
 use super::elementwise::{Arrays, HalfZip3Loop, OperandForm, ScalarLeft, ScalarRight, Zip3, Zip3Loop};
 use super::float16::ToOddF32;
-use super::level::Level;
+use super::isa::Isa;
 use super::signature::{TernaryFn, TernaryLoop};
 use half::{bf16, f16};
 use kiln_ir::Scalar;
@@ -44,41 +44,41 @@ impl Zip3<f32, f32> for HalfFma {
 }
 
 /// The primitive for `select`, whose third operand is the mask.
-pub(crate) fn select(level: Level, form: Form, scalar: Scalar) -> TernaryFn {
+pub(crate) fn select(isa: Isa, form: Form, scalar: Scalar) -> TernaryFn {
     match form {
-        Form::Arrays => select_form::<Arrays>(level, scalar),
-        Form::ScalarLeft => select_form::<ScalarLeft>(level, scalar),
-        Form::ScalarRight => select_form::<ScalarRight>(level, scalar),
+        Form::Arrays => select_form::<Arrays>(isa, scalar),
+        Form::ScalarLeft => select_form::<ScalarLeft>(isa, scalar),
+        Form::ScalarRight => select_form::<ScalarRight>(isa, scalar),
     }
 }
 
-fn select_form<F: OperandForm>(level: Level, scalar: Scalar) -> TernaryFn {
+fn select_form<F: OperandForm>(isa: Isa, scalar: Scalar) -> TernaryFn {
     // Bits move, whatever they mean.
     match scalar.bytes() {
-        1 => Zip3Loop::<Select, u8, u8, F>::at(level),
-        2 => Zip3Loop::<Select, u16, u8, F>::at(level),
-        4 => Zip3Loop::<Select, u32, u8, F>::at(level),
-        _ => Zip3Loop::<Select, u64, u8, F>::at(level),
+        1 => Zip3Loop::<Select, u8, u8, F>::at(isa),
+        2 => Zip3Loop::<Select, u16, u8, F>::at(isa),
+        4 => Zip3Loop::<Select, u32, u8, F>::at(isa),
+        _ => Zip3Loop::<Select, u64, u8, F>::at(isa),
     }
 }
 
 /// The primitive for `fma`, whose third operand is the addend.
-pub(crate) fn fma(level: Level, form: Form, scalar: Scalar) -> Option<TernaryFn> {
+pub(crate) fn fma(isa: Isa, form: Form, scalar: Scalar) -> Option<TernaryFn> {
     match form {
-        Form::Arrays => fma_form::<Arrays>(level, scalar),
-        Form::ScalarLeft => fma_form::<ScalarLeft>(level, scalar),
-        Form::ScalarRight => fma_form::<ScalarRight>(level, scalar),
+        Form::Arrays => fma_form::<Arrays>(isa, scalar),
+        Form::ScalarLeft => fma_form::<ScalarLeft>(isa, scalar),
+        Form::ScalarRight => fma_form::<ScalarRight>(isa, scalar),
     }
 }
 
-fn fma_form<F: OperandForm>(level: Level, scalar: Scalar) -> Option<TernaryFn> {
+fn fma_form<F: OperandForm>(isa: Isa, scalar: Scalar) -> Option<TernaryFn> {
     Some(match scalar {
         Scalar::Bool | Scalar::E4M3 | Scalar::E5M2 | Scalar::I8 | Scalar::U8 => return None,
-        Scalar::I32 | Scalar::U32 => Zip3Loop::<Fma, u32, u32, F>::at(level),
-        Scalar::I64 | Scalar::U64 => Zip3Loop::<Fma, u64, u64, F>::at(level),
-        Scalar::F16 => HalfZip3Loop::<HalfFma, f16, F>::at(level),
-        Scalar::BF16 => HalfZip3Loop::<HalfFma, bf16, F>::at(level),
-        Scalar::F32 => Zip3Loop::<Fma, f32, f32, F>::at(level),
-        Scalar::F64 => Zip3Loop::<Fma, f64, f64, F>::at(level),
+        Scalar::I32 | Scalar::U32 => Zip3Loop::<Fma, u32, u32, F>::at(isa),
+        Scalar::I64 | Scalar::U64 => Zip3Loop::<Fma, u64, u64, F>::at(isa),
+        Scalar::F16 => HalfZip3Loop::<HalfFma, f16, F>::at(isa),
+        Scalar::BF16 => HalfZip3Loop::<HalfFma, bf16, F>::at(isa),
+        Scalar::F32 => Zip3Loop::<Fma, f32, f32, F>::at(isa),
+        Scalar::F64 => Zip3Loop::<Fma, f64, f64, F>::at(isa),
     })
 }

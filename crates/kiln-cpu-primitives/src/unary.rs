@@ -3,7 +3,7 @@
 use super::element::{Int, Number};
 use super::elementwise::{HalfMapLoop, Map, MapLoop};
 use super::float16::Half;
-use super::level::{Isa, Level};
+use super::isa::{Isa, IsaProfile};
 use super::math_f32;
 use super::signature::{UnaryFn, UnaryLoop};
 use half::{bf16, f16};
@@ -37,7 +37,7 @@ pub(crate) struct IsNan;
 impl<T: Number> Map<T> for Neg {
     type Out = T;
     #[inline(always)]
-    fn apply<I: Isa>(x: T) -> T {
+    fn apply<I: IsaProfile>(x: T) -> T {
         x.neg()
     }
 }
@@ -45,7 +45,7 @@ impl<T: Number> Map<T> for Neg {
 impl<T: Number> Map<T> for Abs {
     type Out = T;
     #[inline(always)]
-    fn apply<I: Isa>(x: T) -> T {
+    fn apply<I: IsaProfile>(x: T) -> T {
         x.abs()
     }
 }
@@ -53,7 +53,7 @@ impl<T: Number> Map<T> for Abs {
 impl<T: Int> Map<T> for Popcount {
     type Out = T;
     #[inline(always)]
-    fn apply<I: Isa>(x: T) -> T {
+    fn apply<I: IsaProfile>(x: T) -> T {
         x.popcount()
     }
 }
@@ -61,18 +61,18 @@ impl<T: Int> Map<T> for Popcount {
 impl<T: Int> Map<T> for Clz {
     type Out = T;
     #[inline(always)]
-    fn apply<I: Isa>(x: T) -> T {
+    fn apply<I: IsaProfile>(x: T) -> T {
         x.clz()
     }
 }
 
-/// `Operation: argument type -> result type, |argument, level| value`
+/// `Operation: argument type -> result type, |argument, isa| value`
 macro_rules! map {
     ($($op:ident: $t:ty => $out:ty, |$x:ident, $isa:ident| $body:expr;)*) => {$(
         impl Map<$t> for $op {
             type Out = $out;
             #[inline(always)]
-            fn apply<$isa: Isa>($x: $t) -> $out {
+            fn apply<$isa: IsaProfile>($x: $t) -> $out {
                 $body
             }
         }
@@ -145,7 +145,7 @@ macro_rules! trigonometric {
         impl Map<f32> for $op {
             type Out = f32;
             #[inline(always)]
-            fn apply<I: Isa>(x: f32) -> f32 {
+            fn apply<I: IsaProfile>(x: f32) -> f32 {
                 math_f32::$name::<I>(x)
             }
             #[inline(always)]
@@ -218,34 +218,34 @@ pub fn unary_instruction(op: UnaryOp, elem: Scalar) -> Option<UnaryInstruction> 
 }
 
 /// The primitive for a unary operation, if the operation is defined on the type.
-pub(crate) fn lookup(level: Level, op: UnaryOp, scalar: Scalar) -> Option<UnaryFn> {
+pub(crate) fn lookup(isa: Isa, op: UnaryOp, scalar: Scalar) -> Option<UnaryFn> {
     match scalar {
-        Scalar::Bool => (op == UnaryOp::Not).then(|| MapLoop::<Not, u8>::at(level)),
-        Scalar::I32 if op == UnaryOp::Abs => Some(MapLoop::<Abs, i32>::at(level)),
-        Scalar::I64 if op == UnaryOp::Abs => Some(MapLoop::<Abs, i64>::at(level)),
+        Scalar::Bool => (op == UnaryOp::Not).then(|| MapLoop::<Not, u8>::at(isa)),
+        Scalar::I32 if op == UnaryOp::Abs => Some(MapLoop::<Abs, i32>::at(isa)),
+        Scalar::I64 if op == UnaryOp::Abs => Some(MapLoop::<Abs, i64>::at(isa)),
         // Apart from `abs` the signedness makes no difference.
-        Scalar::I32 | Scalar::U32 => int::<u32>(level, op),
-        Scalar::I64 | Scalar::U64 => int::<u64>(level, op),
-        Scalar::F16 => float16::<f16>(level, op),
-        Scalar::BF16 => float16::<bf16>(level, op),
-        Scalar::F32 => float32(level, op),
-        Scalar::F64 => float64(level, op),
+        Scalar::I32 | Scalar::U32 => int::<u32>(isa, op),
+        Scalar::I64 | Scalar::U64 => int::<u64>(isa, op),
+        Scalar::F16 => float16::<f16>(isa, op),
+        Scalar::BF16 => float16::<bf16>(isa, op),
+        Scalar::F32 => float32(isa, op),
+        Scalar::F64 => float64(isa, op),
         Scalar::E4M3 | Scalar::E5M2 | Scalar::I8 | Scalar::U8 => None,
     }
 }
 
-fn int<T: Int>(level: Level, op: UnaryOp) -> Option<UnaryFn>
+fn int<T: Int>(isa: Isa, op: UnaryOp) -> Option<UnaryFn>
 where
     MapLoop<Not, T>: UnaryLoop,
     MapLoop<BitReverse, T>: UnaryLoop,
 {
     Some(match op {
-        UnaryOp::Neg => MapLoop::<Neg, T>::at(level),
-        UnaryOp::Not => MapLoop::<Not, T>::at(level),
-        UnaryOp::Abs => MapLoop::<Abs, T>::at(level),
-        UnaryOp::Popcount => MapLoop::<Popcount, T>::at(level),
-        UnaryOp::Clz => MapLoop::<Clz, T>::at(level),
-        UnaryOp::BitReverse => MapLoop::<BitReverse, T>::at(level),
+        UnaryOp::Neg => MapLoop::<Neg, T>::at(isa),
+        UnaryOp::Not => MapLoop::<Not, T>::at(isa),
+        UnaryOp::Abs => MapLoop::<Abs, T>::at(isa),
+        UnaryOp::Popcount => MapLoop::<Popcount, T>::at(isa),
+        UnaryOp::Clz => MapLoop::<Clz, T>::at(isa),
+        UnaryOp::BitReverse => MapLoop::<BitReverse, T>::at(isa),
         UnaryOp::Math(_)
         | UnaryOp::Exp2
         | UnaryOp::Sqrt
@@ -261,46 +261,46 @@ where
 
 /// A match over the operations on floats, where `$run` is the loop for all but `is_nan`.
 macro_rules! float_ops {
-    ($op:expr, $run:ident::<_, $t:ty>, $level:expr) => {
+    ($op:expr, $run:ident::<_, $t:ty>, $isa:expr) => {
         Some(match $op {
-            UnaryOp::Neg => $run::<Neg, $t>::at($level),
-            UnaryOp::Abs => $run::<Abs, $t>::at($level),
+            UnaryOp::Neg => $run::<Neg, $t>::at($isa),
+            UnaryOp::Abs => $run::<Abs, $t>::at($isa),
             UnaryOp::Math(function) => match function {
-                MathFn::Exp => $run::<Exp, $t>::at($level),
-                MathFn::Log => $run::<Log, $t>::at($level),
-                MathFn::Log2 => $run::<Log2, $t>::at($level),
-                MathFn::Log1p => $run::<Log1p, $t>::at($level),
-                MathFn::Sin => $run::<Sin, $t>::at($level),
-                MathFn::Cos => $run::<Cos, $t>::at($level),
-                MathFn::Tanh => $run::<Tanh, $t>::at($level),
-                MathFn::Erf => $run::<Erf, $t>::at($level),
-                MathFn::Sigmoid => $run::<Sigmoid, $t>::at($level),
+                MathFn::Exp => $run::<Exp, $t>::at($isa),
+                MathFn::Log => $run::<Log, $t>::at($isa),
+                MathFn::Log2 => $run::<Log2, $t>::at($isa),
+                MathFn::Log1p => $run::<Log1p, $t>::at($isa),
+                MathFn::Sin => $run::<Sin, $t>::at($isa),
+                MathFn::Cos => $run::<Cos, $t>::at($isa),
+                MathFn::Tanh => $run::<Tanh, $t>::at($isa),
+                MathFn::Erf => $run::<Erf, $t>::at($isa),
+                MathFn::Sigmoid => $run::<Sigmoid, $t>::at($isa),
             },
-            UnaryOp::Exp2 => $run::<Exp2, $t>::at($level),
-            UnaryOp::Sqrt => $run::<Sqrt, $t>::at($level),
-            UnaryOp::Rsqrt => $run::<Rsqrt, $t>::at($level),
-            UnaryOp::Recip => $run::<Recip, $t>::at($level),
-            UnaryOp::Floor => $run::<Floor, $t>::at($level),
-            UnaryOp::Ceil => $run::<Ceil, $t>::at($level),
-            UnaryOp::Round => $run::<Round, $t>::at($level),
-            UnaryOp::Trunc => $run::<Trunc, $t>::at($level),
-            UnaryOp::IsNan => MapLoop::<IsNan, $t>::at($level),
+            UnaryOp::Exp2 => $run::<Exp2, $t>::at($isa),
+            UnaryOp::Sqrt => $run::<Sqrt, $t>::at($isa),
+            UnaryOp::Rsqrt => $run::<Rsqrt, $t>::at($isa),
+            UnaryOp::Recip => $run::<Recip, $t>::at($isa),
+            UnaryOp::Floor => $run::<Floor, $t>::at($isa),
+            UnaryOp::Ceil => $run::<Ceil, $t>::at($isa),
+            UnaryOp::Round => $run::<Round, $t>::at($isa),
+            UnaryOp::Trunc => $run::<Trunc, $t>::at($isa),
+            UnaryOp::IsNan => MapLoop::<IsNan, $t>::at($isa),
             UnaryOp::Not | UnaryOp::Popcount | UnaryOp::Clz | UnaryOp::BitReverse => return None,
         })
     };
 }
 
-fn float16<H: Half>(level: Level, op: UnaryOp) -> Option<UnaryFn>
+fn float16<H: Half>(isa: Isa, op: UnaryOp) -> Option<UnaryFn>
 where
     MapLoop<IsNan, H>: UnaryLoop,
 {
-    float_ops!(op, HalfMapLoop::<_, H>, level)
+    float_ops!(op, HalfMapLoop::<_, H>, isa)
 }
 
-fn float32(level: Level, op: UnaryOp) -> Option<UnaryFn> {
-    float_ops!(op, MapLoop::<_, f32>, level)
+fn float32(isa: Isa, op: UnaryOp) -> Option<UnaryFn> {
+    float_ops!(op, MapLoop::<_, f32>, isa)
 }
 
-fn float64(level: Level, op: UnaryOp) -> Option<UnaryFn> {
-    float_ops!(op, MapLoop::<_, f64>, level)
+fn float64(isa: Isa, op: UnaryOp) -> Option<UnaryFn> {
+    float_ops!(op, MapLoop::<_, f64>, isa)
 }

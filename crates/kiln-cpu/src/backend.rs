@@ -12,7 +12,7 @@ use kiln_backend::{
     Launch, Mapped, MappedMemory, MappedPlace, MappedPlaces, PrintSink, Prints, Program, Properties,
     Residency, ResidentId, Result, StreamId, Tenant,
 };
-use kiln_cpu_primitives::Level;
+use kiln_cpu_primitives::Isa;
 use kiln_ir::Kernel;
 use std::collections::HashMap;
 use std::ptr::NonNull;
@@ -132,7 +132,7 @@ fn properties(threads: usize) -> Properties {
         cache: last_level_cache().unwrap_or(0),
         compute_capability: None,
         uuid: None,
-        driver: format!("{:?}", Level::best()).to_lowercase(),
+        driver: format!("{:?}", Isa::best()).to_lowercase(),
         ptx: None,
         unified: true,
         residency: Residency::Beside,

@@ -1,7 +1,7 @@
 //! The indices of gathers, scatters and atomics: from one index tile per axis to offsets and a
 //! mask.
 
-use kiln_cpu_primitives::Level;
+use kiln_cpu_primitives::Isa;
 
 /// One axis of an indexed access, over `n` elements.
 #[repr(C)]
@@ -32,8 +32,8 @@ pub(crate) type LinearizeFn = unsafe extern "C" fn(
 
 /// The function for this processor.
 pub(crate) fn linearize() -> LinearizeFn {
-    match Level::best() {
-        Level::Portable => portable,
+    match Isa::best() {
+        Isa::Portable => portable,
         #[cfg(target_arch = "x86_64")]
         _ => avx2,
     }

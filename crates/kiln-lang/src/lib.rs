@@ -94,7 +94,7 @@ pub mod prelude {
 /// What the macros name. No part of the public interface.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::flow::branch::{Branch, JoinProbe, LikeProbe, branch, guard};
+    pub use crate::flow::branch::{Branch, JoinProbe, LikeProbe, after_exit, branch};
     pub use crate::flow::compare::{CompareProbe, LiteralLeft};
     pub use crate::flow::exit::{
         Block, Slot, SlotLike, SlotProbe, TakeProbe, exit_break, exit_continue, mark_unreachable,

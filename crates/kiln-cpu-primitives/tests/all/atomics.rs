@@ -1,7 +1,7 @@
 //! Atomics: each operation against its sequential meaning, and nothing lost between threads.
 
 use super::{PrimitiveFn, Random, Tile, lengths, primitive, reference, values};
-use kiln_cpu_primitives::{Level, PrimitiveKey, lookup_at};
+use kiln_cpu_primitives::{Isa, PrimitiveKey, lookup_at};
 use kiln_ir::{AtomicOp, BinaryOp, Scalar};
 
 const OPS: [AtomicOp; 7] = [
@@ -34,8 +34,8 @@ fn operations() {
     let mut random = Random(31);
     for (op, scalar) in OPS.iter().flat_map(|&op| Scalar::COMPUTED.map(|s| (op, s))) {
         let key = PrimitiveKey::Atomic(op, scalar);
-        assert_eq!(lookup_at(Level::best(), key).is_some(), apply(op, scalar, 1, 1).is_some(), "{key:?}");
-        let Some(PrimitiveFn::Atomic(f)) = lookup_at(Level::best(), key) else { continue };
+        assert_eq!(lookup_at(Isa::best(), key).is_some(), apply(op, scalar, 1, 1).is_some(), "{key:?}");
+        let Some(PrimitiveFn::Atomic(f)) = lookup_at(Isa::best(), key) else { continue };
         for (n, variant) in lengths().flat_map(|n| (0..3).map(move |v| (n, v))) {
             let (masked, wants_old) = (variant > 0, variant < 2);
             let mut memory = Tile::new(scalar, &values(scalar, 10, 7));
@@ -72,7 +72,7 @@ fn operations() {
 #[test]
 fn compare_exchange_goes_by_bits() {
     for scalar in Scalar::COMPUTED {
-        let f = primitive!(Level::best(), AtomicCas, PrimitiveKey::AtomicCas(scalar));
+        let f = primitive!(Isa::best(), AtomicCas, PrimitiveKey::AtomicCas(scalar));
         let specials = reference::specials(scalar);
         let n = specials.len();
         // Each place is tried with its own value, NaN included, then with another one; the last
@@ -107,7 +107,7 @@ fn compare_exchange_goes_by_bits() {
 fn threads_lose_no_update() {
     const EACH: usize = 2000;
     for scalar in [Scalar::I32, Scalar::U64, Scalar::BF16, Scalar::F16, Scalar::F32, Scalar::F64] {
-        let f = primitive!(Level::best(), Atomic, PrimitiveKey::Atomic(AtomicOp::Add, scalar));
+        let f = primitive!(Isa::best(), Atomic, PrimitiveKey::Atomic(AtomicOp::Add, scalar));
         let mut memory = Tile::of(scalar, &[0.0; 40]);
         // In bf16 whole numbers are exact up to 256 only: 40 places share the work.
         let index: Vec<i64> = (0..EACH as i64).map(|i| i % 40).collect();

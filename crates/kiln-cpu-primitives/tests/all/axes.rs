@@ -1,8 +1,8 @@
-//! Reductions and scans: every operation, type and level, over shapes around the widths that the
-//! loops treat apart.
+//! Reductions and scans: every operation, type and instruction set, over shapes around the widths
+//! that the loops treat apart.
 
 use super::{PrimitiveFn, Random, Tile, primitive, reference, values};
-use kiln_cpu_primitives::{Level, PrimitiveKey, lookup_at};
+use kiln_cpu_primitives::{Isa, PrimitiveKey, lookup_at};
 use kiln_ir::{ReduceOp, Scalar};
 
 const OPS: [ReduceOp; 9] = {
@@ -136,11 +136,11 @@ fn check(what: &str, scalar: Scalar, got: u64, (expected, error): (u64, f64)) {
 
 #[test]
 fn reductions() {
-    for level in Level::available() {
+    for isa in Isa::available() {
         for (op, scalar) in OPS.iter().flat_map(|&op| Scalar::COMPUTED.map(|s| (op, s))) {
             let key = PrimitiveKey::Reduce(op, scalar);
-            assert_eq!(lookup_at(level, key).is_some(), defined(op, scalar), "{key:?}");
-            let Some(PrimitiveFn::Axis(f)) = lookup_at(level, key) else { continue };
+            assert_eq!(lookup_at(isa, key).is_some(), defined(op, scalar), "{key:?}");
+            let Some(PrimitiveFn::Axis(f)) = lookup_at(isa, key) else { continue };
             for shape @ (outer, len, inner) in shapes() {
                 let a = inputs(op, scalar, outer * len * inner, (len * 100 + inner) as u64);
                 let result = if is_arg(op) { Scalar::I64 } else { scalar };
@@ -151,7 +151,7 @@ fn reductions() {
                 for (o, i) in (0..outer).flat_map(|o| (0..inner).map(move |i| (o, i))) {
                     let expected = combine(op, scalar, &line(&a, shape, o, i));
                     check(
-                        &format!("{level:?} {key:?} {shape:?} at {o}, {i}"),
+                        &format!("{isa:?} {key:?} {shape:?} at {o}, {i}"),
                         result,
                         out[o * inner + i],
                         expected,
@@ -164,12 +164,12 @@ fn reductions() {
 
 #[test]
 fn scans() {
-    let level = Level::best();
+    let isa = Isa::best();
     for (op, scalar) in OPS.iter().flat_map(|&op| Scalar::COMPUTED.map(|s| (op, s))) {
         for (reverse, exclusive) in [(false, false), (false, true), (true, false), (true, true)] {
             let key = PrimitiveKey::Scan { op, scalar, reverse, exclusive };
-            assert_eq!(lookup_at(level, key).is_some(), defined(op, scalar) && !is_arg(op), "{key:?}");
-            let Some(PrimitiveFn::Axis(f)) = lookup_at(level, key) else { continue };
+            assert_eq!(lookup_at(isa, key).is_some(), defined(op, scalar) && !is_arg(op), "{key:?}");
+            let Some(PrimitiveFn::Axis(f)) = lookup_at(isa, key) else { continue };
             for shape @ (outer, len, inner) in shapes() {
                 let mut a = inputs(op, scalar, outer * len * inner, (len * 100 + inner) as u64);
                 let mut out = Tile::poisoned(scalar, a.len);
@@ -212,21 +212,19 @@ fn check_scan(key: PrimitiveKey, line: &[u64], out: &[u64]) {
 }
 
 #[test]
-fn sums_are_the_same_at_every_level() {
+fn sums_are_the_same_on_every_isa() {
     for scalar in [Scalar::F16, Scalar::BF16, Scalar::F32, Scalar::F64] {
         for (outer, len, inner) in [(3, 1001, 1), (2, 77, 67)] {
             let a = inputs(ReduceOp::Sum, scalar, outer * len * inner, 5);
-            let sums = |level| {
-                let f = primitive!(level, Axis, PrimitiveKey::Reduce(ReduceOp::Sum, scalar));
+            let sums = |isa| {
+                let f = primitive!(isa, Axis, PrimitiveKey::Reduce(ReduceOp::Sum, scalar));
                 let mut out = Tile::poisoned(scalar, outer * inner);
                 // SAFETY: the tiles have the shape's elements.
                 unsafe { f(out.mut_ptr(), a.ptr(), outer, len, inner) };
                 out.elements()
             };
-            let first = sums(Level::Portable);
-            Level::available()
-                .into_iter()
-                .for_each(|level| assert_eq!(sums(level), first, "{level:?} {scalar}"));
+            let first = sums(Isa::Portable);
+            Isa::available().into_iter().for_each(|isa| assert_eq!(sums(isa), first, "{isa:?} {scalar}"));
         }
     }
 }

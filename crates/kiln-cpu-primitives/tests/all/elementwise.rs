@@ -1,8 +1,8 @@
-//! Element-wise primitives: every operation, type, form, length and level; in place; special
-//! values.
+//! Element-wise primitives: every operation, type, form, length and instruction set; in place;
+//! special values.
 
 use super::{PrimitiveFn, Random, Tile, lengths, primitive, reference, values};
-use kiln_cpu_primitives::{Form, Level, Operand, PrimitiveKey, lookup_at};
+use kiln_cpu_primitives::{Form, Isa, Operand, PrimitiveKey, lookup_at};
 use kiln_ir::{BinaryOp, CompareOp, Literal, Scalar, UnaryOp, eval};
 
 const FORMS: [Form; 3] = [Form::Arrays, Form::ScalarLeft, Form::ScalarRight];
@@ -33,11 +33,11 @@ fn check(what: &str, scalar: Scalar, got: u64, expected: u64, slack: u64) {
 
 #[test]
 fn unary_operations() {
-    for level in Level::available() {
+    for isa in Isa::available() {
         for (op, scalar) in UnaryOp::ALL.iter().flat_map(|&op| Scalar::COMPUTED.map(|s| (op, s))) {
             let key = PrimitiveKey::Unary(op, scalar);
-            assert_eq!(lookup_at(level, key).is_some(), reference::unary(op, scalar, 1).is_some(), "{key:?}");
-            let Some(PrimitiveFn::Unary(f)) = lookup_at(level, key) else { continue };
+            assert_eq!(lookup_at(isa, key).is_some(), reference::unary(op, scalar, 1).is_some(), "{key:?}");
+            let Some(PrimitiveFn::Unary(f)) = lookup_at(isa, key) else { continue };
             let result = if op == UnaryOp::IsNan { Scalar::Bool } else { scalar };
             for n in lengths() {
                 let a = Tile::new(scalar, &values(scalar, n, n as u64));
@@ -46,13 +46,7 @@ fn unary_operations() {
                 unsafe { f(out.mut_ptr(), a.ptr(), n) };
                 for (x, got) in a.elements().into_iter().zip(out.elements()) {
                     let (expected, slack) = reference::unary(op, scalar, x).expect("defined");
-                    check(
-                        &format!("{level:?} {op:?} {scalar} of {x:#x}, n {n}"),
-                        result,
-                        got,
-                        expected,
-                        slack,
-                    );
+                    check(&format!("{isa:?} {op:?} {scalar} of {x:#x}, n {n}"), result, got, expected, slack);
                 }
                 if result == scalar {
                     let mut place = a.clone();
@@ -68,25 +62,25 @@ fn unary_operations() {
 
 #[test]
 fn binary_operations() {
-    for level in Level::available() {
+    for isa in Isa::available() {
         for (op, scalar) in BinaryOp::ALL.iter().flat_map(|&op| Scalar::COMPUTED.map(|s| (op, s))) {
             for form in FORMS {
                 let key = PrimitiveKey::Binary(op, form, scalar);
                 assert_eq!(
-                    lookup_at(level, key).is_some(),
+                    lookup_at(isa, key).is_some(),
                     reference::binary(op, scalar, 1, 1).is_some(),
                     "{key:?}"
                 );
-                if lookup_at(level, key).is_some() {
-                    binary_operation(level, op, form, scalar);
+                if lookup_at(isa, key).is_some() {
+                    binary_operation(isa, op, form, scalar);
                 }
             }
         }
     }
 }
 
-fn binary_operation(level: Level, op: BinaryOp, form: Form, scalar: Scalar) {
-    let f = primitive!(level, Binary, PrimitiveKey::Binary(op, form, scalar));
+fn binary_operation(isa: Isa, op: BinaryOp, form: Form, scalar: Scalar) {
+    let f = primitive!(isa, Binary, PrimitiveKey::Binary(op, form, scalar));
     let divides = matches!(op, BinaryOp::Div | BinaryOp::Rem) && scalar.is_int();
     for n in lengths() {
         let a = Tile::new(scalar, &values(scalar, n, 2 * n as u64));
@@ -98,7 +92,7 @@ fn binary_operation(level: Level, op: BinaryOp, form: Form, scalar: Scalar) {
         assert_eq!(
             flag != 0,
             divides && pairs.iter().any(|&(_, b)| b == 0),
-            "{level:?} {op:?} {scalar}, n {n}"
+            "{isa:?} {op:?} {scalar}, n {n}"
         );
         for (&(a, b), got) in pairs.iter().zip(out.elements()) {
             let (expected, slack) = reference::binary(op, scalar, a, b).expect("defined");
@@ -106,7 +100,7 @@ fn binary_operation(level: Level, op: BinaryOp, form: Form, scalar: Scalar) {
                 && scalar.is_float()
                 && reference::to_float(scalar, got) == 0.0
                 && reference::to_float(scalar, expected) == 0.0;
-            let what = format!("{level:?} {op:?} {form:?} {scalar} of {a:#x} and {b:#x}, n {n}");
+            let what = format!("{isa:?} {op:?} {form:?} {scalar} of {a:#x} and {b:#x}, n {n}");
             // Which zero is the lesser is not specified.
             check(&what, scalar, got, if equal_zeros { got } else { expected }, slack);
         }
@@ -124,17 +118,17 @@ fn binary_operation(level: Level, op: BinaryOp, form: Form, scalar: Scalar) {
             // Which NaN comes out of two is not specified.
             let same = |(a, b)| reference::same(scalar, a, b);
             let all = place.elements().into_iter().zip(out.elements()).all(same);
-            assert!(all, "{level:?} {op:?} {form:?} {scalar} in place, n {n}");
+            assert!(all, "{isa:?} {op:?} {form:?} {scalar} in place, n {n}");
         }
     }
 }
 
 #[test]
 fn comparisons() {
-    for level in Level::available() {
+    for isa in Isa::available() {
         for (op, scalar) in CompareOp::ALL.iter().flat_map(|&op| Scalar::COMPUTED.map(|s| (op, s))) {
             for (form, n) in FORMS.iter().flat_map(|&form| lengths().map(move |n| (form, n))) {
-                let f = primitive!(level, Binary, PrimitiveKey::Compare(op, form, scalar));
+                let f = primitive!(isa, Binary, PrimitiveKey::Compare(op, form, scalar));
                 let a = Tile::new(scalar, &values(scalar, n, 3 * n as u64));
                 let mut b = values(scalar, n, 3 * n as u64 + 1);
                 // Equal pairs are rare by chance.
@@ -147,10 +141,7 @@ fn comparisons() {
                 assert_eq!(flag, 0);
                 for (&(a, b), got) in pairs.iter().zip(out.elements()) {
                     let expected = reference::compare(op, scalar, a, b);
-                    assert_eq!(
-                        got, expected,
-                        "{level:?} {op:?} {form:?} {scalar} of {a:#x} and {b:#x}, n {n}"
-                    );
+                    assert_eq!(got, expected, "{isa:?} {op:?} {form:?} {scalar} of {a:#x} and {b:#x}, n {n}");
                 }
             }
         }
@@ -159,9 +150,9 @@ fn comparisons() {
 
 #[test]
 fn select_takes_bits() {
-    for level in Level::available() {
+    for isa in Isa::available() {
         for (scalar, form) in Scalar::COMPUTED.iter().flat_map(|&s| FORMS.map(|f| (s, f))) {
-            let f = primitive!(level, Ternary, PrimitiveKey::Select(form, scalar));
+            let f = primitive!(isa, Ternary, PrimitiveKey::Select(form, scalar));
             for n in lengths() {
                 let a = Tile::new(scalar, &values(scalar, n, 4 * n as u64));
                 let b = Tile::new(scalar, &values(scalar, n, 4 * n as u64 + 1));
@@ -172,7 +163,7 @@ fn select_takes_bits() {
                 unsafe { f(out.mut_ptr(), x, y, mask.ptr(), n) };
                 let pick = |(&(a, b), m): (&(u64, u64), u64)| if m != 0 { a } else { b };
                 let expected: Vec<u64> = pairs.iter().zip(mask.elements()).map(pick).collect();
-                assert_eq!(out.elements(), expected, "{level:?} select {form:?} {scalar}, n {n}");
+                assert_eq!(out.elements(), expected, "{isa:?} select {form:?} {scalar}, n {n}");
             }
         }
     }
@@ -180,9 +171,9 @@ fn select_takes_bits() {
 
 #[test]
 fn fma_rounds_once() {
-    for level in Level::available() {
+    for isa in Isa::available() {
         for (scalar, form) in Scalar::COMPUTED[1..].iter().flat_map(|&s| FORMS.map(|f| (s, f))) {
-            let f = primitive!(level, Ternary, PrimitiveKey::Fma(form, scalar));
+            let f = primitive!(isa, Ternary, PrimitiveKey::Fma(form, scalar));
             for n in lengths() {
                 let a = Tile::new(scalar, &values(scalar, n, 5 * n as u64));
                 let b = Tile::new(scalar, &values(scalar, n, 5 * n as u64 + 1));
@@ -193,7 +184,7 @@ fn fma_rounds_once() {
                 // SAFETY: the tiles have `n` elements; the output is the addend.
                 unsafe { f(p, x, y, p, n) };
                 for ((&(a, b), c), got) in pairs.iter().zip(c.elements()).zip(out.elements()) {
-                    let what = format!("{level:?} fma {form:?} {scalar} of {a:#x}, {b:#x}, {c:#x}, n {n}");
+                    let what = format!("{isa:?} fma {form:?} {scalar} of {a:#x}, {b:#x}, {c:#x}, n {n}");
                     check(&what, scalar, got, fma(scalar, a, b, c), 0);
                 }
             }
@@ -217,9 +208,9 @@ fn fma(scalar: Scalar, a: u64, b: u64, c: u64) -> u64 {
 
 #[test]
 fn casts() {
-    for level in Level::available() {
+    for isa in Isa::available() {
         for (from, to) in Scalar::COMPUTED.iter().flat_map(|&f| Scalar::COMPUTED.map(|t| (f, t))) {
-            let f = primitive!(level, Unary, PrimitiveKey::Cast(from, to));
+            let f = primitive!(isa, Unary, PrimitiveKey::Cast(from, to));
             for n in lengths().chain([5000]) {
                 let a = Tile::new(from, &values(from, n, 6 * n as u64));
                 let mut out = Tile::poisoned(to, n);
@@ -227,7 +218,7 @@ fn casts() {
                 unsafe { f(out.mut_ptr(), a.ptr(), n) };
                 for (x, got) in a.elements().into_iter().zip(out.elements()) {
                     let expected = reference::cast(from, to, x);
-                    check(&format!("{level:?} {from} to {to} of {x:#x}, n {n}"), to, got, expected, 0);
+                    check(&format!("{isa:?} {from} to {to} of {x:#x}, n {n}"), to, got, expected, 0);
                 }
             }
         }
@@ -236,10 +227,10 @@ fn casts() {
 
 #[test]
 fn every_16_bit_float_survives_a_round_trip() {
-    for level in Level::available() {
+    for isa in Isa::available() {
         for scalar in [Scalar::F16, Scalar::BF16] {
-            let widen = primitive!(level, Unary, PrimitiveKey::Cast(scalar, Scalar::F32));
-            let narrow = primitive!(level, Unary, PrimitiveKey::Cast(Scalar::F32, scalar));
+            let widen = primitive!(isa, Unary, PrimitiveKey::Cast(scalar, Scalar::F32));
+            let narrow = primitive!(isa, Unary, PrimitiveKey::Cast(Scalar::F32, scalar));
             let all = Tile::new(scalar, &(0..=0xffff).collect::<Vec<u64>>());
             let (mut wide, mut back) =
                 (Tile::poisoned(Scalar::F32, all.len), Tile::poisoned(scalar, all.len));
@@ -250,8 +241,8 @@ fn every_16_bit_float_survives_a_round_trip() {
             }
             for ((bits, wide), back) in all.elements().into_iter().zip(wide.elements()).zip(back.elements()) {
                 let expected = reference::from_float(Scalar::F32, reference::to_float(scalar, bits));
-                check(&format!("{level:?} {scalar} {bits:#x} to f32"), Scalar::F32, wide, expected, 0);
-                check(&format!("{level:?} {scalar} {bits:#x} back"), scalar, back, bits, 0);
+                check(&format!("{isa:?} {scalar} {bits:#x} to f32"), Scalar::F32, wide, expected, 0);
+                check(&format!("{isa:?} {scalar} {bits:#x} back"), scalar, back, bits, 0);
             }
         }
     }
@@ -261,9 +252,9 @@ fn every_16_bit_float_survives_a_round_trip() {
 fn narrowing_rounds_every_neighborhood_of_a_midpoint_once() {
     // Midpoints between 16-bit floats and their neighbors in f64: rounding to f32 on the way would
     // lose the difference.
-    for level in Level::available() {
+    for isa in Isa::available() {
         for scalar in [Scalar::F16, Scalar::BF16] {
-            let f = primitive!(level, Unary, PrimitiveKey::Cast(Scalar::F64, scalar));
+            let f = primitive!(isa, Unary, PrimitiveKey::Cast(Scalar::F64, scalar));
             let infinity = reference::from_float(scalar, f64::INFINITY);
             let mut points = Vec::new();
             for bits in (0..infinity - 1).step_by(37) {
@@ -277,7 +268,7 @@ fn narrowing_rounds_every_neighborhood_of_a_midpoint_once() {
             unsafe { f(out.mut_ptr(), a.ptr(), points.len()) };
             for (x, got) in points.iter().zip(out.elements()) {
                 check(
-                    &format!("{level:?} {x:e} to {scalar}"),
+                    &format!("{isa:?} {x:e} to {scalar}"),
                     scalar,
                     got,
                     reference::from_float(scalar, *x),
@@ -291,9 +282,9 @@ fn narrowing_rounds_every_neighborhood_of_a_midpoint_once() {
 #[test]
 fn fills() {
     let mut random = Random(1);
-    for level in Level::available() {
+    for isa in Isa::available() {
         for scalar in Scalar::COMPUTED {
-            let splat = primitive!(level, Fill, PrimitiveKey::Splat(scalar));
+            let splat = primitive!(isa, Fill, PrimitiveKey::Splat(scalar));
             for n in lengths() {
                 let bits = reference::truncate(scalar, random.next());
                 let mut out = Tile::poisoned(scalar, n);
@@ -301,7 +292,7 @@ fn fills() {
                 unsafe { splat(out.mut_ptr(), bits, n) };
                 assert_eq!(out.elements(), vec![bits; n]);
                 if scalar.is_int() {
-                    let iota = primitive!(level, Fill, PrimitiveKey::Iota(scalar));
+                    let iota = primitive!(isa, Fill, PrimitiveKey::Iota(scalar));
                     // SAFETY: as above.
                     unsafe { iota(out.mut_ptr(), bits, n) };
                     let count = |i| reference::truncate(scalar, bits.wrapping_add(i));
@@ -309,6 +300,6 @@ fn fills() {
                 }
             }
         }
-        assert!(lookup_at(level, PrimitiveKey::Iota(Scalar::F32)).is_none());
+        assert!(lookup_at(isa, PrimitiveKey::Iota(Scalar::F32)).is_none());
     }
 }

@@ -1,5 +1,5 @@
-//! Every primitive, at every level of this machine, against references written a second time in the
-//! plainest way: integers in i128, floats in f64, one element at a time.
+//! Every primitive, on every instruction set of this machine, against references written a second
+//! time in the plainest way: integers in i128, floats in f64, one element at a time.
 
 mod atomics;
 mod axes;
@@ -9,7 +9,7 @@ mod moves;
 mod products;
 mod reference;
 
-use kiln_cpu_primitives::{Form, Level, PrimitiveFn, PrimitiveKey, lookup, lookup_at};
+use kiln_cpu_primitives::{Form, Isa, PrimitiveFn, PrimitiveKey, lookup, lookup_at};
 use kiln_ir::Scalar;
 
 /// The lengths at which element-wise loops are tested: around every vector width and unrolling, and
@@ -20,9 +20,9 @@ fn lengths() -> impl Iterator<Item = usize> {
 
 /// The function of a key that must exist, as the variant of [`PrimitiveFn`] that is named.
 macro_rules! primitive {
-    ($level:expr, $kind:ident, $key:expr) => {{
+    ($isa:expr, $kind:ident, $key:expr) => {{
         let key = $key;
-        match kiln_cpu_primitives::lookup_at($level, key) {
+        match kiln_cpu_primitives::lookup_at($isa, key) {
             Some(kiln_cpu_primitives::PrimitiveFn::$kind(f)) => f,
             other => panic!("{key:?} is {other:?}"),
         }
@@ -134,11 +134,11 @@ fn values(scalar: Scalar, len: usize, seed: u64) -> Vec<u64> {
 }
 
 #[test]
-fn every_level_has_the_same_primitives() {
+fn every_isa_has_the_same_primitives() {
     use kiln_ir::{BinaryOp, MathFn, UnaryOp};
-    for level in Level::available() {
+    for isa in Isa::available() {
         for scalar in Scalar::COMPUTED {
-            let has = |key| lookup_at(level, key).is_some();
+            let has = |key| lookup_at(isa, key).is_some();
             assert_eq!(has(PrimitiveKey::Unary(UnaryOp::Math(MathFn::Exp), scalar)), scalar.is_float());
             assert_eq!(has(PrimitiveKey::Unary(UnaryOp::Popcount, scalar)), scalar.is_int());
             assert_eq!(has(PrimitiveKey::Unary(UnaryOp::Not, scalar)), !scalar.is_float());

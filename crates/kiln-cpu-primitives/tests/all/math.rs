@@ -6,7 +6,7 @@
 //! would compare them with.
 
 use super::{Random, primitive};
-use kiln_cpu_primitives::{Form, Level, Operand, PrimitiveKey};
+use kiln_cpu_primitives::{Form, Isa, Operand, PrimitiveKey};
 use kiln_ir::{BinaryOp, MathFn, Scalar, UnaryOp};
 
 /// By how many units in the last place `got` misses the real number that `expected` is close to.
@@ -25,8 +25,8 @@ fn error(got: f32, expected: f64) -> f64 {
     (got as f64 - expected).abs() / unit
 }
 
-fn units(level: Level, op: UnaryOp, inputs: &[f32], function: fn(f64) -> f64) -> (f64, f32) {
-    let f = primitive!(level, Unary, PrimitiveKey::Unary(op, Scalar::F32));
+fn units(isa: Isa, op: UnaryOp, inputs: &[f32], function: fn(f64) -> f64) -> (f64, f32) {
+    let f = primitive!(isa, Unary, PrimitiveKey::Unary(op, Scalar::F32));
     let mut out = vec![f32::NAN; inputs.len()];
     // SAFETY: both have as many elements.
     unsafe { f(out.as_mut_ptr().cast(), inputs.as_ptr().cast(), inputs.len()) };
@@ -49,9 +49,9 @@ fn range(low: f32, high: f32, n: usize) -> impl Iterator<Item = f32> {
 
 #[track_caller]
 fn within(op: UnaryOp, limit: f64, inputs: &[f32], function: fn(f64) -> f64) {
-    for level in Level::available() {
-        let (units, x) = units(level, op, inputs, function);
-        assert!(units <= limit, "{level:?} {op:?}: {units:.2} units at {x:e} ({:#x})", x.to_bits());
+    for isa in Isa::available() {
+        let (units, x) = units(isa, op, inputs, function);
+        assert!(units <= limit, "{isa:?} {op:?}: {units:.2} units at {x:e} ({:#x})", x.to_bits());
     }
 }
 
@@ -96,7 +96,7 @@ fn trigonometric_functions() {
 
 #[test]
 fn signs_of_zero_and_symmetry() {
-    for level in Level::available() {
+    for isa in Isa::available() {
         for op in [
             UnaryOp::Math(MathFn::Sin),
             UnaryOp::Math(MathFn::Tanh),
@@ -105,19 +105,19 @@ fn signs_of_zero_and_symmetry() {
             UnaryOp::Sqrt,
             UnaryOp::Recip,
         ] {
-            let f = primitive!(level, Unary, PrimitiveKey::Unary(op, Scalar::F32));
+            let f = primitive!(isa, Unary, PrimitiveKey::Unary(op, Scalar::F32));
             let (x, mut y) = ([-0.0f32, 0.0], [7.0f32; 2]);
             // SAFETY: both have two elements.
             unsafe { f(y.as_mut_ptr().cast(), x.as_ptr().cast(), 2) };
-            assert!(y[0].is_sign_negative() && y[1].is_sign_positive(), "{level:?} {op:?}: {y:?}");
+            assert!(y[0].is_sign_negative() && y[1].is_sign_positive(), "{isa:?} {op:?}: {y:?}");
         }
     }
 }
 
 fn binary_units(op: BinaryOp, pairs: &[(f32, f32)], function: fn(f64, f64) -> f64) {
     let (a, b): (Vec<f32>, Vec<f32>) = pairs.iter().copied().unzip();
-    for level in Level::available() {
-        let f = primitive!(level, Binary, PrimitiveKey::Binary(op, Form::Arrays, Scalar::F32));
+    for isa in Isa::available() {
+        let f = primitive!(isa, Binary, PrimitiveKey::Binary(op, Form::Arrays, Scalar::F32));
         let mut out = vec![f32::NAN; a.len()];
         let operand = |x: &[f32]| Operand { array: x.as_ptr().cast() };
         // SAFETY: all three have as many elements.
@@ -127,12 +127,12 @@ fn binary_units(op: BinaryOp, pairs: &[(f32, f32)], function: fn(f64, f64) -> f6
             let units = error(y, expected);
             assert!(
                 units <= 2.0,
-                "{level:?} {op:?} of {a:e} and {b:e}: {y:e}, {units:.2} units from {expected:e}"
+                "{isa:?} {op:?} of {a:e} and {b:e}: {y:e}, {units:.2} units from {expected:e}"
             );
             let zero = y == 0.0 && expected as f32 == 0.0;
             assert!(
                 !zero || y.is_sign_negative() == expected.is_sign_negative(),
-                "{level:?} {op:?} of {a:e} and {b:e}: {y:e}"
+                "{isa:?} {op:?} of {a:e} and {b:e}: {y:e}"
             );
         }
     }
@@ -195,19 +195,19 @@ fn functions_of_f64() {
         let (name, bits) = line.split_once(' ').unwrap();
         let numbers: Vec<f64> =
             bits.split(' ').map(|b| f64::from_bits(u64::from_str_radix(b, 16).unwrap())).collect();
-        for level in Level::available() {
+        for isa in Isa::available() {
             let mut out = [f64::NAN];
             let to = out.as_mut_ptr().cast();
             match numbers[..] {
                 [x, _] => {
                     let op = *UnaryOp::ALL.iter().find(|op| op.name() == name).unwrap();
-                    let f = primitive!(level, Unary, PrimitiveKey::Unary(op, Scalar::F64));
+                    let f = primitive!(isa, Unary, PrimitiveKey::Unary(op, Scalar::F64));
                     // SAFETY: both have an element.
                     unsafe { f(to, (&raw const x).cast(), 1) };
                 }
                 [x, y, _] => {
                     let op = if name == "pow" { BinaryOp::Pow } else { BinaryOp::Atan2 };
-                    let f = primitive!(level, Binary, PrimitiveKey::Binary(op, Form::Arrays, Scalar::F64));
+                    let f = primitive!(isa, Binary, PrimitiveKey::Binary(op, Form::Arrays, Scalar::F64));
                     let operand = |x: &f64| Operand { array: (&raw const *x).cast() };
                     // SAFETY: all three have an element.
                     unsafe { f(to, operand(&x), operand(&y), 1) };
@@ -218,7 +218,7 @@ fn functions_of_f64() {
             let units = error_f64(out[0], expected);
             assert!(
                 units <= 2.0,
-                "{level:?} {name} of {arguments:?}: {:e}, {units} units from {expected:e}",
+                "{isa:?} {name} of {arguments:?}: {:e}, {units} units from {expected:e}",
                 out[0]
             );
         }

@@ -1,7 +1,7 @@
 //! Copies, boxes, gather and scatter against element-by-element index arithmetic.
 
 use super::{Random, Tile, lengths, primitive, values};
-use kiln_cpu_primitives::{BoxAxis, CopyAxis, Level, PrimitiveKey};
+use kiln_cpu_primitives::{BoxAxis, CopyAxis, Isa, PrimitiveKey};
 use kiln_ir::Scalar;
 
 /// A type of each size.
@@ -9,10 +9,10 @@ const SIZES: [Scalar; 4] = [Scalar::Bool, Scalar::F16, Scalar::F32, Scalar::I64]
 
 #[test]
 fn contiguous_copies() {
-    for level in Level::available() {
+    for isa in Isa::available() {
         for scalar in Scalar::COMPUTED {
             for key in [PrimitiveKey::Copy(scalar), PrimitiveKey::CopyStreaming(scalar)] {
-                let f = primitive!(level, Unary, key);
+                let f = primitive!(isa, Unary, key);
                 for (n, shift) in lengths().flat_map(|n| (0..n.min(9)).map(move |shift| (n, shift))) {
                     let a = Tile::new(scalar, &values(scalar, n, n as u64));
                     let mut out = Tile::poisoned(scalar, n);
@@ -67,7 +67,7 @@ fn strided_copies() {
         (&[2, 3, 4, 5], &[60, -5, 15, 1], 10),
     ];
     for scalar in SIZES {
-        let f = primitive!(Level::best(), StridedCopy, PrimitiveKey::StridedCopy(scalar));
+        let f = primitive!(Isa::best(), StridedCopy, PrimitiveKey::StridedCopy(scalar));
         for (shape, strides, first) in cases {
             let to_strides = row_major(shape);
             let from = Tile::new(scalar, &values(scalar, 2000, 1));
@@ -166,7 +166,7 @@ fn view_len(axes: &[BoxAxis]) -> usize {
 #[test]
 fn boxes_load_with_padding() {
     for scalar in SIZES {
-        let f = primitive!(Level::best(), Box, PrimitiveKey::LoadBox(scalar));
+        let f = primitive!(Isa::best(), Box, PrimitiveKey::LoadBox(scalar));
         for axes in boxes() {
             let mut view = Tile::new(scalar, &values(scalar, view_len(&axes), 2));
             let places = places(&axes);
@@ -185,7 +185,7 @@ fn boxes_load_with_padding() {
 fn boxes_store_inside_only() {
     for scalar in SIZES {
         for key in [PrimitiveKey::StoreBox(scalar), PrimitiveKey::StoreBoxStreaming(scalar)] {
-            let f = primitive!(Level::best(), Box, key);
+            let f = primitive!(Isa::best(), Box, key);
             for axes in boxes() {
                 let places = places(&axes);
                 let mut tile = Tile::new(scalar, &values(scalar, places.len(), 3));
@@ -208,8 +208,8 @@ fn boxes_store_inside_only() {
 fn gather_and_scatter() {
     let mut random = Random(23);
     for scalar in SIZES {
-        let gather = primitive!(Level::best(), Gather, PrimitiveKey::Gather(scalar));
-        let scatter = primitive!(Level::best(), Scatter, PrimitiveKey::Scatter(scalar));
+        let gather = primitive!(Isa::best(), Gather, PrimitiveKey::Gather(scalar));
+        let scatter = primitive!(Isa::best(), Scatter, PrimitiveKey::Scatter(scalar));
         for (n, masked) in lengths().flat_map(|n| [(n, false), (n, true)]) {
             let memory = Tile::new(scalar, &values(scalar, 100, 5));
             let mask: Vec<u8> = (0..n).map(|_| !masked as u8 | (random.below(2) as u8)).collect();

@@ -1,7 +1,7 @@
-//! Matrix products of every type and level, with strides, against triple loops.
+//! Matrix products of every type and instruction set, with strides, against triple loops.
 
 use super::{Random, Tile, primitive, reference, values};
-use kiln_cpu_primitives::{DotShape, Level, PrimitiveKey};
+use kiln_cpu_primitives::{DotShape, Isa, PrimitiveKey};
 use kiln_ir::Scalar;
 
 /// Sizes around the register tiles, panels and depth, and degenerate ones.
@@ -49,9 +49,9 @@ fn operand(scalar: Scalar, n: usize, seed: u64) -> Tile {
     Tile::of(scalar, &(0..n).map(|_| random.below(2001) as f64 / 1000.0 - 1.0).collect::<Vec<_>>())
 }
 
-fn check(level: Level, scalar: Scalar, mut shape: DotShape) {
+fn check(isa: Isa, scalar: Scalar, mut shape: DotShape) {
     let DotShape { m, n, k, a_row, a_column, b_row, b_column, c_row, .. } = shape;
-    let f = primitive!(level, Dot, PrimitiveKey::Dot(scalar));
+    let f = primitive!(isa, Dot, PrimitiveKey::Dot(scalar));
     let room = |rows: usize, columns: usize, row: isize, column: isize| {
         rows.saturating_sub(1) * row as usize + columns.saturating_sub(1) * column as usize + 1
     };
@@ -66,7 +66,7 @@ fn check(level: Level, scalar: Scalar, mut shape: DotShape) {
     // SAFETY: the tiles have room for the strided matrices, and the scratch memory is as large as
     // the shape asks.
     unsafe { f(c.mut_ptr(), a.ptr(), b.ptr(), &shape) };
-    assert_eq!(scratch[words], u64::MAX, "{level:?} {scalar} {shape:?}: beyond the scratch memory");
+    assert_eq!(scratch[words], u64::MAX, "{isa:?} {scalar} {shape:?}: beyond the scratch memory");
 
     let (a_bits, b_bits, c_bits) = (a.elements(), b.elements(), c.elements());
     let (a, b, before_numbers, c) =
@@ -75,7 +75,7 @@ fn check(level: Level, scalar: Scalar, mut shape: DotShape) {
     for place in 0..c.len() {
         let (i, j) = (place / c_row as usize, place % c_row as usize);
         if i >= m || j >= n {
-            assert_eq!(c_bits[place], before[place], "{level:?} {scalar} {shape:?}: the gap at {i}, {j}");
+            assert_eq!(c_bits[place], before[place], "{isa:?} {scalar} {shape:?}: the gap at {i}, {j}");
             continue;
         }
         let at = |p: usize| {
@@ -90,7 +90,7 @@ fn check(level: Level, scalar: Scalar, mut shape: DotShape) {
             assert_eq!(
                 c_bits[place],
                 reference::truncate(scalar, sum),
-                "{level:?} {scalar} {shape:?} at {i}, {j}"
+                "{isa:?} {scalar} {shape:?} at {i}, {j}"
             );
         } else {
             let product = |p: usize| a[at(p).0] * b[at(p).1];
@@ -99,7 +99,7 @@ fn check(level: Level, scalar: Scalar, mut shape: DotShape) {
             let error = (c[place] - sum).abs();
             assert!(
                 error <= 2.0 * (k + 2) as f64 * epsilon * size,
-                "{level:?} {scalar} {shape:?} at {i}, {j}: {} and {sum}",
+                "{isa:?} {scalar} {shape:?} at {i}, {j}: {} and {sum}",
                 c[place]
             );
         }
@@ -108,11 +108,11 @@ fn check(level: Level, scalar: Scalar, mut shape: DotShape) {
 
 #[test]
 fn products() {
-    for level in Level::available() {
+    for isa in Isa::available() {
         for scalar in Scalar::COMPUTED.into_iter().filter(|&s| s != Scalar::Bool) {
             for (which, size) in sizes().into_iter().enumerate() {
-                check(level, scalar, shape(size, which % 2 == 1, which % 4 >= 2, which % 3));
-                check(level, scalar, shape(size, false, false, 0));
+                check(isa, scalar, shape(size, which % 2 == 1, which % 4 >= 2, which % 3));
+                check(isa, scalar, shape(size, false, false, 0));
             }
         }
     }
@@ -122,10 +122,10 @@ fn products() {
 /// of depth.
 #[test]
 fn products_of_many_panels() {
-    for level in Level::available() {
+    for isa in Isa::available() {
         for scalar in [Scalar::F32, Scalar::BF16, Scalar::F64] {
             for (a_transposed, b_transposed) in [(false, false), (true, false), (false, true), (true, true)] {
-                check(level, scalar, shape((100, 165, 263), a_transposed, b_transposed, 1));
+                check(isa, scalar, shape((100, 165, 263), a_transposed, b_transposed, 1));
             }
         }
     }
@@ -134,8 +134,8 @@ fn products_of_many_panels() {
 #[test]
 fn non_finite_elements_stay_in_their_row_and_column() {
     // Padding multiplies zeros: none of its NaN may reach a result.
-    for level in Level::available() {
-        let f = primitive!(level, Dot, PrimitiveKey::Dot(Scalar::F32));
+    for isa in Isa::available() {
+        let f = primitive!(isa, Dot, PrimitiveKey::Dot(Scalar::F32));
         let (m, n, k) = (5, 7, 3);
         let mut a = vec![1.0f32; m * k];
         let mut b = vec![1.0f32; k * n];
@@ -154,7 +154,7 @@ fn non_finite_elements_stay_in_their_row_and_column() {
             } else {
                 3.0
             };
-            assert!(x == expected || (x.is_nan() && expected.is_nan()), "{level:?} at {i}, {j}: {x}");
+            assert!(x == expected || (x.is_nan() && expected.is_nan()), "{isa:?} at {i}, {j}: {x}");
         }
     }
 }

@@ -120,9 +120,9 @@ impl Writer<'_> {
         let elem = self.elem(op.results[0]);
         let words = Words::of(elem.bytes(), lanes);
         let regs: Vec<Reg> = (0..words.count).map(|_| self.reg(words.class)).collect();
-        let mut guard = String::new();
+        let mut predicate = String::new();
         if let Some(mask) = op.mask() {
-            guard = format!("@{} ", self.get(mask)?);
+            predicate = format!("@{} ", self.get(mask)?);
             for &reg in &regs {
                 self.put(format_args!("mov.{} {reg}, 0", reg.class.bits()));
             }
@@ -136,7 +136,11 @@ impl Writer<'_> {
             _ => "",
         };
         let (vector, ty) = (words.vector(), words.ty);
-        self.put(format_args!("{guard}ld.{}{cache}{vector}.{ty} {}, [{address}]", space.name(), list(&regs)));
+        self.put(format_args!(
+            "{predicate}ld.{}{cache}{vector}.{ty} {}, [{address}]",
+            space.name(),
+            list(&regs)
+        ));
         let values: Vec<Reg> = op.results.iter().map(|&v| self.define(v)).collect();
         self.unpack(elem, &regs, &values);
         Ok(())
@@ -174,8 +178,8 @@ impl Writer<'_> {
 
     pub(super) fn store(&mut self, op: &OpData, space: Space, lanes: u32, reuse: Reuse) -> Result<()> {
         let address = self.get(op.address())?;
-        let guard = op.mask().map(|mask| self.get(mask)).transpose()?;
-        let guard = guard.map_or_else(String::new, |mask| format!("@{mask} "));
+        let predicate = op.mask().map(|mask| self.get(mask)).transpose()?;
+        let predicate = predicate.map_or_else(String::new, |mask| format!("@{mask} "));
         let values: Vec<Reg> = op.stored_values().iter().map(|&v| self.get(v)).collect::<Result<_>>()?;
         let elem = self.elem(op.stored_value());
         let words = Words::of(elem.bytes(), lanes);
@@ -184,7 +188,11 @@ impl Writer<'_> {
             values.chunks(per_word).map(|group| self.pack(elem, words.class, group)).collect();
         let cache = if space == Space::Global && reuse == Reuse::Streaming { ".cs" } else { "" };
         let (vector, ty) = (words.vector(), words.ty);
-        self.put(format_args!("{guard}st.{}{cache}{vector}.{ty} [{address}], {}", space.name(), list(&regs)));
+        self.put(format_args!(
+            "{predicate}st.{}{cache}{vector}.{ty} [{address}], {}",
+            space.name(),
+            list(&regs)
+        ));
         Ok(())
     }
 
@@ -339,11 +347,11 @@ impl Writer<'_> {
     /// Jumps over what follows, with zero as the result, where the predicate is false.
     fn open_predicate(&mut self, op: &OpData, to: Reg) -> Result<Option<super::writer::Label>> {
         let Some(mask) = op.mask() else { return Ok(None) };
-        let (guard, label) = (self.get(mask)?, self.label());
+        let (predicate, label) = (self.get(mask)?, self.label());
         if to.class != Class::Pred {
             self.put(format_args!("mov.{} {to}, 0", to.class.bits()));
         }
-        self.put(format_args!("@!{guard} bra {label}"));
+        self.put(format_args!("@!{predicate} bra {label}"));
         Ok(Some(label))
     }
 }

@@ -25,9 +25,9 @@ impl Writer<'_> {
     ) -> Result<()> {
         let address = self.get(op.address())?;
         let to: Vec<Reg> = op.results.iter().map(|&v| self.define(v)).collect();
-        let mut guard = String::new();
+        let mut predicate = String::new();
         if let Some(mask) = op.mask() {
-            guard = format!("@{} ", self.get(mask)?);
+            predicate = format!("@{} ", self.get(mask)?);
             for &reg in &to {
                 self.put(format_args!("mov.{} {reg}, 0", reg.class.bits()));
             }
@@ -36,7 +36,7 @@ impl Writer<'_> {
             (4, (Order::Relaxed, Scope::System)) => whole(space, to[0]),
             _ => modifiers(space, lanes, ordering, to[0]),
         };
-        self.put(format_args!("{guard}ld.{suffix} {}, [{address}]", list(&to)));
+        self.put(format_args!("{predicate}ld.{suffix} {}, [{address}]", list(&to)));
         Ok(())
     }
 
@@ -48,11 +48,11 @@ impl Writer<'_> {
         ordering: (Order, Scope),
     ) -> Result<()> {
         let address = self.get(op.address())?;
-        let guard = op.mask().map(|mask| self.get(mask)).transpose()?;
-        let guard = guard.map_or_else(String::new, |mask| format!("@{mask} "));
+        let predicate = op.mask().map(|mask| self.get(mask)).transpose()?;
+        let predicate = predicate.map_or_else(String::new, |mask| format!("@{mask} "));
         let values: Vec<Reg> = op.stored_values().iter().map(|&v| self.get(v)).collect::<Result<_>>()?;
         let suffix = modifiers(space, lanes, ordering, values[0]);
-        self.put(format_args!("{guard}st.{suffix} [{address}], {}", list(&values)));
+        self.put(format_args!("{predicate}st.{suffix} [{address}], {}", list(&values)));
         Ok(())
     }
 }

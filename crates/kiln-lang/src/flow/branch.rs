@@ -1,4 +1,4 @@
-//! `if`, and the guards around what follows an exit.
+//! `if`, and the predicates on what follows an exit.
 //!
 //! `if c { a } else { b }` becomes
 //!
@@ -36,7 +36,7 @@ struct DeviceBranch {
     then_uid: u32,
     then_dead: bool,
     /// The other way out was an exit.
-    guard: bool,
+    after_exit: bool,
 }
 
 /// Begins an `if`.
@@ -52,20 +52,21 @@ pub fn branch<C: Condition>(cond: C) -> Branch {
     }
 }
 
-/// Begins the rest of a block behind an exit, which runs if control is still there.
+/// Begins the rest of a block after an exit, under its exit predicate: it runs unless the exit was
+/// taken.
 #[track_caller]
-pub fn guard() -> Branch {
+pub fn after_exit() -> Branch {
     let site = Location::caller();
-    match with(|r| r.guard(site)).flatten() {
+    match with(|r| r.exit_predicate(site)).flatten() {
         None => Branch { site, state: BranchState::Host(true) },
         cond => begin(cond, true, site),
     }
 }
 
-fn begin(cond: Option<Id>, guard: bool, site: Site) -> Branch {
+fn begin(cond: Option<Id>, after_exit: bool, site: Site) -> Branch {
     let open = with(|r| r.open(RegionKind::Device)).unwrap_or(0);
     check_nesting(site);
-    let state = DeviceBranch { cond, open, then: None, then_uid: open, then_dead: false, guard };
+    let state = DeviceBranch { cond, open, then: None, then_uid: open, then_dead: false, after_exit };
     Branch { site, state: BranchState::Device(state) }
 }
 
@@ -121,7 +122,7 @@ impl DeviceBranch {
             cond: self.cond,
             then: Arm { uid: self.then_uid, region: self.then.unwrap_or_default() },
             otherwise: Arm { uid: self.open, region: otherwise },
-            dead: self.then_dead && (else_dead || self.guard),
+            dead: self.then_dead && (else_dead || self.after_exit),
         }
     }
 }

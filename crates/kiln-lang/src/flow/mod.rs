@@ -11,7 +11,7 @@
 //! | `variable.rs` | `let mut`, reads, assignment |
 //! | `watch.rs` | changes by plain Rust: `mem::swap`, methods, functions without the attribute |
 //! | `condition.rs` | [`Condition`]: what `if` and `while` decide on |
-//! | `branch.rs` | `if` and the guards behind exits |
+//! | `branch.rs` | `if`, and the predicates on what follows an exit |
 //! | `guarded.rs` | faults as values |
 //! | `anchor.rs` | variables declared late |
 //! | `loops.rs` | `for`, `while`, `loop` |

@@ -2,7 +2,8 @@
 //!
 //! The IR has no jumps. An exit under a device condition sets flags instead: that of the scope it
 //! leaves (`left`, or `skipped` for `continue`) and `left` of every scope in between. The macro
-//! wraps what follows in each enclosing block in a guard on the innermost scope's flags, and a loop
+//! puts what follows in each enclosing block under an *exit predicate*, which is true while the
+//! innermost scope's flags are false. A loop
 //! on the device runs while its `left` is false. Flags are variables that exist only once an exit
 //! needed them, and which begin as false like every variable.
 //!
@@ -149,8 +150,8 @@ impl Recorder {
         self.set_dead(true);
     }
 
-    /// The condition under which control is still in the innermost scope; `None` if it surely is.
-    pub fn guard(&mut self, site: Site) -> Option<Id> {
+    /// The exit predicate: whether control is still in the innermost scope; `None` if it surely is.
+    pub fn exit_predicate(&mut self, site: Site) -> Option<Id> {
         let scope = self.scopes.last()?;
         let flags: Vec<Var> = scope.left.into_iter().chain(scope.skipped).collect();
         let mut gone = None;

@@ -1,4 +1,4 @@
-//! Blocks: statements, `let`, and the guards around what follows an exit.
+//! Blocks: statements, `let`, and the predicates on what follows an exit.
 
 use super::names::{self, Kind, Name};
 use super::{Rewriter, exits, none, some};
@@ -65,16 +65,16 @@ impl Rewriter<'_> {
             quote_spanned!(span=> ::core::option::Option::Some::<()>({ #rest }))
         };
         let (p, none) = (self.private(span), none());
-        let probe = quote_spanned!(span=> #p::JoinProbe::new(__kiln_guard, __kiln_rest, #none));
+        let probe = quote_spanned!(span=> #p::JoinProbe::new(__kiln_after_exit, __kiln_rest, #none));
         let join = self.join(probe, exits, span);
         quote_spanned! {span=> {
-            let mut __kiln_guard = #p::guard();
-            let __kiln_rest = if __kiln_guard.then() { #label { #some } } else { #none };
+            let mut __kiln_after_exit = #p::after_exit();
+            let __kiln_rest = if __kiln_after_exit.then() { #label { #some } } else { #none };
             #join
         }}
     }
 
-    /// The end of an `if` or guard: its value, or a jump where there is none.
+    /// The end of an `if` or of what follows an exit: its value, or a jump where there is none.
     pub fn join(&mut self, probe: TokenStream, exits: bool, span: Span) -> TokenStream {
         if !exits {
             return quote_spanned!(span=> #probe.join());
@@ -284,8 +284,8 @@ impl Rewriter<'_> {
     }
 }
 
-/// `x = if c { break } else { v }` becomes two statements, so that the assignment is behind the
-/// guard.
+/// `x = if c { break } else { v }` becomes two statements, so that the assignment is under
+/// the exit predicate.
 fn hoist_assigned_exit(stmt: &mut Stmt, rest: &mut std::collections::VecDeque<Stmt>) {
     let Stmt::Expr(e, _) = stmt else { return };
     let (right, span) = match e {

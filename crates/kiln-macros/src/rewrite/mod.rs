@@ -6,7 +6,7 @@
 //!
 //! | file | rewrites |
 //! |---|---|
-//! | `block.rs` | statements, `let`, the guards behind exits |
+//! | `block.rs` | statements, `let`, exit predicates |
 //! | `branch.rs` | `if`, `match`, `&&`, `\|\|` |
 //! | `loops.rs` | `for`, `while`, `loop` |
 //! | `jump.rs` | `break`, `continue`, `return`, labeled blocks |

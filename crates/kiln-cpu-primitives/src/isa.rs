@@ -1,21 +1,21 @@
 //! Which instruction set the primitives run with, decided once per process.
 //!
-//! Every loop is written once, as plain Rust that LLVM vectorizes, and compiled once per [`Level`]:
-//! [`signature!`](super::signature) wraps it in functions that carry the level's target features.
-//! What a loop must know about its level beyond that (is a fused multiply-add cheap, how are 16-bit
-//! floats converted) it asks of the type parameter [`Isa`].
+//! Every loop is written once, as plain Rust that LLVM vectorizes, and compiled once per [`Isa`]:
+//! [`signature!`](super::signature) wraps it in functions that carry the instruction set's target
+//! features. What a loop must know about its instruction set beyond that (is a fused multiply-add
+//! cheap, how are 16-bit floats converted) it asks of the type parameter [`IsaProfile`].
 
 use std::sync::LazyLock;
 
 /// An instruction set that the primitives are compiled for.
 ///
 /// ```
-/// use kiln_cpu_primitives::Level;
-/// assert!(Level::available().contains(&Level::Portable));
-/// assert_eq!(Level::available().last(), Some(&Level::best()));
+/// use kiln_cpu_primitives::Isa;
+/// assert!(Isa::available().contains(&Isa::Portable));
+/// assert_eq!(Isa::available().last(), Some(&Isa::best()));
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Level {
+pub enum Isa {
     /// What the target architecture guarantees: SSE2 on x86-64, NEON on aarch64.
     Portable,
     /// AVX2, FMA, F16C, BMI, LZCNT and POPCNT.
@@ -26,15 +26,15 @@ pub enum Level {
     Avx512,
 }
 
-impl Level {
-    /// The levels this processor can run, slowest first.
-    pub fn available() -> Vec<Level> {
-        [Level::Portable].into_iter().chain(Level::extensions()).collect()
+impl Isa {
+    /// The instruction sets this processor can run, slowest first.
+    pub fn available() -> Vec<Isa> {
+        [Isa::Portable].into_iter().chain(Isa::extensions()).collect()
     }
 
-    /// The levels above what the architecture guarantees.
+    /// The instruction sets beyond what the architecture guarantees.
     #[cfg(target_arch = "x86_64")]
-    fn extensions() -> Vec<Level> {
+    fn extensions() -> Vec<Isa> {
         use std::arch::is_x86_feature_detected as has;
         let avx2 = has!("avx2") && has!("fma") && has!("f16c") && has!("bmi1") && has!("bmi2");
         let avx2 = avx2 && has!("lzcnt") && has!("popcnt");
@@ -42,29 +42,28 @@ impl Level {
             has!("avx512f") && has!("avx512bw") && has!("avx512cd") && has!("avx512dq") && has!("avx512vl");
         match (avx2, avx512) {
             (false, _) => Vec::new(),
-            (true, false) => vec![Level::Avx2],
-            (true, true) => vec![Level::Avx2, Level::Avx512],
+            (true, false) => vec![Isa::Avx2],
+            (true, true) => vec![Isa::Avx2, Isa::Avx512],
         }
     }
 
-    /// The levels above what the architecture guarantees.
+    /// The instruction sets beyond what the architecture guarantees.
     #[cfg(not(target_arch = "x86_64"))]
-    fn extensions() -> Vec<Level> {
+    fn extensions() -> Vec<Isa> {
         Vec::new()
     }
 
-    /// The fastest level this processor can run.
-    pub fn best() -> Level {
-        static BEST: LazyLock<Level> =
-            LazyLock::new(|| *Level::available().last().unwrap_or(&Level::Portable));
+    /// The fastest instruction set this processor can run.
+    pub fn best() -> Isa {
+        static BEST: LazyLock<Isa> = LazyLock::new(|| *Isa::available().last().unwrap_or(&Isa::Portable));
         *BEST
     }
 }
 
-/// What a loop may assume about the level that it is compiled for.
-pub(crate) trait Isa: 'static {
-    /// The level.
-    const LEVEL: Level;
+/// What a loop may assume about the instruction set that it is compiled for.
+pub(crate) trait IsaProfile: 'static {
+    /// The instruction set.
+    const ISA: Isa;
     /// Whether `mul_add` is one instruction.
     const FMA: bool;
     /// Elements of 4 bytes in a vector register: matrix tiles are shaped by it.
@@ -76,8 +75,8 @@ pub(crate) trait Isa: 'static {
 
 pub(crate) struct Portable;
 
-impl Isa for Portable {
-    const LEVEL: Level = Level::Portable;
+impl IsaProfile for Portable {
+    const ISA: Isa = Isa::Portable;
     const FMA: bool = cfg!(target_arch = "aarch64") || cfg!(target_feature = "fma");
     const LANES_32: usize = 4;
     const F16C: bool = false;
@@ -87,8 +86,8 @@ impl Isa for Portable {
 pub(crate) struct Avx2;
 
 #[cfg(target_arch = "x86_64")]
-impl Isa for Avx2 {
-    const LEVEL: Level = Level::Avx2;
+impl IsaProfile for Avx2 {
+    const ISA: Isa = Isa::Avx2;
     const FMA: bool = true;
     const LANES_32: usize = 8;
     const F16C: bool = true;
@@ -98,10 +97,10 @@ impl Isa for Avx2 {
 pub(crate) struct Avx512;
 
 #[cfg(target_arch = "x86_64")]
-impl Isa for Avx512 {
-    const LEVEL: Level = Level::Avx512;
+impl IsaProfile for Avx512 {
+    const ISA: Isa = Isa::Avx512;
     const FMA: bool = true;
     const LANES_32: usize = 16;
-    // `Level::available` checks it.
+    // `Isa::available` checks it.
     const F16C: bool = true;
 }
