@@ -85,8 +85,8 @@
 //! get their arrivals and all signals are taken: a launch with a fault ends like any other. A
 //! `while` loop that waits and has a check inside is refused by name.
 //!
-//! `guard` turns guards into `if`s and loop conditions before all other passes, for the backends
-//! that do not run them as they are.
+//! `guard` turns guards (fault regions) into `if`s and loop conditions before all other passes, for
+//! the backends that do not run them as they are.
 
 mod address;
 pub mod analysis;

@@ -54,7 +54,7 @@ struct InGuards {
 }
 
 impl Uniformity {
-    /// Analyses a kernel that is well-formed in every other respect.
+    /// Analyzes a kernel that is well-formed in every other respect.
     pub fn of(kernel: &Kernel) -> Uniformity {
         let (values, ops, _) = kernel.counts();
         let guards = InGuards::default();

@@ -1,4 +1,4 @@
-//! Guards in terms of `if` and loops.
+//! Guards, which are fault regions, in terms of `if` and loops.
 //!
 //! What follows an operation that can fault moves into an `if` on the condition that it does not,
 //! whose other arm gives the site and the fallbacks. So a guard without loops costs a comparison

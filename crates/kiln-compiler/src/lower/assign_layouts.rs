@@ -351,7 +351,7 @@ impl Demand<'_, '_> {
         self.block(self.kernel.body, &[]);
     }
 
-    /// A load whose class has a layout in which it would crawl is made in its own and converted.
+    /// A load whose class has an uncoalesced layout is made in a coalesced one and converted.
     fn settle_load(&mut self, op: Op) {
         let data = self.kernel.op(op);
         let held = |v: &Value| self.plan.roles[v.index()] == Role::Materialized;

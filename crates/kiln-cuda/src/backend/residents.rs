@@ -59,7 +59,7 @@ impl Residents {
         let mut table = self.table();
         let id = ResidentId(table.begun);
         table.begun += 1;
-        // Noted also if its end could not be recorded, which means that the context is lost.
+        // Recorded also if its end could not be recorded, which means that the context is lost.
         table.live.insert(id, Arc::new(Resident { queue, end, _function: function, _stay: stay }));
         recorded.map(|()| id).map_err(explain)
     }
