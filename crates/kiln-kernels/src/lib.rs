@@ -17,7 +17,7 @@
 //!
 //! [`Matmul`] is a product, a precision and an *epilogue*: a value that is a parameter of the
 //! kernel (`KernelParam`), and code that gets tiles of sums in registers. One kernel at the
-//! explicit level (`matmul/hopper.rs`) serves all element types, stacks and divided inner extents
+//! explicit level (`matmul/hopper/`) serves all element types, stacks and divided inner extents
 //! by its `Plan`, which an estimate chooses from the shape (`matmul/plan.rs`). One at the tile
 //! level (`matmul/plain.rs`) serves everything else.
 //!

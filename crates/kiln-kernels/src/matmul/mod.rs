@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `epilogue.rs` | what is done to sums before they are stored |
 //! | `factor.rs` | what can be multiplied, and what it is summed in |
-//! | `hopper.rs` | the kernel for GPUs of compute capability 9.0, at the explicit level |
+//! | `hopper/` | the kernel for GPUs of compute capability 9.0, at the explicit level |
 //! | `plain.rs` | the kernel for every device, at the tile level |
 //! | `plan.rs` | how a product is divided on a Hopper GPU, from its shape |
 //! | `rows.rs` | the product of a matrix and a vector |

@@ -1,0 +1,115 @@
+//! The product of matrices on a Hopper GPU, at the explicit level.
+//!
+//! Programs stay and go through the tiles of c, in clusters of neighbors. In each, one task copies
+//! tiles of a and b into a ring of stages; the others multiply what has arrived, each for rows of
+//! its own, and store the sums, while the copies for the next tile are already under way. The
+//! multiplying tasks do not wait for each other: one stores while the other multiplies. What a
+//! tile's sums become may also wait in registers, and be stored while the tensor cores have the
+//! first products of the next tile. The blocks of a cluster stand one above the other and need the
+//! same tile of b, or side by side and need the same tile of a: each copies a part of it, into all
+//! of them.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `plan.rs` | how a product is divided |
+//! | `jobs.rs` | which tiles a program computes, and which steps of them |
+//! | `ring.rs` | the ring of stages, and the task that fills it |
+//! | `multiply.rs` | the tasks that multiply |
+//! | `deliver.rs` | the way of results to memory |
+
+mod deliver;
+mod jobs;
+mod multiply;
+mod plan;
+mod ring;
+
+pub use plan::MatmulPlan;
+
+use super::epilogue::{Epilogue, TilePosition};
+use super::factor::Factor;
+use super::stream::Exchange;
+use deliver::Delivery;
+use jobs::Jobs;
+use kiln_lang::explicit::*;
+use kiln_lang::prelude::*;
+use kiln_runtime::Tensor;
+use ring::{Ring, Tiles};
+
+/// c = a · b through the epilogue, for stacks of matrices. No extent is 0, and a and b are such as
+/// bulk copies can move: elements adjacent on the last axis, rows and matrices in multiples of 16
+/// bytes; so is c if it is stored in bulk. Elements that are not of 16 bits lie along the inner
+/// extent: a is not transposed, b is. Launch it with a multiple of `plan.cluster` programs on axis
+/// 0, as many as run at once; or, with a `group` of 0, with one for each row of tiles on axis 0,
+/// each column on axis 1, the other way round for clusters side by side, and each matrix of c on
+/// axis 2.
+#[kernel(crate = kiln_runtime, contract)]
+pub fn matmul<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric, E: Epilogue<T::Sum>>(
+    a: &Tensor<T, 3>,
+    b: &Tensor<U, 3>,
+    c: &mut Tensor<O, 3>,
+    epilogue: E,
+    plan: MatmulPlan,
+) {
+    let floats = |sums: Val<T::Sum>, place: &TilePosition| E::apply(&epilogue, sums, place).cast::<f32>();
+    let elements = |sums: Val<T::Sum>, place: &TilePosition| E::apply(&epilogue, sums, place).cast::<O>();
+    product::<T, U, O>(a, b, c, Finish { floats: &floats, elements: &elements }, plan, None);
+}
+
+/// [`matmul`] with rounds of tiles whose steps are divided among all programs. `parts` has
+/// [room](MatmulPlan::parts) for sums that programs leave for each other; `signals` have a number
+/// for each task of each program that multiplies: 0 before and after. Launch it with at most as
+/// many programs on axis 0 as run at once, alone. A tile's sums may be added up in another order
+/// than by `matmul`, but always in the same.
+#[kernel(crate = kiln_runtime, contract)]
+pub fn stream_k<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric, E: Epilogue<T::Sum>>(
+    a: &Tensor<T, 3>,
+    b: &Tensor<U, 3>,
+    c: &mut Tensor<O, 3>,
+    parts: &mut Tensor<T::Sum, 1>,
+    signals: &mut Tensor<u32, 1>,
+    epilogue: E,
+    plan: MatmulPlan,
+) {
+    let MatmulPlan { rows, columns, tasks, halves, .. } = plan;
+    let shape = [rows / tasks, columns / halves];
+    let exchange = Exchange { parts, signals, tasks, halves, shape };
+    let floats = |sums: Val<T::Sum>, place: &TilePosition| E::apply(&epilogue, sums, place).cast::<f32>();
+    let elements = |sums: Val<T::Sum>, place: &TilePosition| E::apply(&epilogue, sums, place).cast::<O>();
+    product::<T, U, O>(a, b, c, Finish { floats: &floats, elements: &elements }, plan, Some(exchange));
+}
+
+/// What a tile of sums becomes, behind functions whose types do not name the epilogue: [`product`]
+/// is long, and is compiled once for each types of elements, not once for each epilogue too.
+#[derive(Clone, Copy)]
+struct Finish<'a, S: Num, O: Numeric> {
+    floats: &'a dyn Fn(Val<S>, &TilePosition) -> Val<f32>,
+    elements: &'a dyn Fn(Val<S>, &TilePosition) -> Val<O>,
+}
+
+/// What both do.
+#[device(crate = kiln_runtime)]
+fn product<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric>(
+    a: View<T, 3>,
+    b: View<U, 3>,
+    c: ViewMut<O, 3>,
+    finish: Finish<'_, T::Sum, O>,
+    plan: MatmulPlan,
+    exchange: Option<Exchange<T::Sum>>,
+) {
+    cluster(plan.cluster);
+    let tiles = Tiles::<T, U>::new(&plan);
+    let strip = MatmulPlan::strip(size_of::<O>());
+    let buffers = plan.bulk.then(|| shared_tiles::<O>(2 * plan.tasks, plan.task_rows(), strip));
+    let ring = Ring::new(tiles, plan);
+    let inner = if plan.a_transposed { a.extent(1) } else { a.extent(2) };
+    let jobs = Jobs::new(inner, c, plan, exchange.is_some());
+    // Found while the mbarriers are made.
+    let beginning = jobs.job(jobs.first);
+    tasks()
+        .task(4, plan.registers[1], || ring::copy(a, b, ring, jobs, beginning))
+        .copies(plan.tasks, 4, plan.registers[0], || {
+            let delivery = Delivery { c, buffers, task: task_rank(), columns: plan.columns };
+            multiply::multiply(ring, jobs, delivery, finish, exchange);
+        })
+        .run();
+}
