@@ -342,10 +342,14 @@ impl<H: Handler> Actor<H> {
     /// # Errors
     /// As of [`terminate_with`](Self::terminate_with).
     pub fn terminate(&self) -> Result<()> {
-        let mut before = self.body.mailbox.unanswered() + self.body.side.backlog().unwrap_or(0);
+        let held = || self.body.mailbox.unanswered() + self.body.side.backlog().unwrap_or(0);
+        let mut before = held();
         loop {
             match self.terminate_with(Ending::Drain, self.body.side.patience()) {
                 Err(RingError::NotDrained { left, .. }) if left < before => before = left,
+                // The last message was done just in time: nothing was left for the worker to let go
+                // of the actor, which has a limit of its own.
+                Err(RingError::Unresponsive { .. }) if before > 0 && held() == 0 => before = 0,
                 ended => return ended,
             }
         }

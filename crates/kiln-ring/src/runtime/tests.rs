@@ -362,6 +362,22 @@ fn termination_waits_for_progress() {
     assert!(stuck.recv_timeout(Duration::from_secs(60)).is_ok());
 }
 
+/// A termination for which no time was left after the last message can be asked for again.
+#[test]
+fn a_termination_that_came_too_late_is_made_up_for() {
+    let rt = RingRuntime::with(&Device::open("cpu").unwrap(), RuntimeConfig::default().workers(1)).unwrap();
+    for _ in 0..20 {
+        let actor = rt.launch(twice, RingConfig::default()).unwrap();
+        actor.activate().unwrap();
+        assert_eq!(actor.ask(4).unwrap(), Some(8));
+        match actor.terminate_with(Ending::Drain, Duration::ZERO) {
+            Err(RingError::Unresponsive { .. } | RingError::NotDrained { .. }) => actor.terminate().unwrap(),
+            ended => ended.unwrap(),
+        }
+        assert_eq!(actor.lifecycle(), crate::Lifecycle::Terminated);
+    }
+}
+
 /// An actor that is left out of checkpoints by the clock is said to be, once.
 #[test]
 fn an_actor_without_checkpoints_is_reported() {
