@@ -6,6 +6,10 @@ use kiln_ring::{
     AskError, Lifecycle, RecvError, RingConfig, RingCtx, RingRuntime, RuntimeConfig, What, ring_kernel,
 };
 use kiln_runtime::Device;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 /// What has not come by then never comes, however busy the machine is. A call that must not wait
@@ -29,6 +33,18 @@ fn dangerous(_ctx: &RingCtx, total: &mut u32, x: u32) -> u32 {
     }
     *total += x + n;
     *total
+}
+
+/// Whether the runtime was lost at the last wake-up.
+struct Seen {
+    runtime: RingRuntime,
+    lost: Mutex<Option<bool>>,
+}
+
+impl Wake for Seen {
+    fn wake(self: Arc<Self>) {
+        *self.lost.lock().unwrap() = Some(self.runtime.is_lost());
+    }
 }
 
 fn main() {
@@ -100,7 +116,23 @@ fn a_handler_that_never_ends_is_ended_with_its_process() {
     let actor = rt.launch(dangerous, RingConfig::default().state(1)).unwrap();
     actor.activate().unwrap();
     assert_eq!(actor.ask(1).unwrap(), Some(2));
-    assert!(matches!(actor.ask(14), Err(AskError::Lost { .. })));
+    // Who is woken by the loss finds the runtime lost already, and may recover at once.
+    let seen = Arc::new(Seen { runtime: rt.clone(), lost: Mutex::new(None) });
+    {
+        let mut ask = pin!(actor.ask_async(&14));
+        let waker = Waker::from(Arc::clone(&seen));
+        let mut cx = Context::from_waker(&waker);
+        assert!(ask.as_mut().poll(&mut cx).is_pending());
+        let answer = loop {
+            match ask.as_mut().poll(&mut cx) {
+                Poll::Ready(answer) => break answer,
+                Poll::Pending => std::thread::sleep(Duration::from_millis(1)),
+            }
+        };
+        assert!(matches!(answer, Err(AskError::Lost { .. })));
+    }
+    assert_eq!(*seen.lost.lock().unwrap(), Some(true));
+    drop(seen);
     let again = rt.recover().unwrap();
     let back = again.bring_back(&actor).unwrap();
     back.activate().unwrap();

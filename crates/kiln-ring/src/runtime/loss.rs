@@ -6,6 +6,7 @@
 //! never ends holds it for ever. Whoever waits is told; nothing that the device may still touch is
 //! freed.
 
+use super::body::Body;
 use super::cluster::has_clusters;
 use super::events::What;
 use super::{Actor, RingRuntime, RuntimeConfig, Shared, Transport};
@@ -13,6 +14,7 @@ use crate::error::{Result, RingError};
 use crate::handler::Handler;
 use kiln_runtime::Device;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
 impl Shared {
     /// The error of commanding a device that is lost.
@@ -63,12 +65,11 @@ impl Shared {
             let why =
                 format!("worker {worker} has shown no sign of life for {:?}", self.config.stalled_after);
             let wards = self.supervisor.wards();
-            let lost = wards
-                .iter()
-                .filter_map(|ward| ward.upgrade())
-                .filter(|ward| ward.side.endpoints.first.worker == worker);
-            if lost.filter(|ward| ward.strand(&why)).count() > 0 {
-                self.stalled.store(true, Ordering::Release);
+            let of_worker = |ward: &Arc<Body>| ward.side.endpoints.first.worker == worker;
+            let lost: Vec<_> = wards.iter().filter_map(Weak::upgrade).filter(of_worker).collect();
+            // First: who hears that an actor is lost may ask for recovery at once.
+            self.stalled.fetch_or(!lost.is_empty(), Ordering::AcqRel);
+            if lost.iter().filter(|ward| ward.strand(&why)).count() > 0 {
                 self.events.publish(None, self.device.id(), What::Stalled { worker });
             }
         }
