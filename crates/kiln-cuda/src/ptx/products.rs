@@ -128,7 +128,10 @@ impl Writer<'_> {
             self.unsupported(data, &what, "Give each warpgroup of 128 threads a multiple of 64 rows")
         })?;
         if results != blocks as usize * product.sums() {
-            return Err(broken(format!("{results} accumulators for a product [{m}, {n}]")));
+            let what =
+                format!("{results} sums a thread for a product of {m} x {n} by {} threads", team.threads);
+            let advice = format!("Give each thread {} sums", blocks as usize * product.sums());
+            return Err(self.unsupported(data, &what, &advice));
         }
         let mut addresses = Vec::new();
         for &address in data.named(Operand::Left).iter().chain(data.named(Operand::Right)) {
