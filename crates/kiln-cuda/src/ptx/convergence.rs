@@ -1,5 +1,6 @@
-//! Keeping the lanes of a warp together, against three defects of NVIDIA's assembler (ptxas 13.0 to
-//! 13.5, sm_90; random kernels found them).
+//! Keeping the lanes of a warp together, against three defects of NVIDIA's assembler (sm_90; random
+//! kernels found them). The first two were seen with ptxas 13.0 to 13.5, the third with the
+//! assembler of a driver for CUDA 13.0 alone.
 //!
 //! - A predicated store before a jump becomes a branch around the store. Where the assembler has
 //!   proved that the warp enters the block as a whole, the new branch has no point of reconvergence

@@ -525,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_that_leave_most_programs_idle_are_divided_stream_ks() {
+    fn rounds_that_leave_most_programs_idle_are_divided_by_steps() {
         // 288 tiles, 2.2 rounds; 800, 6.1.
         for n in [3072, 5120] {
             let choice = chosen(n, n, n);
@@ -619,7 +619,7 @@ mod tests {
     }
 
     #[test]
-    fn tiles_that_are_no_multiple_of_the_programs_can_be_divided_stream_ks() {
+    fn tiles_that_are_no_multiple_of_the_programs_can_be_divided_by_steps() {
         let stream_k = |m, n, k| -> Vec<Choice> {
             let of = candidates(&Request { m, n, k, ..HALVES }, &H200);
             let wide = |c: &Choice| c.plan.streamed > 0 && c.plan.columns == 256 && c.plan.rows == 128;
