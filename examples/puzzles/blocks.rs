@@ -8,7 +8,7 @@ use kiln::prelude::*;
 /// The launch is a grid of blocks. A thread's place follows from both:
 /// `program_id(0) * block_dim(0) + thread_id(0)`, the blocks before this one and the threads before
 /// this one in it. That is what [`thread_index`] is, so the kernel is the one for a single block.
-/// Instead of an `if`, the accesses carry the guard: `get_or` gives its second argument beyond the
+/// Instead of an `if`, the accesses check the bounds: `get_or` gives its second argument beyond the
 /// end, `set_or_skip` stores nothing there.
 #[kernel]
 fn blocks(a: &Tensor<f32, 1>, out: &mut Tensor<f32, 1>) {

@@ -50,8 +50,8 @@ pub struct Args {
     /// The seed of the first kernel; the next one has the next.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// What the kernels are about, several times for several: tile, thread, guards, powers, faults,
-    /// prints, stores, storage [default: all, in turn]
+    /// What the kernels are about, several times for several: tile, thread, fault_regions, powers,
+    /// faults, prints, stores, storage [default: all, in turn]
     #[arg(long, value_parser = parse_mode)]
     mode: Vec<Mode>,
     /// Runs the kernel of a file, as this command prints them, in place of random ones; several

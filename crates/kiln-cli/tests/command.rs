@@ -329,5 +329,5 @@ fn fuzz_runs_the_kernels_of_seeds_and_of_files() {
     assert_eq!(output.status.code(), Some(1));
     let output = kiln(&["fuzz", "--mode", "fast"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("a mode is one of tile, thread, guards"));
+    assert!(text(&output.stderr).contains("a mode is one of tile, thread, fault_regions"));
 }

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | [`passes`], `opt` | canonicalization, folding, CSE, dead code, loop invariants |
 //! | [`analysis`] | what the launch must know: which part of a tensor a program writes |
-//! | `guard` | faults as values, in terms of `if` and loops |
+//! | `fault_region` | faults as values, in terms of `if` and loops |
 //! | [`expand`] | elementary functions in terms of arithmetic |
 //! | `legalize` | tiles of any extents in terms of tiles whose extents are powers of two |
 //! | [`layout`] | which thread and register holds which element; layout conversions |
@@ -85,14 +85,14 @@
 //! get their arrivals and all signals are taken: a launch with a fault ends like any other. A
 //! `while` loop that waits and has a check inside is refused by name.
 //!
-//! `guard` turns guards (fault regions) into `if`s and loop conditions before all other passes, for
+//! `fault_region` turns fault regions into `if`s and loop conditions before all other passes, for
 //! the backends that do not run them as they are.
 
 mod address;
 pub mod analysis;
 mod error;
 pub mod expand;
-mod guard;
+mod fault_region;
 pub mod layout;
 mod legalize;
 mod lower;

@@ -1,8 +1,8 @@
-//! The passes of the optimizer, in the order in which they run. Guards are lowered before any
-//! other pass sees the kernel (`guard`).
+//! The passes of the optimizer, in the order in which they run. Fault regions are lowered before
+//! any other pass sees the kernel (`fault_region`).
 
 use crate::error::CompileError;
-use crate::guard;
+use crate::fault_region;
 use crate::opt::{cse, dce, if_convert, invariant, licm, range, simplify};
 use kiln_ir::{Kernel, verify};
 
@@ -11,7 +11,7 @@ type Run = fn(&mut Kernel) -> bool;
 
 /// The passes in the order in which they run.
 pub const PASSES: [(&str, Run); 8] = [
-    ("guard", guard::run),
+    ("fault_region", fault_region::run),
     ("simplify", simplify::run),
     ("invariant", invariant::run),
     ("if-convert", if_convert::run),
@@ -60,8 +60,8 @@ pub fn run_pass(kernel: &mut Kernel, name: &str) -> Result<bool, CompileError> {
     let Some((_, run)) = PASSES.iter().find(|(n, _)| *n == name) else {
         return Err(internal("the list of passes".into(), format!("there is no pass `{name}`")));
     };
-    // The other passes know no guards.
-    let lowered = guard::run(kernel);
+    // The other passes know no fault regions.
+    let lowered = fault_region::run(kernel);
     let changed = run(kernel) || lowered;
     if cfg!(debug_assertions)
         && let Err(errors) = verify(kernel)

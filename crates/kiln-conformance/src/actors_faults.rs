@@ -3,7 +3,7 @@
 use crate::actors::{SOON, active, pause, runtimes, same};
 use crate::case::{Case, cases};
 use crate::trial::{Stop, Trial, Verdict, ensure};
-use kiln_lang::{guarded_into, prelude::*};
+use kiln_lang::{fault_region_into, prelude::*};
 use kiln_ring::{
     Actor, Address, AskError, Backoff, Handler, Inline, Letter, Lifecycle, RecvError, Restart, RingConfig,
     RingCtx, RingRuntime, State, What, ring_kernel,
@@ -51,7 +51,7 @@ fn faulty(ctx: &RingCtx, s: &mut Shelf, x: [i32; 2]) -> u32 {
         device_assert!(share.gt(99), "{} is too large", n);
     } else if what == 5 {
         let inner = local::<u64>(2);
-        let (fault, got) = guarded_into(&inner, 0, 7, || {
+        let (fault, got) = fault_region_into(&inner, 0, 7, || {
             device_assert!(n.gt(99), "{} is caught", n);
             n
         });

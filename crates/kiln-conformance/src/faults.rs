@@ -301,7 +301,7 @@ fn remainder_by_zero_on_a_tile<T: Sample + Int>(trial: &mut Trial<'_>) -> Verdic
 }
 
 #[kernel(crate = kiln_runtime)]
-fn guarded(x: &Tensor<i32, 1>, y: &mut Tensor<i32, 1>) {
+fn bounded(x: &Tensor<i32, 1>, y: &mut Tensor<i32, 1>) {
     let i = thread_index();
     let mut v: Val<i32> = -1;
     if i.get() < x.extent(0) {
@@ -318,9 +318,9 @@ fn what_does_not_run_does_not_fault(trial: &mut Trial<'_>) -> Verdict {
     let data: Vec<i32> = (0..40).map(|i| i % 5).collect();
     let x = trial.vector(&data)?;
     let mut y = trial.output([60])?;
-    guarded(&x, &mut y).grid([2, 1, 1]).block([32, 1, 1]).launch(trial.device)?;
+    bounded(&x, &mut y).grid([2, 1, 1]).block([32, 1, 1]).launch(trial.device)?;
     let reference = |i| data.get(i).map_or(-1, |&v| if v == 0 { 0 } else { 100 / v });
-    same("guarded", &y.to_vec()?, &(0..60).map(reference).collect::<Vec<i32>>())
+    same("bounded", &y.to_vec()?, &(0..60).map(reference).collect::<Vec<i32>>())
 }
 
 fn reported_by_a_read(trial: &mut Trial<'_>) -> Verdict {

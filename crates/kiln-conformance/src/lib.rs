@@ -28,7 +28,7 @@
 //! | `clusters.rs` | what the blocks of a cluster do |
 //! | `library*.rs`, `products*.rs`, `attention.rs` | kernels of `kiln-kernels` |
 //! | `faults.rs`, `prints.rs` | what a kernel reports |
-//! | `guards.rs` | faults that a kernel survives |
+//! | `fault_regions.rs` | faults that a kernel survives |
 //! | `launch.rs`, `tensors.rs`, `streams.rs` | the runtime: bad input, data movement, order |
 //! | `actors*.rs`, `priorities.rs`, `transports.rs` | ring kernels: messages, faults, bad input |
 //! | `telemetry.rs` | what is reported of ring kernels |
@@ -63,9 +63,9 @@ mod explicit_narrow;
 mod explicit_registers;
 mod explicit_signals;
 mod extents;
+mod fault_regions;
 mod faults;
 mod flow;
-mod guards;
 mod language;
 mod launch;
 mod library;
@@ -127,7 +127,7 @@ pub fn suite() -> Vec<Case> {
         clusters::cases,
         uniform::cases,
         faults::cases,
-        guards::cases,
+        fault_regions::cases,
         prints::cases,
         library::cases,
         library_rows::cases,

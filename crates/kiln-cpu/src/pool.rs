@@ -81,15 +81,15 @@ impl Pool {
     /// panicked.
     pub(crate) fn run(&self, body: &Body<'_>) -> bool {
         if self.workers.is_empty() || INSIDE.get() {
-            return guarded(body);
+            return completes(body);
         }
         // Another launch has the workers: this one makes do with its own thread.
-        let Ok(_turn) = self.turn.try_lock() else { return guarded(body) };
+        let Ok(_turn) = self.turn.try_lock() else { return completes(body) };
         // SAFETY: only the lifetime changes; `close` below waits for the workers before the borrow
         // ends.
         let job = Job(unsafe { std::mem::transmute::<*const Body<'_>, *const Body<'static>>(body) });
         self.shared.open(job);
-        let fine = guarded(body);
+        let fine = completes(body);
         self.shared.close() && fine
     }
 }
@@ -138,7 +138,7 @@ impl Shared {
             done = number;
             // SAFETY: this worker is counted as inside, so `run` has not returned and the body
             // lives.
-            let fine = guarded(unsafe { &*job.0 });
+            let fine = completes(unsafe { &*job.0 });
             let mut state = self.lock();
             state.inside -= 1;
             state.panicked |= !fine;
@@ -172,7 +172,7 @@ impl Shared {
 }
 
 /// Calls a body; false if it panicked.
-fn guarded(body: &Body<'_>) -> bool {
+fn completes(body: &Body<'_>) -> bool {
     let before = INSIDE.replace(true);
     let fine = catch_unwind(AssertUnwindSafe(body)).is_ok();
     INSIDE.set(before);

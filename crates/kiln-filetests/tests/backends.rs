@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 fn exact(seed: u64) -> Options {
     let mut options = Options::new(seed % 2 == 1);
     options.exact = true;
-    options.guards = seed / 2 % 2 == 1;
+    options.fault_regions = seed / 2 % 2 == 1;
     options
 }
 
@@ -37,7 +37,7 @@ fn the_cpu_does_so_in_chunks_of_any_size() {
         let tested = |case: &Case| run(case, &cpu).map_err(|e| e.to_string());
         let options = |seed: u64| Options {
             faults: seed.is_multiple_of(3),
-            guards: false,
+            fault_regions: false,
             ..exact(if seed.is_multiple_of(5) { seed } else { 2 * seed })
         };
         compare(seeds(0..150), options, &reference, &tested).unwrap_or_else(|e| panic!("{e}"));

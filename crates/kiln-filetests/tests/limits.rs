@@ -46,14 +46,14 @@ fn long_kernels_are_optimized_quickly() {
     assert_eq!(verify(&kernel), Ok(()));
 }
 
-/// The operations of a guard that can fault nest in each other, but not without limit; what they
-/// compute arrives at the end.
+/// The operations of a fault region that can fault nest in each other, but not without limit; what
+/// they compute arrives at the end.
 #[test]
-fn a_guard_may_hold_many_checks() {
+fn a_fault_region_may_hold_many_checks() {
     const CHECKS: usize = 2000;
     let mut text = String::from(
         "kernel @many(%x: view<i64, 1, global>, %y: mut view<i64, 1, global>) tile {\n%zero = const 0 : i64\n\
-         %budget = const 9 : u32\n%site, %value = guard %budget, %zero : u32, i64 {\n%v0 = const 0 : i64\n",
+         %budget = const 9 : u32\n%site, %value = fault_region %budget, %zero : u32, i64 {\n%v0 = const 0 : i64\n",
     );
     for i in 0..CHECKS {
         text += &format!(
@@ -66,7 +66,7 @@ fn a_guard_may_hold_many_checks() {
          scatter.mask %y[%one] = %s\n}}\n"
     );
     let mut kernel = parse(&text).unwrap();
-    assert_eq!(kernel.guard_sites().len(), CHECKS);
+    assert_eq!(kernel.fault_sites().len(), CHECKS);
     optimize(&mut kernel).unwrap();
     assert_eq!(verify(&kernel), Ok(()));
     let view = |len: usize, value: i64| Argument::View {

@@ -11,7 +11,7 @@ use kiln_ir::Kernel;
 fn options(seed: u64) -> Options {
     let mut options = Options::new(seed % 2 == 1);
     options.faults = seed.is_multiple_of(3);
-    options.guards = seed.is_multiple_of(5);
+    options.fault_regions = seed.is_multiple_of(5);
     options.prints = true;
     options
 }

@@ -13,7 +13,7 @@ fn random_kernels_verify_and_round_trip() {
         options.faults = seed % 3 == 0;
         options.prints = seed % 5 == 0;
         options.exact = seed % 7 == 0;
-        options.guards = seed % 4 < 2;
+        options.fault_regions = seed % 4 < 2;
         let mode = Mode::ALL[seed as usize % Mode::ALL.len()];
         for options in [options, mode.options(seed, seed % 3 == 0)] {
             check(seed, &options);
@@ -94,7 +94,7 @@ coverage! {
         While => vec!["while"],
         Yield => vec!["yield"],
         Condition => vec!["condition"],
-        Guard => vec!["guard"],
+        FaultRegion => vec!["fault_region"],
         Assert(_) => vec!["assert"],
         Print(_) => vec!["print"],
     }

@@ -10,8 +10,8 @@ pub enum Mode {
     Tile,
     /// Kernels over threads.
     Thread,
-    /// Kernels of both levels with guards: faults as values.
-    Guards,
+    /// Kernels of both levels with fault regions: faults as values.
+    FaultRegions,
     /// Kernels whose tiles have powers of two as extents.
     Powers,
     /// Kernels that may end with a fault.
@@ -29,7 +29,7 @@ impl Mode {
     pub const ALL: [Mode; 8] = [
         Mode::Tile,
         Mode::Thread,
-        Mode::Guards,
+        Mode::FaultRegions,
         Mode::Powers,
         Mode::Faults,
         Mode::Prints,
@@ -42,7 +42,7 @@ impl Mode {
         match self {
             Mode::Tile => "tile",
             Mode::Thread => "thread",
-            Mode::Guards => "guards",
+            Mode::FaultRegions => "fault_regions",
             Mode::Powers => "powers",
             Mode::Faults => "faults",
             Mode::Prints => "prints",
@@ -79,7 +79,7 @@ impl Mode {
         };
         match self {
             Mode::Tile | Mode::Thread => {}
-            Mode::Guards => options.guards = true,
+            Mode::FaultRegions => options.fault_regions = true,
             Mode::Powers => options.powers_of_two = true,
             Mode::Faults => options.faults = true,
             Mode::Prints => options.prints = true,

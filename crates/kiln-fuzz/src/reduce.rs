@@ -27,11 +27,11 @@ pub fn reduce(kernel: &Kernel, fails: impl Fn(&Kernel) -> bool) -> Kernel {
     }
 }
 
-/// Drops what is unused, unless there are guards, which no pass leaves as they are.
+/// Drops what is unused, unless there are fault regions, which no pass leaves as they are.
 fn swept(kernel: &mut Kernel) -> bool {
-    let mut guards = false;
-    kernel.walk(|_, data| guards |= data.kind == OpKind::Guard);
-    guards || kiln_compiler::passes::run_pass(kernel, "dce").is_ok()
+    let mut fault_regions = false;
+    kernel.walk(|_, data| fault_regions |= data.kind == OpKind::FaultRegion);
+    fault_regions || kiln_compiler::passes::run_pass(kernel, "dce").is_ok()
 }
 
 /// The operations that may go.

@@ -18,8 +18,8 @@ impl Machine<'_> {
             self.run_for(op, data, mask)?;
         } else if data.kind == OpKind::While {
             self.run_while(op, data, mask)?;
-        } else if data.kind == OpKind::Guard {
-            self.run_guard(op, data, mask)?;
+        } else if data.kind == OpKind::FaultRegion {
+            self.run_fault_region(op, data, mask)?;
         } else {
             return Ok(false);
         }

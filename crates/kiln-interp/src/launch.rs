@@ -69,7 +69,7 @@ pub fn run(
         registers,
         views: vec![None; loaded.kernel.counts().0],
         spaces,
-        guarded: Vec::new(),
+        active_regions: Vec::new(),
         left: None,
         prints,
         order,

@@ -15,7 +15,7 @@
 //! | `program.rs` | a loaded kernel and its block memory |
 //! | `launch.rs`, `machine.rs` | a launch and the loop over its blocks; its state while it runs |
 //! | `step.rs`, `control.rs`, `message.rs` | straight operations, regions, asserts and prints |
-//! | `guard.rs`, `leave.rs`, `stopped.rs` | fault regions: who faulted, steps, threads that exit |
+//! | `fault_region.rs`, `leave.rs`, `stopped.rs` | fault regions: faults, steps, exited threads |
 //! | `access.rs`, `quad.rs`, `pointer.rs` | accesses through views, of whole quads, by address |
 //! | `explicit/` | the explicit level: tasks, clusters, order of asynchronous operations |
 //! | `memory.rs`, `host_shared.rs` | allocations, elements that the host shares |
@@ -65,8 +65,8 @@ mod control;
 mod eval;
 mod explain;
 mod explicit;
+mod fault_region;
 mod fragment;
-mod guard;
 mod host_shared;
 mod in_flight;
 mod launch;

@@ -6,7 +6,7 @@ use crate::order::Order;
 use crate::program::Loaded;
 use crate::schedule::Schedule;
 use crate::spaces::Spaces;
-use crate::stopped::{Guarded, Left};
+use crate::stopped::{ActiveRegion, Left};
 use crate::threads::thread_index;
 use crate::time::Time;
 use crate::trap::Trap;
@@ -35,8 +35,8 @@ pub struct Machine<'a> {
     pub views: Vec<Option<View>>,
     /// Memory.
     pub spaces: Spaces<'a>,
-    /// The guards around the operation that runs, outer ones first.
-    pub guarded: Vec<Guarded>,
+    /// The fault regions around the operation that runs, outer ones first.
+    pub active_regions: Vec<ActiveRegion>,
     /// The threads that have left the block, if any has.
     pub left: Option<Left>,
     /// Where prints go.
@@ -64,8 +64,8 @@ impl Machine<'_> {
             let data = kernel.op(op);
             self.spaces.global.steps += 1;
             self.spaces.op = Some(op);
-            if !self.guarded.is_empty() || self.left.is_some() {
-                self.run_in_guard(op, data, mask)?;
+            if !self.active_regions.is_empty() || self.left.is_some() {
+                self.run_in_fault_region(op, data, mask)?;
                 continue;
             }
             if let OpKind::Explicit(op) = &data.kind {

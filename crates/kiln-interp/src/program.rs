@@ -4,7 +4,7 @@
 use crate::value::Data;
 use kiln_backend::{Program, Report};
 use kiln_ir::{
-    ExplicitOp, Guards, Kernel, Level, LinearOp, Op, OpKind, Order, Scalar, Scope, Shape, Space, Value,
+    ExplicitOp, FaultRegions, Kernel, Level, LinearOp, Op, OpKind, Order, Scalar, Scope, Shape, Space, Value,
 };
 use std::any::Any;
 use std::collections::HashMap;
@@ -29,8 +29,8 @@ pub struct Loaded {
     pub acquires: bool,
     /// Whether a check by itself ends the thread that fails it, and no other.
     pub leave_alone: bool,
-    /// What guards catch, if there are any.
-    pub guards: Option<Guards>,
+    /// What fault regions catch, if there are any.
+    pub fault_regions: Option<FaultRegions>,
     /// The address of each allocation in its space.
     pub allocations: HashMap<Op, u64>,
 }
@@ -52,7 +52,7 @@ impl Loaded {
             waits_for_blocks: false,
             acquires: false,
             leave_alone: leave_alone(kernel),
-            guards: Guards::of(kernel),
+            fault_regions: FaultRegions::of(kernel),
             allocations: HashMap::new(),
         };
         kernel.walk(|op, data| {

@@ -5,7 +5,7 @@ use crate::mask::Mask;
 use crate::order::mixed;
 use crate::program::Loaded;
 use crate::threads::WARP;
-use kiln_ir::{Block, ClusterOp, FragmentOp, Guards, Kernel, LinearOp, Op, OpData, OpKind, Space};
+use kiln_ir::{Block, ClusterOp, FaultRegions, FragmentOp, Kernel, LinearOp, Op, OpData, OpKind, Space};
 use std::sync::Arc;
 
 /// Which threads execute an operation together.
@@ -58,7 +58,7 @@ impl Schedule {
         let fine = mixed(seed).is_multiple_of(FINE);
         let none = Rule { convergence: Convergence::Thread, stepwise: false };
         let mut rules = vec![none; kernel.counts().1];
-        let context = Context { kernel, guards: loaded.guards.as_ref(), fine };
+        let context = Context { kernel, fault_regions: loaded.fault_regions.as_ref(), fine };
         context.find(kernel.body, false, &mut rules);
         Schedule { rules: rules.into(), seed, random: seed, fine }
     }
@@ -102,34 +102,34 @@ impl Schedule {
 /// What decides how operations run.
 struct Context<'a> {
     kernel: &'a Kernel,
-    guards: Option<&'a Guards>,
+    fault_regions: Option<&'a FaultRegions>,
     fine: bool,
 }
 
 impl Context<'_> {
     /// Fills in how the operations of a block of the kernel run; gives the most threads that any of
     /// them needs together, and whether any runs in steps.
-    fn find(&self, block: Block, guarded: bool, rules: &mut [Rule]) -> (Convergence, bool) {
+    fn find(&self, block: Block, in_fault_region: bool, rules: &mut [Rule]) -> (Convergence, bool) {
         let kernel = self.kernel;
         let (mut most, mut any_stepwise) = (Convergence::Thread, false);
         for &op in &kernel.block(block).ops {
             let data = kernel.op(op);
             let mut own = convergence_of(kernel, data);
             // A fault in one thread is one of all, so that they must be at one place.
-            if guarded && self.guards.is_some_and(|g| g.concerns_block(op)) {
+            if in_fault_region && self.fault_regions.is_some_and(|r| r.concerns_block(op)) {
                 own = Convergence::Block;
             }
-            let is_guard = data.kind == OpKind::Guard;
+            let is_fault_region = data.kind == OpKind::FaultRegion;
             let (mut inside, mut stepwise) = (Convergence::Thread, false);
             for &region in &data.regions {
-                let found = self.find(region, guarded || is_guard, rules);
+                let found = self.find(region, in_fault_region || is_fault_region, rules);
                 (inside, stepwise) = (inside.max(found.0), stepwise | found.1);
             }
             let structured = matches!(data.kind, OpKind::If | OpKind::For | OpKind::While);
             let waits = data.kind == OpKind::While && may_wait(kernel, data);
             stepwise |= self.fine || waits || inside > Convergence::Thread;
-            // Guards, and regions that give tiles, run in lockstep.
-            stepwise &= structured && !guarded && own == Convergence::Thread;
+            // Fault regions, and regions that give tiles, run in lockstep.
+            stepwise &= structured && !in_fault_region && own == Convergence::Thread;
             let convergence = if stepwise { own } else { own.max(inside) };
             rules[op.index()] = Rule { convergence, stepwise };
             (most, any_stepwise) = (most.max(own).max(inside), any_stepwise | stepwise);
@@ -231,7 +231,7 @@ fn convergence_of(kernel: &Kernel, data: &OpData) -> Convergence {
         | OpKind::While
         | OpKind::Yield
         | OpKind::Condition
-        | OpKind::Guard
+        | OpKind::FaultRegion
         | OpKind::Assert(_)
         | OpKind::Print(_)
         | OpKind::Address

@@ -84,7 +84,7 @@ impl Machine<'_> {
                 self.registers[data.results[0].index()].fill(0);
                 Ok(())
             }
-            OpKind::If | OpKind::For | OpKind::While | OpKind::Guard => {
+            OpKind::If | OpKind::For | OpKind::While | OpKind::FaultRegion => {
                 Err(Trap::Bug("a region in a straight line".into()))
             }
             OpKind::ProgramId(_)
@@ -211,7 +211,7 @@ impl Machine<'_> {
                 | OpKind::While
                 | OpKind::Yield
                 | OpKind::Condition
-                | OpKind::Guard
+                | OpKind::FaultRegion
                 | OpKind::Assert(_)
                 | OpKind::Print(_)
                 | OpKind::Explicit(_)

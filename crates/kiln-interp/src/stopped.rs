@@ -1,11 +1,12 @@
-//! Threads that take no part any more: in the rest of a guard, or in the rest of their block.
+//! Threads that take no part any more: in the rest of a fault region, or in the rest of their
+//! block.
 
 use crate::mask::Mask;
 use kiln_backend::Error;
 use kiln_ir::Value;
 
-/// A guard whose region runs.
-pub struct Guarded {
+/// A fault region that is being executed.
+pub struct ActiveRegion {
     /// The site of each thread's fault; 0 as long as it had none.
     pub sites: Vec<u32>,
     /// The steps that each thread has left; less than 0 once it has taken too many.
@@ -14,7 +15,7 @@ pub struct Guarded {
     pub record: Option<Value>,
 }
 
-impl Guarded {
+impl ActiveRegion {
     pub fn fault(&mut self, threads: &Mask, site: u32) {
         threads.lanes().for_each(|lane| self.sites[lane] = site);
     }

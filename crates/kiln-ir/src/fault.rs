@@ -6,7 +6,7 @@ use crate::op::{Bounds, OpKind};
 
 /// What an operation can do wrong while a kernel runs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum GuardFault {
+pub enum OpFault {
     /// The condition of an assert is false.
     Assert,
     /// A checked access lies outside its view.
@@ -17,14 +17,14 @@ pub enum GuardFault {
 
 impl Kernel {
     /// How an operation can fault, if it can.
-    pub fn fault_of(&self, op: Op) -> Option<GuardFault> {
+    pub fn fault_of(&self, op: Op) -> Option<OpFault> {
         let kind = &self.op(op).kind;
         if let OpKind::Assert(_) = kind {
-            Some(GuardFault::Assert)
+            Some(OpFault::Assert)
         } else if kind.bounds() == Some(Bounds::Check) {
-            Some(GuardFault::OutOfBounds)
+            Some(OpFault::OutOfBounds)
         } else {
-            (kind.divides() && !self.is_pure(op)).then_some(GuardFault::DivisionByZero)
+            (kind.divides() && !self.is_pure(op)).then_some(OpFault::DivisionByZero)
         }
     }
 }
@@ -56,17 +56,17 @@ pub(crate) fn is_collective(kernel: &Kernel, data: &OpData) -> bool {
     meeting(&data.kind).is_some() || (!data.kind.is_terminator() && tiles())
 }
 
-/// Which operations in guards may be followed, inside the innermost guard around them, by one that
-/// all threads must reach together.
+/// Which operations in fault regions may be followed, inside the innermost fault region around
+/// them, by one that all threads must reach together.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Followed(Vec<bool>);
 
 impl Followed {
     pub(crate) fn of(kernel: &Kernel) -> Followed {
         let mut followed = Followed(Vec::new());
-        let mut guards = false;
-        kernel.walk(|_, data| guards |= data.kind == OpKind::Guard);
-        if guards {
+        let mut fault_regions = false;
+        kernel.walk(|_, data| fault_regions |= data.kind == OpKind::FaultRegion);
+        if fault_regions {
             let mut holds = vec![false; kernel.counts().1];
             holds_collective(kernel, kernel.body, &mut holds);
             followed.0.resize(holds.len(), false);
@@ -90,7 +90,7 @@ impl Followed {
             self.0[op.index()] = after || again;
             // Tiles that leave a region are those of all threads.
             let own = is_collective(kernel, data);
-            let inside = if data.kind == OpKind::Guard { own } else { after || again || own };
+            let inside = if data.kind == OpKind::FaultRegion { own } else { after || again || own };
             data.regions.iter().for_each(|&region| self.block(kernel, region, inside, holds));
             after |= holds[op.index()];
         }

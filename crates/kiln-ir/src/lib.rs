@@ -25,7 +25,7 @@
 //! | `numeric/` | the arithmetic of elements as Rust types; `rounding.rs` rounds to 16-bit floats |
 //! | `builder.rs` | appending operations |
 //! | `fault.rs` | which operations can fault, and which all threads must reach together |
-//! | `guard.rs` | how the faults that a guard catches are numbered, and whom one concerns |
+//! | `fault_region.rs` | the faults inside one: numbers, and which threads one concerns |
 //! | `verify/` | the rules a well-formed kernel keeps |
 //! | `uniformity.rs` | which values are the same in every thread of a block |
 //! | `print.rs`, `parse/` | the text format, written and read |
@@ -64,7 +64,7 @@
 //! besides the correct one. Expansions of elementary functions say `fma`. The conformance group
 //! `exact` compares bits with Rust's.
 //!
-//! # Faults and guards
+//! # Faults and fault regions
 //!
 //! A failed assert, a checked access outside its view and an integer division by zero are results,
 //! not traps. The device records the first fault (where, which block and thread, the values), the
@@ -77,10 +77,11 @@
 //! together ([`OpKind::BlockCheck`]). In a kernel over threads it holds there for the thread that
 //! faults; other threads may have got further.
 //!
-//! A *guard* catches faults. It gives the number of the operation that failed, or says that a
-//! budget of loop rounds was exceeded, and gives fallbacks instead of the region's values, so that
-//! a kernel can go on. `Kernel::guard_sites` says what each number is. A guard with a *record*, an
-//! array in the thread's local memory, also stores the values of the check that failed.
+//! A *fault region* catches faults. It gives the number of the operation that failed, or says that
+//! a budget of loop rounds was exceeded, and gives fallbacks instead of the region's values, so
+//! that a kernel can go on. `Kernel::fault_sites` says what each number is. A fault region with a
+//! *record*, an array in the thread's local memory, also stores the values of the check that
+//! failed.
 
 mod builder;
 mod cluster;
@@ -88,9 +89,9 @@ pub mod eval;
 mod explicit;
 mod factor;
 mod fault;
+mod fault_region;
 mod float8;
 mod fragment;
-mod guard;
 mod kernel;
 mod literal;
 pub mod numeric;
@@ -108,10 +109,10 @@ pub use builder::Builder;
 pub use cluster::ClusterOp;
 pub use explicit::{Attribute, ExplicitOp, Task};
 pub use factor::{Factor, Factors};
-pub use fault::GuardFault;
+pub use fault::OpFault;
+pub use fault_region::{BUDGET_EXCEEDED, FaultRegions, FaultSite, recorded};
 pub use float8::{E4M3, E5M2};
 pub use fragment::FragmentOp;
-pub use guard::{BUDGET_EXCEEDED, GuardSite, Guards, recorded};
 pub use kernel::{Block, BlockData, Def, Facts, IntFact, Kernel, Level, Loc, Op, OpData, Param, Value};
 pub use literal::Literal;
 pub use op::*;

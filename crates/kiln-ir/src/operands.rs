@@ -125,7 +125,7 @@ operands! {
     lane: Lane;
     /// How long to rest.
     duration: Duration;
-    /// How many rounds of loops a guard allows.
+    /// How many rounds of loops a fault region allows.
     budget: Budget;
     /// The shared tile, or that of the left factor.
     tile: Tile;

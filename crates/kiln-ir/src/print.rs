@@ -138,7 +138,7 @@ impl Printer<'_, '_> {
                     self.values(&self.kernel.block(region).args)?;
                     self.out.write_str(") ")?;
                 }
-                Some(ControlFlow::For | ControlFlow::Guard | ControlFlow::Tasks) | None => {
+                Some(ControlFlow::For | ControlFlow::FaultRegion | ControlFlow::Tasks) | None => {
                     self.out.write_str(" ")?;
                 }
             }
@@ -239,7 +239,7 @@ impl Printer<'_, '_> {
             | OpKind::While
             | OpKind::Yield
             | OpKind::Condition
-            | OpKind::Guard
+            | OpKind::FaultRegion
             | OpKind::Assert(_)
             | OpKind::Print(_)
             | OpKind::Explicit(_)
@@ -355,7 +355,7 @@ impl Printer<'_, '_> {
             | OpKind::If
             | OpKind::Yield
             | OpKind::Condition
-            | OpKind::Guard
+            | OpKind::FaultRegion
             | OpKind::Address
             | OpKind::CheckBounds
             | OpKind::CheckDivisor

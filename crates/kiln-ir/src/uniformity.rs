@@ -18,8 +18,8 @@ const WARP: u32 = 32;
 /// of memory that threads share is taken as uniform, since a kernel in which it is not has a data
 /// race. In kernels over tiles nothing varies.
 ///
-/// In a guard, what follows a fault that only some threads may have is divergent, unless the fault
-/// concerns the whole block ([`OpKind::Guard`] says when).
+/// In a fault region, what follows a fault that only some threads may have is divergent, unless the
+/// fault concerns the whole block ([`OpKind::FaultRegion`] says when).
 ///
 /// ```
 /// use kiln_ir::*;
@@ -37,12 +37,12 @@ pub struct Uniformity {
     varying: Vec<bool>,
     /// By operation: whether only some threads may reach it.
     divergent: Vec<bool>,
-    guards: InGuards,
+    fault_regions: InFaultRegions,
 }
 
-/// Where the walk stands with regard to guards.
+/// Where the walk stands with regard to fault regions.
 #[derive(Clone, Debug, Default)]
-struct InGuards {
+struct InFaultRegions {
     followed: Followed,
     depth: u32,
     /// Whether some threads of the block may have had a fault, and only they.
@@ -57,10 +57,11 @@ impl Uniformity {
     /// Analyzes a kernel that is well-formed in every other respect.
     pub fn of(kernel: &Kernel) -> Uniformity {
         let (values, ops, _) = kernel.counts();
-        let guards = InGuards::default();
-        let mut uniformity = Uniformity { varying: vec![false; values], divergent: vec![false; ops], guards };
+        let fault_regions = InFaultRegions::default();
+        let mut uniformity =
+            Uniformity { varying: vec![false; values], divergent: vec![false; ops], fault_regions };
         if let Level::Thread { block } = kernel.level {
-            uniformity.guards.followed = Followed::of(kernel);
+            uniformity.fault_regions.followed = Followed::of(kernel);
             // Facts only ever turn from uniform to varying, so this ends.
             while uniformity.block(kernel, block, kernel.body, false) {}
         }
@@ -111,39 +112,39 @@ impl Uniformity {
     fn block(&mut self, kernel: &Kernel, extents: [u32; 3], block: Block, divergent: bool) -> bool {
         let mut changed = false;
         for &op in &kernel.block(block).ops {
-            let divergent = divergent || self.guards.split;
+            let divergent = divergent || self.fault_regions.split;
             changed |= divergent && !std::mem::replace(&mut self.divergent[op.index()], true);
             let data = kernel.op(op);
             changed |= match data.kind.control_flow() {
                 Some(ControlFlow::If) => self.branch(kernel, extents, data, divergent),
                 Some(ControlFlow::For | ControlFlow::While) => self.repeat(kernel, extents, op, divergent),
-                Some(ControlFlow::Guard) => self.guard(kernel, extents, op, divergent),
+                Some(ControlFlow::FaultRegion) => self.fault_region(kernel, extents, op, divergent),
                 Some(ControlFlow::Tasks) | None => {
                     let varies = self.computes_varying(kernel, extents, data, divergent);
                     varies && self.mark(kernel, &data.results)
                 }
             };
-            if self.guards.depth > 0 {
+            if self.fault_regions.depth > 0 {
                 self.fault(kernel, op, divergent);
             }
         }
         changed
     }
 
-    /// The region of a guard, and what it gives.
-    fn guard(&mut self, kernel: &Kernel, extents: [u32; 3], op: Op, divergent: bool) -> bool {
+    /// The body of a fault region, and what it gives.
+    fn fault_region(&mut self, kernel: &Kernel, extents: [u32; 3], op: Op, divergent: bool) -> bool {
         let data = kernel.op(op);
         let region = data.regions[0];
-        if self.guards.depth == 0 {
-            self.guards.steps_vary = self.varies(data.budget()) || self.steps_vary(kernel, region);
+        if self.fault_regions.depth == 0 {
+            self.fault_regions.steps_vary = self.varies(data.budget()) || self.steps_vary(kernel, region);
         }
-        let outer = std::mem::replace(&mut self.guards.split, false);
-        self.guards.depth += 1;
+        let outer = std::mem::replace(&mut self.fault_regions.split, false);
+        self.fault_regions.depth += 1;
         let mut changed = self.block(kernel, extents, region, divergent);
-        self.guards.depth -= 1;
-        changed |= self.guards.split && self.mark(kernel, &data.results);
-        self.guards.split = outer;
-        changed |= self.flow(kernel, kernel.guard_fallbacks(data), &data.results[1..]);
+        self.fault_regions.depth -= 1;
+        changed |= self.fault_regions.split && self.mark(kernel, &data.results);
+        self.fault_regions.split = outer;
+        changed |= self.flow(kernel, kernel.fault_fallbacks(data), &data.results[1..]);
         changed | self.flow(kernel, yields(kernel, region), &data.results[1..])
     }
 
@@ -155,8 +156,9 @@ impl Uniformity {
                 Some(ControlFlow::For | ControlFlow::While) => {
                     self.diverges(op) || self.loop_diverges(kernel, data)
                 }
-                // Threads that have a fault in an inner guard leave its loops and go on behind it.
-                Some(ControlFlow::Guard) => {
+                // Threads that have a fault in an inner fault region leave its loops and go on
+                // behind it.
+                Some(ControlFlow::FaultRegion) => {
                     self.varies(data.budget()) || self.leaves_loops(kernel, data.regions[0], false)
                 }
                 Some(ControlFlow::If | ControlFlow::Tasks) | None => false,
@@ -165,16 +167,16 @@ impl Uniformity {
         })
     }
 
-    /// Whether a fault that only some threads have may end loops of a guard's region before their
+    /// Whether a fault that only some threads have may end loops of a fault region before their
     /// end: the fault is in a loop, or a loop comes after it. `within` says that the region is in a
-    /// loop of the guard.
+    /// loop of the fault region.
     fn leaves_loops(&self, kernel: &Kernel, region: Block, within: bool) -> bool {
         let mut missing = false;
         kernel.block(region).ops.iter().any(|&op| {
             let data = kernel.op(op);
             let ends_loop = match data.kind.control_flow() {
-                // What faults in there ends that guard alone.
-                Some(ControlFlow::Guard) => false,
+                // What faults in there ends that fault region alone.
+                Some(ControlFlow::FaultRegion) => false,
                 Some(ControlFlow::For | ControlFlow::While) => {
                     data.regions.iter().any(|&r| self.leaves_loops(kernel, r, true))
                 }
@@ -191,7 +193,7 @@ impl Uniformity {
     /// Whether an operation is or holds one that may fault in some threads and not in others.
     fn may_part(&self, kernel: &Kernel, op: Op) -> bool {
         let data = kernel.op(op);
-        if data.kind == OpKind::Guard {
+        if data.kind == OpKind::FaultRegion {
             return false;
         }
         let own = kernel.fault_of(op).is_some()
@@ -200,32 +202,32 @@ impl Uniformity {
         own || data.regions.iter().any(inside)
     }
 
-    /// Notes that an operation in a guard may have been the end of it for some threads.
+    /// Notes that an operation in a fault region may have been the end of it for some threads.
     fn fault(&mut self, kernel: &Kernel, op: Op, divergent: bool) {
         let data = kernel.op(op);
-        let agreed = self.guards.followed.by_collective(op) && !divergent;
+        let agreed = self.fault_regions.followed.by_collective(op) && !divergent;
         if agreed {
             // Wherever in the operation it was.
-            self.guards.split = false;
+            self.fault_regions.split = false;
             return;
         }
         let own =
             kernel.fault_of(op).is_some() && (divergent || data.operands.iter().any(|&v| self.varies(v)));
-        let steps = self.guards.steps_vary && fault::takes_steps(kernel, op);
-        self.guards.split |= own || steps;
+        let steps = self.fault_regions.steps_vary && fault::takes_steps(kernel, op);
+        self.fault_regions.split |= own || steps;
     }
 
     fn branch(&mut self, kernel: &Kernel, extents: [u32; 3], data: &OpData, divergent: bool) -> bool {
         let splits = self.varies(data.condition());
-        let (before, mut after) = (self.guards.split, false);
+        let (before, mut after) = (self.fault_regions.split, false);
         let mut changed = false;
         for &region in &data.regions {
-            self.guards.split = before;
+            self.fault_regions.split = before;
             changed |= self.block(kernel, extents, region, divergent || splits);
             changed |= self.flow(kernel, yields(kernel, region), &data.results);
-            after |= self.guards.split;
+            after |= self.fault_regions.split;
         }
-        self.guards.split = after;
+        self.fault_regions.split = after;
         changed | (splits && self.mark(kernel, &data.results))
     }
 
@@ -236,16 +238,16 @@ impl Uniformity {
         let splits = self.loop_diverges(kernel, data);
         let inits = data.inits();
         let mut changed = splits && self.mark(kernel, &data.results);
-        let together = !self.guards.split;
-        let divergent = divergent || self.guards.rounds.contains(&op);
+        let together = !self.fault_regions.split;
+        let divergent = divergent || self.fault_regions.rounds.contains(&op);
         for &region in &data.regions {
             let args = &kernel.block(region).args;
             changed |= splits && self.mark(kernel, args);
             changed |= self.flow(kernel, inits, &args[first_arg..]);
             changed |= self.block(kernel, extents, region, divergent || splits);
         }
-        if together && self.guards.split {
-            changed |= self.guards.rounds.insert(op);
+        if together && self.fault_regions.split {
+            changed |= self.fault_regions.rounds.insert(op);
         }
         let last = data.regions[data.regions.len() - 1];
         let next = yields(kernel, last);
@@ -331,7 +333,7 @@ impl Uniformity {
             | OpKind::While
             | OpKind::Yield
             | OpKind::Condition
-            | OpKind::Guard
+            | OpKind::FaultRegion
             | OpKind::Assert(_)
             | OpKind::Print(_)
             | OpKind::Explicit(_)

@@ -57,8 +57,8 @@ mod view;
 
 pub use elem::{Bits, Elem, Float, HostNumber, Int, Num, Number, Numeric, Ordered, Word};
 pub use flow::{
-    Anchor, Condition, DeviceRange, DeviceValue, IntoDevice, RangeBounds, guarded, guarded_into, range,
-    range_step,
+    Anchor, Condition, DeviceRange, DeviceValue, IntoDevice, RangeBounds, fault_region, fault_region_into,
+    range, range_step,
 };
 pub use half::{bf16, f16};
 pub use kiln_ir::{E4M3, E5M2};
@@ -84,7 +84,7 @@ pub mod prelude {
         Accumulate, Bits, Combine, DeviceValue, E4M3, E5M2, Elem, Float, Idx, Int, IntoIndex, IntoVal,
         KernelConst, Level, Local, Num, Numeric, Order, Scope, Shared, ThreadIndex, Tile, Val, View, ViewMut,
         Word, ballot, barrier, bf16, block_dim, block_uniform, clock_cycles, clock_ns, device, device_assert,
-        device_print, dot, dot_acc, dot_with, f16, fence, full, guarded, iota, kernel, lane_id, local,
+        device_print, dot, dot_acc, dot_with, f16, fault_region, fence, full, iota, kernel, lane_id, local,
         num_programs, program_id, range, range_step, select, shared, shuffle_down, shuffle_idx, shuffle_up,
         shuffle_xor, sleep_ns, thread_id, thread_index, thread_index_2d, thread_index_3d, trace, val,
         vote_all, vote_any, warp_id, zeros,

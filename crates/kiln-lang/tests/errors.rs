@@ -422,35 +422,40 @@ fn a_function_that_never_returns_under_a_condition() {
     assert_eq!(e.len(), 1, "{e:?}");
     assert!(e[0].message.contains("never returns is called under a device condition"), "{e:?}");
     let e = errors(|_, _, n| {
-        let _ = guarded(5, 0, || sometimes(n));
+        let _ = fault_region(5, 0, || sometimes(n));
     });
     assert_error(&e, line!() - 2, "never returns is called under a device condition", "return a value");
 }
 
 #[test]
-fn what_a_guard_cannot_undo() {
+fn what_a_fault_region_cannot_undo() {
     #[device(crate = kiln_lang)]
     fn host_variable(n: Val<i32>) {
         let mut times = 1;
-        let (_, _) = guarded(0, 0, || {
-            times = 2; // <- a host value in a guard
+        let (_, _) = fault_region(0, 0, || {
+            times = 2; // <- a host value in a fault region
             n / times
         });
     }
     let e = errors(|_, _, n| host_variable(n));
-    assert_error(&e, at("a host value in a guard"), "a host value is changed", "make it a device value");
+    assert_error(
+        &e,
+        at("a host value in a fault region"),
+        "a host value is changed",
+        "make it a device value",
+    );
     let e = errors(|_, _, n| {
-        guarded(0, full::<f32>(8, 0.0), || full(16, 1.0) * n.cast::<f32>());
+        fault_region(0, full::<f32>(8, 0.0), || full(16, 1.0) * n.cast::<f32>());
     });
-    assert_error(&e, line!() - 2, "the fallback has shape [8], the guarded value has shape [16]", "stretch");
+    assert_error(&e, line!() - 2, "has shape [8], the value of the region has shape [16]", "stretch");
     let e = errors(|_, _, n| {
         let mut inside = None;
-        guarded(0, (), || inside = Some(n + 1));
+        fault_region(0, (), || inside = Some(n + 1));
         let _ = inside.map(|v| v + 1);
     });
     assert_error(&e, line!() - 2, "has ended, and does not exist here", "declared outside");
     let e = errors(|_, _, n| {
-        guarded(n.cast::<u32>().broadcast_to(4), (), || ());
+        fault_region(n.cast::<u32>().broadcast_to(4), (), || ());
     });
     assert_eq!(e.len(), 1, "{e:?}");
 }

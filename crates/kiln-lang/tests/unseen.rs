@@ -286,10 +286,10 @@ errors! {
             more();
         }
     }
-    in_a_guard "guard" HOST, "": |n| {
+    in_a_fault_region "fault_region" HOST, "": |n| {
         let mut v = vec![n];
-        guarded(0, (), || {
-            v.push(n); // <- guard
+        fault_region(0, (), || {
+            v.push(n); // <- fault_region
         });
     }
     a_cell "cell" HOST, "": |n| {

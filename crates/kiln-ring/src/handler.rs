@@ -10,7 +10,7 @@ use crate::wire::slot::PRIORITY_SHIFT;
 use kiln_lang::__private::Probe;
 use kiln_lang::{
     DeviceRange, Elem, IntoDevice, IntoVal, Local, Num, Val, ViewMut, barrier, block_uniform, clock_ns,
-    device_assert, guarded, guarded_into, lane_id, range_step, shuffle_xor, val,
+    device_assert, fault_region, fault_region_into, lane_id, range_step, shuffle_xor, val,
 };
 use std::any::TypeId;
 use std::ops::Range;
@@ -23,7 +23,7 @@ pub struct RingCtx {
     lanes: u32,
     memory: ArrayMemory,
     outgoing: Outgoing,
-    /// Where the guard around the handler records a check that failed.
+    /// Where the fault region around the handler records a check that failed.
     faults: Option<Local<u64>>,
 }
 
@@ -382,10 +382,10 @@ pub trait ErasedHandler: Send + Sync {
     /// the signature says.
     fn trace_words(&self, ctx: &RingCtx, state: &[Val<u32>], message: &[Val<u32>]) -> ErasedOutcome;
 
-    /// As [`trace_words`](Self::trace_words), inside a [guard](guarded()) with a budget of loop
-    /// turns (0 for none): gives the site of the fault too, or 0. After a fault the state is what
-    /// it was, there is no reply, and the handler did not fail by itself.
-    fn trace_guarded(
+    /// As [`trace_words`](Self::trace_words), inside a [fault region](fault_region()) with a budget
+    /// of loop turns (0 for none): gives the site of the fault too, or 0. After a fault the state
+    /// is what it was, there is no reply, and the handler did not fail by itself.
+    fn trace_in_fault_region(
         &self,
         ctx: &RingCtx,
         budget: Val<u32>,
@@ -440,7 +440,7 @@ impl<H: Handler> ErasedHandler for H {
         erased::<H>(&state, &outcome)
     }
 
-    fn trace_guarded(
+    fn trace_in_fault_region(
         &self,
         ctx: &RingCtx,
         budget: Val<u32>,
@@ -455,8 +455,8 @@ impl<H: Handler> ErasedHandler for H {
             traced
         };
         let (site, (state, outcome)) = match &ctx.faults {
-            Some(record) => guarded_into(record, budget, fallback, body),
-            None => guarded(budget, fallback, body),
+            Some(record) => fault_region_into(record, budget, fallback, body),
+            None => fault_region(budget, fallback, body),
         };
         (site, erased::<H>(&state, &outcome))
     }

@@ -70,8 +70,8 @@
 //! # How it works
 //!
 //! A resident grid is one kernel, traced from `device/` like any other: the loop of a *worker*,
-//! with the handlers of all kinds of actors inlined in guards. The same loop serves a warp of a
-//! GPU, a thread of a CPU, and the interpreter, which runs it for a bounded number of polls
+//! with the handlers of all kinds of actors inlined in fault regions. The same loop serves a warp
+//! of a GPU, a thread of a CPU, and the interpreter, which runs it for a bounded number of polls
 //! whenever the host waits.
 //!
 //! What the kernel is made for (its kinds of actors, its lanes, its transport) is known while it is
@@ -106,9 +106,9 @@
 //! costs nothing. There it runs only handlers that store nothing and print nothing: when one does
 //! anything but send one message, its result is dropped and the next turn runs it again.
 //!
-//! **Faults.** A fault in a handler is a value (`Guard` in the IR): the actor's gate closes, the
-//! message is answered as failed, and the worker goes on. The answer says which check failed. The
-//! check's values stand in the arena (`wire/gauge.rs`) before the answer does, because a slot
+//! **Faults.** A fault in a handler is a value (`FaultRegion` in the IR): the actor's gate closes,
+//! the message is answered as failed, and the worker goes on. The answer says which check failed.
+//! The check's values stand in the arena (`wire/gauge.rs`) before the answer does, because a slot
 //! may be too narrow for them. The host reads them when it sees the failure (`runtime/faults.rs`).
 //!
 //! **Arrays.** Arrays in a message, a reply or a state are *inline*: they stay in their memory, and

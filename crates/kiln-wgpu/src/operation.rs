@@ -93,7 +93,7 @@ impl Writer<'_> {
             | OpKind::PtrOrderedLoad { .. }
             | OpKind::PtrOrderedStore { .. } => Err(self.refused(data, Refused::Addresses)),
             OpKind::LoadQuad(_) | OpKind::StoreQuad(_) => Err(self.refused(data, Refused::Order)),
-            OpKind::Guard
+            OpKind::FaultRegion
             | OpKind::Assert(_)
             | OpKind::Print(_)
             | OpKind::CheckBounds

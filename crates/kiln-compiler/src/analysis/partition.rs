@@ -245,7 +245,7 @@ fn access(kind: &OpKind) -> Option<(bool, bool)> {
         | While
         | Yield
         | Condition
-        | Guard
+        | FaultRegion
         | Assert(_)
         | Print(_)
         | CheckBounds

@@ -202,7 +202,7 @@ fn verdict(kernel: &Kernel, data: &OpData, own: &mut OwnElements) -> Verdict {
         | While
         | Yield
         | Condition
-        | Guard
+        | FaultRegion
         | Assert(_)
         | Print(_) => Safe,
     }

@@ -8,10 +8,9 @@
 //! part by part. Boxes of memory are cut at the same places, and what lies outside a view is
 //! masked as before.
 //!
-//! Before the pass: a valid kernel without guards. After it, the same results: bit for bit but
-//! where the order of a combination is open ([`ReduceOp::Sum`](kiln_ir::ReduceOp)). A tile that
-//! splits into more than [`LIMIT`] parts, or a product of matrices into more products, is
-//! refused.
+//! Before the pass: a valid kernel without fault regions. After it, the same results: bit for bit
+//! but where the order of a combination is open ([`ReduceOp::Sum`](kiln_ir::ReduceOp)). A tile that
+//! splits into more than [`LIMIT`] parts, or a product of matrices into more products, is refused.
 //!
 //! | file | holds |
 //! |---|---|
@@ -39,8 +38,8 @@ const LIMIT: usize = 64;
 /// The parts of a value, the last axis fastest.
 type Parts = SmallVec<[Value; 1]>;
 
-/// A kernel without guards in terms of tiles whose extents are powers of two; `None` if it has no
-/// others.
+/// A kernel without fault regions in terms of tiles whose extents are powers of two; `None` if it
+/// has no others.
 ///
 /// # Errors
 /// [`CompileError::TooManyParts`], and [`CompileError::Unsupported`] for an explicit operation
@@ -183,7 +182,7 @@ impl<'a> Legalizer<'a> {
             | While
             | Yield
             | Condition
-            | Guard
+            | FaultRegion
             | Print(_)
             | Fragment(_)
             | Linear { .. }

@@ -231,7 +231,7 @@ impl Classes {
                 | OpKind::While
                 | OpKind::Yield
                 | OpKind::Condition
-                | OpKind::Guard
+                | OpKind::FaultRegion
                 | OpKind::Assert(_)
                 | OpKind::Print(_)
                 | OpKind::Explicit(_)
@@ -567,7 +567,8 @@ impl Demand<'_, '_> {
                     self.want_all(&data.operands, layout);
                 }
             }
-            // No operand is a tile. Guards have become branches, and addresses are not there yet.
+            // No operand is a tile. Fault regions have become branches, and addresses are not there
+            // yet.
             OpKind::Const(_)
             | OpKind::Iota
             | OpKind::ProgramId(_)
@@ -592,7 +593,7 @@ impl Demand<'_, '_> {
             | OpKind::Sleep
             | OpKind::If
             | OpKind::Condition
-            | OpKind::Guard
+            | OpKind::FaultRegion
             | OpKind::Print(_)
             | OpKind::Fragment(_)
             | OpKind::Address

@@ -190,7 +190,7 @@ impl Pass<'_> {
                 | OpKind::Sleep
                 | OpKind::Yield
                 | OpKind::Condition
-                | OpKind::Guard
+                | OpKind::FaultRegion
                 | OpKind::Assert(_)
                 | OpKind::Print(_)
                 | OpKind::Explicit(_)

@@ -17,7 +17,7 @@ use super::products::Unit;
 use super::{Lowering, facts::IntFacts, plan::LayoutPlan, roles};
 use crate::error::CompileError;
 use kiln_ir::{
-    Block, Bounds, Check, ControlFlow, Def, ExplicitOp, GuardFault, Kernel, Level, Literal, Loc, Op, OpData,
+    Block, Bounds, Check, ControlFlow, Def, ExplicitOp, Kernel, Level, Literal, Loc, Op, OpData, OpFault,
     OpKind, Operand, Scalar, UnaryOp, Value,
 };
 use std::collections::HashSet;
@@ -66,22 +66,23 @@ fn holds(kernel: &Kernel, op: Op, is: fn(&OpKind) -> bool) -> bool {
 fn is_check(kernel: &Kernel, facts: &mut IntFacts<'_>, op: Op) -> bool {
     let data = kernel.op(op);
     kernel.fault_of(op).is_some_and(|fault| match fault {
-        GuardFault::Assert => !kernel.as_const(data.condition()).is_some_and(Literal::is_true),
-        GuardFault::DivisionByZero => facts.of(data.right()).min <= 0,
-        GuardFault::OutOfBounds => true,
+        OpFault::Assert => !kernel.as_const(data.condition()).is_some_and(Literal::is_true),
+        OpFault::DivisionByZero => facts.of(data.right()).min <= 0,
+        OpFault::OutOfBounds => true,
     })
 }
 
-/// Refuses guards whose rest others wait for: it is skipped after a fault.
-pub(super) fn refuse_guards(kernel: &Kernel) -> Result<(), CompileError> {
+/// Refuses fault regions whose rest others wait for: it is skipped after a fault.
+pub(super) fn refuse_fault_regions(kernel: &Kernel) -> Result<(), CompileError> {
     let mut found = None;
     kernel.walk(|op, data| {
-        if data.kind == OpKind::Guard && holds(kernel, op, concerns_others) {
+        if data.kind == OpKind::FaultRegion && holds(kernel, op, concerns_others) {
             found.get_or_insert(data.loc);
         }
     });
-    let what = "a guard around operations that other tasks wait for";
-    let hint = "guard what is computed between them: what follows a fault in a guard is skipped";
+    let what = "a fault region around operations that other tasks wait for";
+    let hint =
+        "let a fault region hold only what is computed between them: what follows a fault in it is skipped";
     found.map_or(Ok(()), |loc| refuse(kernel, loc, what, hint))
 }
 
@@ -121,7 +122,7 @@ impl DeferredFaults {
                     deferred.ends.insert(data.regions[0]);
                 }
                 Some(ControlFlow::While) => endless = endless.or_else(|| first_of(kernel, op, &checks)),
-                Some(ControlFlow::If | ControlFlow::Guard | ControlFlow::Tasks) | None => {}
+                Some(ControlFlow::If | ControlFlow::FaultRegion | ControlFlow::Tasks) | None => {}
             }
         });
         if let Some(check) = endless {
@@ -156,7 +157,7 @@ fn counted_on(kernel: &Kernel) -> HashSet<Op> {
                 Some(ControlFlow::If | ControlFlow::For) => todo.extend(data.control()),
                 Some(ControlFlow::While) => todo.extend(yields(kernel, data.regions[0])),
                 // One around what others wait for is refused; tasks have nothing that decides.
-                Some(ControlFlow::Guard | ControlFlow::Tasks) | None => {}
+                Some(ControlFlow::FaultRegion | ControlFlow::Tasks) | None => {}
             }
         }
     });

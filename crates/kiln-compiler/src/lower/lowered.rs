@@ -68,7 +68,7 @@ fn is_above(kernel: &Kernel, data: &OpData) -> bool {
         | LoadQuad(_)
         | StoreQuad(_)
         | BlockUniform
-        | Guard => true,
+        | FaultRegion => true,
         Const(_)
         | ProgramId(_)
         | NumPrograms(_)

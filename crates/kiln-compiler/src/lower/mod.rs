@@ -77,7 +77,7 @@ mod stages;
 mod warpgroups;
 
 use crate::error::CompileError;
-use crate::guard;
+use crate::fault_region;
 use crate::layout::{LANE_BITS, Layout};
 use crate::legalize::legalize_tiles;
 use crate::target::Target;
@@ -137,9 +137,9 @@ pub fn lower_to_threads(kernel: &Kernel, target: &Target) -> Result<Kernel, Comp
         portable::finish(&mut lowered, 0, target)?;
         return Ok(lowered);
     }
-    deferred_faults::refuse_guards(kernel)?;
-    let unguarded = guard::lowered(kernel);
-    let whole = unguarded.as_ref().unwrap_or(kernel);
+    deferred_faults::refuse_fault_regions(kernel)?;
+    let lowered = fault_region::lowered(kernel);
+    let whole = lowered.as_ref().unwrap_or(kernel);
     portable::refuse_shuffles(whole, target)?;
     let legalized = legalize_tiles(whole)?;
     let kernel = legalized.as_ref().unwrap_or(whole);
@@ -421,7 +421,7 @@ impl<'k> Lowering<'k> {
             | Condition => self.copy(data)?,
             For if self.plan.pipelines.by_loop.contains_key(&op) => self.pipelined(op, data)?,
             If | For | While => self.flow(data)?,
-            Guard => return Err(self.internal("a guard that is not lowered".into())),
+            FaultRegion => return Err(self.internal("a fault region that is not lowered".into())),
             Yield => self.yield_(data, results)?,
             Assert(_) => self.assert(op, data)?,
             Print(_) => self.print(data)?,

@@ -38,8 +38,8 @@ use std::fmt::Write;
 /// # Ok::<(), kiln_compiler::CompileError>(())
 /// ```
 pub fn explain_layouts(kernel: &Kernel, target: &Target) -> Result<String, CompileError> {
-    let unguarded = crate::guard::lowered(kernel);
-    let whole = unguarded.as_ref().unwrap_or(kernel);
+    let lowered = crate::fault_region::lowered(kernel);
+    let whole = lowered.as_ref().unwrap_or(kernel);
     let legalized = crate::legalize::legalize_tiles(whole)?;
     let kernel = legalized.as_ref().unwrap_or(whole);
     let widened = widened(kernel, target);

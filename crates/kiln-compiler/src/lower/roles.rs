@@ -94,7 +94,7 @@ fn of_result(kernel: &Kernel, data: &OpData, roles: &[Role]) -> Option<Role> {
         | OpKind::While
         | OpKind::Yield
         | OpKind::Condition
-        | OpKind::Guard
+        | OpKind::FaultRegion
         | OpKind::Assert(_)
         | OpKind::Print(_)
         | OpKind::Explicit(_)
@@ -193,7 +193,7 @@ pub(crate) fn joined(kernel: &Kernel, mut visit: impl FnMut(Value, Value)) {
         | OpKind::Sleep
         | OpKind::Yield
         | OpKind::Condition
-        | OpKind::Guard
+        | OpKind::FaultRegion
         | OpKind::Assert(_)
         | OpKind::Print(_)
         | OpKind::Explicit(_)
@@ -226,7 +226,7 @@ fn carried(kernel: &Kernel, op: Op, i: usize) -> Vec<Value> {
         Some(ControlFlow::While) => [init(), arg(0, i), arg(1, i), yielded(data.regions[1])],
         Some(ControlFlow::If) => [yielded(data.regions[0]), yielded(data.regions[1]), None, None],
         // They carry nothing.
-        Some(ControlFlow::Guard | ControlFlow::Tasks) | None => [None; 4],
+        Some(ControlFlow::FaultRegion | ControlFlow::Tasks) | None => [None; 4],
     };
     all.into_iter().flatten().collect()
 }

@@ -1,5 +1,5 @@
 //! If-conversion: a small `if` over scalars without effects becomes its operations and selections,
-//! which is what short-circuit logic and guarded arithmetic want to be.
+//! which is what short-circuit logic and predicated arithmetic want to be.
 
 use super::rewrite::{Cursor, Fate, Pass, rewrite};
 use kiln_ir::{Block, Kernel, Op, OpKind};

@@ -14,7 +14,7 @@
 //! Every pass keeps a well-formed kernel well-formed, the results of every element-wise operation
 //! to the bit, and the faults; debug builds verify after each. A new pass is a function
 //! `run(&mut Kernel) -> bool` in a file of its own, a line in [`PASSES`](crate::passes::PASSES) and
-//! a file test. Guards are gone before any of them runs.
+//! a file test. Fault regions are gone before any of them runs.
 
 pub(crate) mod cse;
 pub(crate) mod dce;

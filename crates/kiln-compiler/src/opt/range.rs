@@ -70,7 +70,7 @@ impl Finder<'_> {
                     }
                     (Some(ControlFlow::While), 1) => self.assume_condition(data.regions[0], region),
                     (Some(ControlFlow::If | ControlFlow::While), _) => {}
-                    (Some(ControlFlow::Guard | ControlFlow::Tasks) | None, _) => {}
+                    (Some(ControlFlow::FaultRegion | ControlFlow::Tasks) | None, _) => {}
                 }
                 self.block(region);
                 self.below.truncate(known);

@@ -220,7 +220,7 @@ fn has_its_place(kernel: &Kernel, op: Op, data: &OpData) -> bool {
         | Cluster(_)
         | Clock(_)
         | Sleep
-        | Guard
+        | FaultRegion
         | Print(_)
         | Address
         | Scratch { .. }

@@ -46,7 +46,7 @@ impl Random {
     }
 }
 
-/// A tile in memory between guards, whose elements are read and written as bits.
+/// A tile in memory between red zones, whose elements are read and written as bits.
 #[derive(Clone)]
 struct Tile {
     scalar: Scalar,
@@ -55,14 +55,14 @@ struct Tile {
     memory: Vec<u64>,
 }
 
-/// One guard, in bytes: a whole AVX-512 store would show.
-const GUARD: usize = 64;
+/// One red zone, in bytes: a whole AVX-512 store would show.
+const RED_ZONE: usize = 64;
 const POISON: u8 = 0xa5;
 
 impl Tile {
     /// A tile of poison.
     fn poisoned(scalar: Scalar, len: usize) -> Tile {
-        let bytes = 2 * GUARD + len * scalar.bytes() as usize;
+        let bytes = 2 * RED_ZONE + len * scalar.bytes() as usize;
         Tile { scalar, len, memory: vec![u64::from_ne_bytes([POISON; 8]); bytes.div_ceil(8)] }
     }
 
@@ -70,7 +70,7 @@ impl Tile {
         let mut tile = Tile::poisoned(scalar, elements.len());
         for (i, &bits) in elements.iter().enumerate() {
             let size = scalar.bytes() as usize;
-            tile.bytes()[GUARD + i * size..][..size].copy_from_slice(&bits.to_le_bytes()[..size]);
+            tile.bytes()[RED_ZONE + i * size..][..size].copy_from_slice(&bits.to_le_bytes()[..size]);
         }
         tile
     }
@@ -88,26 +88,29 @@ impl Tile {
     }
 
     fn ptr(&self) -> *const u8 {
-        self.memory.as_ptr().cast::<u8>().wrapping_add(GUARD)
+        self.memory.as_ptr().cast::<u8>().wrapping_add(RED_ZONE)
     }
 
     fn mut_ptr(&mut self) -> *mut u8 {
-        self.bytes()[GUARD..].as_mut_ptr()
+        self.bytes()[RED_ZONE..].as_mut_ptr()
     }
 
-    /// The elements' bits, after a look at the guards.
+    /// The elements' bits, after a look at the red zones.
     fn elements(&self) -> Vec<u64> {
         let mut tile = self.clone();
         let size = self.scalar.bytes() as usize;
-        let end = GUARD + self.len * size;
+        let end = RED_ZONE + self.len * size;
         let bytes = tile.bytes();
-        assert!(bytes[..GUARD].iter().chain(&bytes[end..]).all(|&b| b == POISON), "a guard was overwritten");
+        assert!(
+            bytes[..RED_ZONE].iter().chain(&bytes[end..]).all(|&b| b == POISON),
+            "a red zone was overwritten"
+        );
         let element = |chunk: &[u8]| {
             let mut word = [0; 8];
             word[..size].copy_from_slice(chunk);
             u64::from_le_bytes(word)
         };
-        bytes[GUARD..end].chunks(size).map(element).collect()
+        bytes[RED_ZONE..end].chunks(size).map(element).collect()
     }
 
     /// The elements as numbers.

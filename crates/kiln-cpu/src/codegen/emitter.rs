@@ -216,7 +216,7 @@ impl<'a> Emitter<'a> {
             While => self.while_loop(op, data)?,
             Assert(message) => self.assert(data, *message)?,
             Print(message) => self.print(data, *message)?,
-            Guard => return Err(self.internal("a guard that is not lowered")),
+            FaultRegion => return Err(self.internal("a fault region that is not lowered")),
             Iota | Yield | Condition => return Err(self.internal("an operation out of place")),
             BlockUniform => {
                 let first = match *self.repr(data.input())? {

@@ -326,7 +326,7 @@ impl Elementwise {
             | While
             | Yield
             | Condition
-            | Guard
+            | FaultRegion
             | Assert(_)
             | Print(_)
             | Explicit(_)

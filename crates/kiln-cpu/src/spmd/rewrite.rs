@@ -163,7 +163,7 @@ impl Rewrite<'_> {
             Assert(_) => self.assert(data)?,
             Print(message) => self.print(data, *message)?,
             Binary(BinaryOp::Div | BinaryOp::Rem) if self.mask.is_some() && !self.old.is_pure(op) => {
-                self.guarded_division(data)?;
+                self.masked_division(data)?;
             }
             Const(_)
             | Iota
@@ -187,7 +187,7 @@ impl Rewrite<'_> {
             | Cluster(_)
             | Yield
             | Condition
-            | Guard
+            | FaultRegion
             | Explicit(_)
             | Fragment(_)
             | Address
@@ -256,7 +256,7 @@ impl Rewrite<'_> {
     }
 
     /// An integer division where some lanes are not there: those must not fault.
-    fn guarded_division(&mut self, data: &OpData) -> Result<()> {
+    fn masked_division(&mut self, data: &OpData) -> Result<()> {
         let (a, b) = (data.left(), data.right());
         let elem = self.old.ty(b).elem();
         let one = self.b.splat(Literal::one(elem), self.shape());

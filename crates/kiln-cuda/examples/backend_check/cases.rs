@@ -458,10 +458,10 @@ fn thread_kernels() -> Vec<Case> {
     let u32s = |n, fill| view(Scalar::U32, &[n], fill);
     vec![
         Case::new(
-            "threads: guarded map",
+            "threads: bounded map",
             4,
             vec![f32s(1000, Fill::Random), f32s(1000, Fill::Poison)],
-            GUARDED,
+            BOUNDED,
         ),
         Case::new(
             "threads: reversal in shared memory",
@@ -510,8 +510,8 @@ macro_rules! indexed {
     };
 }
 
-const GUARDED: &str = indexed!(
-    "kernel @guarded(%x: view<f32, 1, global>, %y: mut view<f32, 1, global>) thread [256, 1, 1] {\n",
+const BOUNDED: &str = indexed!(
+    "kernel @bounded(%x: view<f32, 1, global>, %y: mut view<f32, 1, global>) thread [256, 1, 1] {\n",
     "  %n = extent %x axis 0 : i64
   %inside = lt %i, %n : bool
   if %inside {

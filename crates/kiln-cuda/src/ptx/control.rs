@@ -229,7 +229,7 @@ impl Writer<'_> {
             | OpKind::LoadQuad(_)
             | OpKind::StoreQuad(_)
             | OpKind::BlockUniform
-            | OpKind::Guard
+            | OpKind::FaultRegion
             | OpKind::Linear { .. }
             | OpKind::Yield
             | OpKind::Condition => {

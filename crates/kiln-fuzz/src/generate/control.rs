@@ -140,8 +140,8 @@ impl Generator<'_> {
         self.append(OpKind::While, &inits, &types, &regions, varying);
     }
 
-    /// A guard, half of them with a budget of a few steps.
-    pub(super) fn guard(&mut self) {
+    /// A fault region, half of them with a budget of a few steps.
+    pub(super) fn fault_region(&mut self) {
         if self.depth >= self.options.depth {
             return self.expression();
         }
@@ -158,15 +158,15 @@ impl Generator<'_> {
         let types = self.flowing_types(self.divergent);
         let operands = [vec![budget], self.values_of(&types)].concat();
         let block = self.kernel.add_block();
-        let outer = std::mem::replace(&mut self.guarded, true);
+        let outer = std::mem::replace(&mut self.in_fault_region, true);
         self.region(block, false, |g| {
             g.some_statements();
             (OpKind::Yield, g.values_of(&types))
         });
-        self.guarded = outer;
+        self.in_fault_region = outer;
         let results = [vec![Type::scalar(Scalar::U32)], types].concat();
         let varying = self.thread.is_some();
-        self.append(OpKind::Guard, &operands, &results, &[block], varying);
+        self.append(OpKind::FaultRegion, &operands, &results, &[block], varying);
     }
 
     /// An assert or a print.

@@ -284,8 +284,8 @@ impl Generator<'_> {
 
     /// A shuffle or a vote, where all lanes of whole warps are present.
     fn talk_in_warp(&mut self) {
-        // Inside a guard some threads of a warp may have had a fault.
-        if self.threads.iter().product::<u32>() % 32 != 0 || self.guarded {
+        // Inside a fault region some threads of a warp may have had a fault.
+        if self.threads.iter().product::<u32>() % 32 != 0 || self.in_fault_region {
             return;
         }
         let scalar = |ty: &Type, _: &Entry| ty.is_scalar();

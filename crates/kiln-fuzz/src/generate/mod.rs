@@ -44,8 +44,8 @@ pub struct Options {
     pub exact: bool,
     /// Divisions by zero, checked indices out of bounds and asserts may fail.
     pub faults: bool,
-    /// Kernels have guards, inside of which the same may fail.
-    pub guards: bool,
+    /// Kernels have fault regions, inside of which the same may fail.
+    pub fault_regions: bool,
     /// Kernels may print.
     pub prints: bool,
     /// Extents of tiles are powers of two.
@@ -68,7 +68,7 @@ impl Options {
             elems: Scalar::COMPUTED.to_vec(),
             exact: false,
             faults: false,
-            guards: false,
+            fault_regions: false,
             prints: false,
             powers_of_two: false,
             whole_warps: false,
@@ -116,7 +116,7 @@ pub fn generate(seed: u64, options: &Options) -> Case {
         atomics: Vec::new(),
         thread: None,
         divergent: false,
-        guarded: false,
+        in_fault_region: false,
         depth: 0,
     };
     generator.parameters();
@@ -145,8 +145,8 @@ struct Generator<'o> {
     thread: Option<(Value, Value)>,
     /// Whether only some threads of a block may get here.
     divergent: bool,
-    /// Whether this is inside a guard.
-    guarded: bool,
+    /// Whether this is inside a fault region.
+    in_fault_region: bool,
     depth: usize,
 }
 
@@ -282,7 +282,7 @@ impl Generator<'_> {
     }
 
     fn may_fault(&self) -> bool {
-        self.options.faults || self.guarded
+        self.options.faults || self.in_fault_region
     }
 
     fn statements(&mut self, count: usize) {
@@ -297,7 +297,7 @@ impl Generator<'_> {
                 14 | 15 if self.options.overlapping => self.read_back(),
                 6 => self.atomic(),
                 7 if self.thread.is_some() => self.exchange_through_memory(),
-                8 | 9 if self.options.guards => self.guard(),
+                8 | 9 if self.options.fault_regions => self.fault_region(),
                 _ => self.expression(),
             }
         }

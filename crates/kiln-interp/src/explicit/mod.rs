@@ -106,7 +106,7 @@ pub fn run_grid(base: Machine<'_>) -> Result<(), Error> {
         idle.push(placeholder(memory)?);
     }
     let Machine { loaded, grid, block, registers, views, spaces, prints, order, schedule, time, .. } = base;
-    let (guarded, left) = (Vec::new(), None);
+    let (active_regions, left) = (Vec::new(), None);
     let mut base = Machine {
         kernel,
         loaded,
@@ -115,7 +115,7 @@ pub fn run_grid(base: Machine<'_>) -> Result<(), Error> {
         registers,
         views,
         spaces,
-        guarded,
+        active_regions,
         left,
         prints,
         order,
@@ -239,7 +239,7 @@ impl<'m> Machine<'m> {
             registers: self.registers.clone(),
             views: self.views.clone(),
             spaces,
-            guarded: Vec::new(),
+            active_regions: Vec::new(),
             left: None,
             prints: self.prints,
             order: self.order,

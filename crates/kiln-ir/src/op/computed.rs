@@ -94,7 +94,7 @@ impl OpKind {
             | Cluster(_)
             | Clock(_)
             | Sleep => return None,
-            If | For | While | Yield | Condition | Guard | Assert(_) | Print(_) => return None,
+            If | For | While | Yield | Condition | FaultRegion | Assert(_) | Print(_) => return None,
             Explicit(_) => return None,
             // Made by the lowering.
             Fragment(_)

@@ -280,31 +280,31 @@ pub enum OpKind {
     /// `(bool scalar)`: ends the first region of `While`.
     Condition,
 
-    // ---- guards: faults as values
+    // ---- fault regions: faults as values
     /// `(u32 budget, [view<u64, 1, local> record], fallbacks…) -> (u32 site, values…)`, one region
     /// without arguments, which yields the values. Where an assert, a checked access outside its
     /// view or a zero integer divisor would end the program, the operation does nothing, the rest
     /// of the region is skipped, and the results are the number of the *site* (see
-    /// [`Kernel::guard_sites`](crate::Kernel::guard_sites)) and the fallbacks. Else they are 0 and
+    /// [`Kernel::fault_sites`](crate::Kernel::fault_sites)) and the fallbacks. Else they are 0 and
     /// what the region yields. Effects before the fault stay.
     ///
     /// Every execution of a loop's body inside takes one step at its end. Where no more steps than
     /// the budget allow it, the rest of the region is skipped likewise, with the site
-    /// [`BUDGET_EXCEEDED`](crate::BUDGET_EXCEEDED); a budget of 0 has no limit. A guard inside
-    /// another one ends what faults inside it; its steps are taken from both budgets, and what
-    /// exceeds the outer one ends the outer one.
+    /// [`BUDGET_EXCEEDED`](crate::BUDGET_EXCEEDED); a budget of 0 has no limit. A fault region
+    /// inside another one ends what faults inside it; its steps are taken from both budgets, and
+    /// what exceeds the outer one ends the outer one.
     ///
     /// In a kernel over threads, a fault concerns the thread that has it, unless an operation that
     /// all threads of the block must reach together (a barrier, tiles) may follow inside the
-    /// region, or the guard gives tiles: then it concerns all threads of the block, from the place
-    /// on where they are together, and they get the largest site among them.
+    /// region, or the fault region gives tiles: then it concerns all threads of the block, from the
+    /// place on where they are together, and they get the largest site among them.
     ///
     /// With a record, a thread whose own check fails first stores the number of the site in element
     /// 0, and behind it the values of the check, as
-    /// [`GuardSite::values`](crate::GuardSite::values) says; what has no room is left out, and the
+    /// [`FaultSite::values`](crate::FaultSite::values) says; what has no room is left out, and the
     /// other elements stay as they are. Nothing is stored where nothing fails, where only another
     /// thread's check does, and where the budget is exceeded.
-    Guard,
+    FaultRegion,
 
     // ---- diagnostics
     /// `(bool tile, scalars…)`: where any element is false the program ends with a fault; the

@@ -42,7 +42,7 @@ pub enum ControlFlow {
     /// It runs its second region as long as the first one says so.
     While,
     /// It runs its region up to a fault.
-    Guard,
+    FaultRegion,
     /// It runs its regions side by side.
     Tasks,
 }
@@ -102,10 +102,10 @@ pub enum Operand {
     Init,
     /// What a region ends with.
     Yielded,
-    /// How many rounds of loops a guard allows.
+    /// How many rounds of loops a fault region allows.
     Budget,
-    /// What a guard gives where something failed; the record of faults stands before, if there is
-    /// one.
+    /// What a fault region gives where something failed; the record of faults stands before, if
+    /// there is one.
     Fallback,
     /// What fills the gaps of a message.
     Shown,
@@ -277,9 +277,8 @@ impl OpKind {
             }
             OpKind::Yield => row("yield", Stays, Anywhere, list(&[], Yielded, &[])),
             OpKind::Condition => row("condition", Stays, Anywhere, fixed(&[Condition])),
-            OpKind::Guard => {
-                row("guard", Observes, Anywhere, list(&[Budget], Fallback, &[])).holds(ControlFlow::Guard, 1)
-            }
+            OpKind::FaultRegion => row("fault_region", Observes, Anywhere, list(&[Budget], Fallback, &[]))
+                .holds(ControlFlow::FaultRegion, 1),
             OpKind::Assert(_) => row("assert", Stays, Anywhere, list(&[Condition], Shown, &[])),
             OpKind::Print(_) => row("print", Stays, Anywhere, list(&[], Shown, &[])),
 

@@ -227,8 +227,8 @@ impl Parser {
             "for" => self.for_head()?,
             "while" => self.while_head()?,
             "yield" => self.yield_head(at)?,
-            "guard" => {
-                let mut head = self.values_of(Guard)?;
+            "fault_region" => {
+                let mut head = self.values_of(FaultRegion)?;
                 head.regions.push(Region { word: None, names: Some(vec![]), types: vec![] });
                 head
             }

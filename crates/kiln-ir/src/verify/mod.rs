@@ -97,8 +97,8 @@ struct Verifier<'k> {
     met_blocks: Vec<bool>,
     /// Whether operations below the tile level are there.
     lowered: bool,
-    /// A guard, if there is one.
-    guard: Option<Op>,
+    /// A fault region, if there is one.
+    fault_region: Option<Op>,
     /// Bytes of shared memory of a block, and of local memory of a thread, that were allocated so
     /// far.
     memory: [u64; 2],
@@ -116,7 +116,7 @@ impl<'k> Verifier<'k> {
             met_ops: vec![false; ops],
             met_blocks: vec![false; blocks],
             lowered: false,
-            guard: None,
+            fault_region: None,
             memory: [kernel.scratch_bytes.into(), 0],
             errors: Vec::new(),
             names: None,
@@ -143,8 +143,11 @@ impl<'k> Verifier<'k> {
                 self.error(op, "the body of a kernel has no terminator".into());
             }
         }
-        if let Some(guard) = self.guard.filter(|_| self.lowered) {
-            self.error(guard, "a kernel with operations below the tile level has no guards".into());
+        if let Some(fault_region) = self.fault_region.filter(|_| self.lowered) {
+            self.error(
+                fault_region,
+                "a kernel with operations below the tile level has no fault regions".into(),
+            );
         }
     }
 
@@ -162,8 +165,8 @@ impl<'k> Verifier<'k> {
         }
         let data = kernel.op(op);
         self.lowered |= data.kind.is_below_tiles();
-        if data.kind == OpKind::Guard {
-            self.guard = Some(op);
+        if data.kind == OpKind::FaultRegion {
+            self.fault_region = Some(op);
         }
         if let Some(at) = data.operands.iter().position(|v| !self.defined[v.index()]) {
             self.error(op, format!("operand {at} is not defined here"));

@@ -143,7 +143,7 @@ impl<'k> Subject<'k> {
             If => self.if_(),
             For => self.for_(),
             While => self.while_(),
-            Guard => self.guard(),
+            FaultRegion => self.fault_region(),
             Yield => self.results_len(0),
             Condition => {
                 self.counts(1, 0)?.operand(0, &Type::scalar(Scalar::Bool))?;
@@ -299,12 +299,12 @@ impl<'k> Subject<'k> {
         self.yields(1, self.data.regions[1], inits)
     }
 
-    fn guard(&self) -> Outcome {
+    fn fault_region(&self) -> Outcome {
         self.operand(0, &Type::scalar(Scalar::U32))?;
-        if let Some(record) = self.kernel.guard_record(self.data) {
-            self.guard_record(record)?;
+        if let Some(record) = self.kernel.fault_record(self.data) {
+            self.fault_record(record)?;
         }
-        let fallbacks = self.kernel.guard_fallbacks(self.data);
+        let fallbacks = self.kernel.fault_fallbacks(self.data);
         self.flows(fallbacks)?;
         self.results_len(1 + fallbacks.len())?;
         self.result(0, &Type::scalar(Scalar::U32))?;
@@ -313,7 +313,7 @@ impl<'k> Subject<'k> {
         self.yields(0, self.data.regions[0], fallbacks)
     }
 
-    fn guard_record(&self, record: Value) -> Outcome {
+    fn fault_record(&self, record: Value) -> Outcome {
         let (ty, expected) = (self.kernel.ty(record), Type::view(Scalar::U64, 1, Space::Local));
         if *ty == expected { Ok(()) } else { Err(format!("the record is a {ty}, expected {expected}")) }
     }

@@ -8,8 +8,8 @@ use std::panic::Location;
 ///
 /// A function that is called under device conditions can keep a value for whoever called it, though
 /// nobody declared a variable for it beforehand. Where control does not come past, the variable
-/// holds zeros; so it does after a fault in a [guard](super::guarded()) that is opened after the
-/// place.
+/// holds zeros; so it does after a fault in a [fault region](super::fault_region()) that is opened
+/// after the place.
 ///
 /// ```
 /// use kiln_lang::prelude::*;

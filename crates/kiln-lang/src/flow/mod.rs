@@ -12,7 +12,7 @@
 //! | `watch.rs` | changes by plain Rust: `mem::swap`, methods, functions without the attribute |
 //! | `condition.rs` | [`Condition`]: what `if` and `while` decide on |
 //! | `branch.rs` | `if`, and the predicates on what follows an exit |
-//! | `guarded.rs` | faults as values |
+//! | `fault_region.rs` | faults as values |
 //! | `anchor.rs` | variables declared late |
 //! | `loops.rs` | `for`, `while`, `loop` |
 //! | `range.rs` | ranges with device bounds |
@@ -39,7 +39,7 @@ pub mod branch;
 pub mod compare;
 pub mod condition;
 pub mod exit;
-pub mod guarded;
+pub mod fault_region;
 pub mod logic;
 pub mod loops;
 pub mod range;
@@ -50,7 +50,7 @@ pub mod watch;
 
 pub use anchor::Anchor;
 pub use condition::Condition;
-pub use guarded::{guarded, guarded_into};
+pub use fault_region::{fault_region, fault_region_into};
 pub use range::{DeviceRange, RangeBounds, range, range_step};
 pub(crate) use value::Places;
 pub use value::{DeviceValue, FieldProbe, HostField, IntoDevice, Zip};

@@ -39,7 +39,7 @@ pub(crate) enum Item {
     If { cond: Id, then: Region, otherwise: Region, site: Site, live: Live },
     /// Runs a region that a fault may end. Then its writes are undone, `fault` is the fault's site,
     /// and `record` has its values; else `fault` is 0.
-    Guard { budget: Id, record: Option<Id>, fault: Id, body: Region, site: Site, live: Live },
+    FaultRegion { budget: Id, record: Option<Id>, fault: Id, body: Region, site: Site, live: Live },
     /// Runs regions side by side.
     Tasks { tasks: Vec<(Task, Region)>, site: Site },
     /// A loop.
@@ -55,7 +55,8 @@ pub(crate) enum Loop {
     While { test: Region, cond: Id },
 }
 
-/// The variables that an `if`, a guard or a loop must hand on, filled in by the liveness pass.
+/// The variables that an `if`, a fault region or a loop must hand on, filled in by the liveness
+/// pass.
 pub(crate) type Live = Vec<Var>;
 
 /// Steps that run in order, and the variables that exist only while they do.
@@ -74,7 +75,7 @@ impl Region {
             Item::Get { .. } => true,
             Item::Set { .. }
             | Item::If { .. }
-            | Item::Guard { .. }
+            | Item::FaultRegion { .. }
             | Item::Loop { .. }
             | Item::Tasks { .. } => false,
         })

@@ -1,4 +1,4 @@
-//! Which variables an `if`, a guard or a loop must hand on: those it writes that are read
+//! Which variables an `if`, a fault region or a loop must hand on: those it writes that are read
 //! afterwards.
 
 use super::item::{Item, Loop, Region, Var};
@@ -29,7 +29,7 @@ pub(super) fn annotate(region: &mut Region, after: &Vars) -> Vars {
                 before.extend(annotate(otherwise, &live));
                 live = before;
             }
-            Item::Guard { body, live: handed_on, .. } => {
+            Item::FaultRegion { body, live: handed_on, .. } => {
                 let mut written = Vars::new();
                 writes(body, &mut written);
                 *handed_on = written.intersection(&live).copied().collect();
@@ -107,7 +107,7 @@ fn mentions(item: &Item, visit: &mut dyn FnMut(Var)) {
             inside(then);
             inside(otherwise);
         }
-        Item::Guard { body, .. } => inside(body),
+        Item::FaultRegion { body, .. } => inside(body),
         Item::Tasks { tasks, .. } => tasks.iter().for_each(|(_, region)| inside(region)),
         Item::Loop { head, body, .. } => {
             if let Loop::While { test, .. } = head {
@@ -131,7 +131,7 @@ fn writes(region: &Region, into: &mut Vars) {
                 writes(then, &mut inner);
                 writes(otherwise, &mut inner);
             }
-            Item::Guard { body, .. } => writes(body, &mut inner),
+            Item::FaultRegion { body, .. } => writes(body, &mut inner),
             Item::Tasks { tasks, .. } => tasks.iter().for_each(|(_, region)| writes(region, &mut inner)),
             Item::Loop { head, body, .. } => {
                 writes(body, &mut inner);

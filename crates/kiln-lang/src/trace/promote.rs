@@ -84,10 +84,10 @@ impl Promoter<'_> {
                 Item::If { cond, then, otherwise, site, live } => {
                     self.branch(*cond, [then, otherwise], live, site, block)
                 }
-                Item::Guard { budget, record, fault, body, site, live } => {
+                Item::FaultRegion { budget, record, fault, body, site, live } => {
                     let operands = [*budget].into_iter().chain(*record);
                     let operands = operands.map(|id| self.value(id)).collect();
-                    self.guard(operands, *fault, body, live, site, block)
+                    self.fault_region(operands, *fault, body, live, site, block)
                 }
                 Item::Tasks { tasks, site } => self.tasks(tasks, site, block),
                 Item::Loop { head, body, site, live } => self.lower_loop(head, body, live, site, block),
@@ -112,7 +112,7 @@ impl Promoter<'_> {
     }
 
     /// The fallbacks are what the variables hold before.
-    fn guard(
+    fn fault_region(
         &mut self,
         mut operands: Vec<Value>,
         fault: Id,
@@ -132,7 +132,7 @@ impl Promoter<'_> {
         let mut types = vec![self.type_of(fault)];
         types.extend(self.types(live));
         let loc = self.loc(site);
-        let op = self.kernel.append(block, OpKind::Guard, &operands, &types, &[inner], loc);
+        let op = self.kernel.append(block, OpKind::FaultRegion, &operands, &types, &[inner], loc);
         self.values.insert(fault, self.kernel.result(op));
         self.hand_on(op, 1, live);
     }

@@ -6,7 +6,7 @@
 
 mod branches;
 mod exits;
-mod guards;
+mod fault_regions;
 mod harness;
 mod loops;
 mod mutation;

@@ -40,14 +40,14 @@ impl Rewriter<'_> {
             out.extend(self.statement(stmt, is_last, tail));
             if let (Some(exit), false) = (exits.first(), is_last) {
                 // What follows runs only if control is still here.
-                out.extend(self.guarded(stmts, tail, exit.span, end));
+                out.extend(self.after_exit(stmts, tail, exit.span, end));
                 return out;
             }
         }
         out
     }
 
-    fn guarded(
+    fn after_exit(
         &mut self,
         rest: std::collections::VecDeque<Stmt>,
         tail: Tail,

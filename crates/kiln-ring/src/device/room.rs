@@ -65,7 +65,7 @@ fn effects(kind: &ActorKind, lanes: u32) -> Effects {
         let words = |count: usize| -> Vec<Val<u32>> { (0..count).map(|w| arena.get_or(w, 0)).collect() };
         let (state, message) = (words(signature.state_words), words(signature.message_words));
         let ctx = RingCtx::new(val(0), val(0), lanes, arena);
-        kind.handler.trace_guarded(&ctx, val(0), &state, &message);
+        kind.handler.trace_in_fault_region(&ctx, val(0), &state, &message);
         sends = ctx.sendings().iter().map(|send| send.message).collect();
     });
     let Ok(kernel) = traced else {
@@ -74,15 +74,15 @@ fn effects(kind: &ActorKind, lanes: u32) -> Effects {
     let uniformity = Uniformity::of(&kernel);
     let (mut repeatable, mut faults_vary) = (true, false);
     kernel.walk(|_, op| {
-        repeatable &= !op.kind.has_effect() || ends_in_guard(&op.kind);
-        // The site of a guard varies where lanes may fault by themselves.
-        faults_vary |= op.kind == OpKind::Guard && uniformity.varies(op.results[0]);
+        repeatable &= !op.kind.has_effect() || ends_fault_region(&op.kind);
+        // The site of a fault region varies where lanes may fault by themselves.
+        faults_vary |= op.kind == OpKind::FaultRegion && uniformity.varies(op.results[0]);
     });
     Effects { sends, repeatable, faults_vary }
 }
 
-/// Whether the operation does nothing but end a region: a fault of a handler ends its guard.
-fn ends_in_guard(op: &OpKind) -> bool {
+/// Whether the operation does nothing but end a region: a fault of a handler ends its fault region.
+fn ends_fault_region(op: &OpKind) -> bool {
     matches!(op, OpKind::Assert(_) | OpKind::Gather { .. } | OpKind::Yield | OpKind::Condition)
 }
 

@@ -298,7 +298,8 @@ impl Delivery {
         let ctx = RingCtx::new(self.actor, self.position, plan.lanes, memory.arena)
             .with_message(message.slot)
             .with_faults(memory.faults);
-        let (fault, outcome) = kind.handler.trace_guarded(&ctx, val(plan.budget), &before, &message.words);
+        let (fault, outcome) =
+            kind.handler.trace_in_fault_region(&ctx, val(plan.budget), &before, &message.words);
         let fault = if host(plan.lanes > 1 && kind.faults_vary) { fault_of_any_lane(fault) } else { fault };
         let returned = select(outcome.failed, val::<u32>(cause::RETURNED), 0);
         let failure = select(fault.ne(0), val::<u32>(cause::FAULT), returned);

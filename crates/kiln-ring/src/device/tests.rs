@@ -118,7 +118,7 @@ fn handlers_that_store_or_print_are_not_repeatable() {
         (plan.kinds[0].repeatable, plan.kinds[0].passes_on())
     };
     assert_eq!(of(Arc::new(pass)), (true, true));
-    assert_eq!(of(Arc::new(check)), (true, true), "a fault ends the handler's guard");
+    assert_eq!(of(Arc::new(check)), (true, true), "a fault ends the handler's fault region");
     assert_eq!(of(Arc::new(echo)), (true, false), "it sends nothing");
     assert_eq!(of(Arc::new(say)), (false, false));
     assert_eq!(of(Arc::new(count)), (false, false));

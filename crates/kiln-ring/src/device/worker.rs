@@ -18,7 +18,7 @@ pub(super) struct WorkerMemory {
     pub table: Shared<u32, 1>,
     /// The memory for rings of its neighbors, where workers stand in clusters.
     pub near: Option<Near>,
-    /// What the guards of handlers record of a check that failed.
+    /// What the fault regions of handlers record of a check that failed.
     pub faults: Local<u64>,
 }
 

@@ -10,7 +10,7 @@ use crate::reason::Reason;
 use crate::wire::gauge::{self, fault};
 use crate::wire::record::cause;
 use kiln_backend::fill_message;
-use kiln_ir::{BUDGET_EXCEEDED, GuardSite, Literal, Scalar};
+use kiln_ir::{BUDGET_EXCEEDED, FaultSite, Literal, Scalar};
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -27,7 +27,7 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    pub fn of(site: GuardSite) -> Site {
+    pub fn of(site: FaultSite) -> Site {
         Site { location: site.location, message: site.message, values: site.values }
     }
 

@@ -529,6 +529,6 @@ pub(crate) fn compile(device: &Device, plan: &GridPlan) -> Result<Compiled> {
     kiln_ir::verify(&kernel).map_err(|errors| {
         refuse(errors.iter().map(|e| format!("{}: {} (in `{}`)", e.location, e.message, e.op)).collect())
     })?;
-    let sites = kernel.guard_sites().into_iter().map(Site::of).collect();
+    let sites = kernel.fault_sites().into_iter().map(Site::of).collect();
     Ok(Compiled { program: device.program(&kernel)?, sites })
 }

@@ -22,7 +22,7 @@ impl Limit {
         Wait::new(WaitPolicy::default(), self.0)
     }
 
-    /// A lock, if it is free in time. What it guards is whole wherever a thread that held it
+    /// A lock, if it is free in time. What it protects is whole wherever a thread that held it
     /// panicked.
     pub fn lock<T>(self, mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
         let mut wait = self.wait();

@@ -12,7 +12,7 @@ pub enum Outcome<R> {
     Reply(R),
     Silent,
     Failed(u32),
-    /// A fault in a guard: nothing else may be reported.
+    /// A fault that its region caught: nothing else may be reported.
     Fault {
         overran: bool,
     },
@@ -37,7 +37,7 @@ fn drive(
         let before: Vec<Val<u32>> = (0..s.state_words).map(|k| state.get(k)).collect();
         let ctx = RingCtx::new(val(7), i.cast::<u64>(), 1, state);
         let (site, outcome) = match budget {
-            Some(budget) => handler.trace_guarded(&ctx, val(budget), &before, &message),
+            Some(budget) => handler.trace_in_fault_region(&ctx, val(budget), &before, &message),
             None => (val(0), handler.trace_words(&ctx, &before, &message)),
         };
         // SAFETY: there is one thread.
@@ -65,8 +65,8 @@ pub fn run<H: Handler>(
     run_with(handler, None, state, messages)
 }
 
-/// As [`run`], each message in a guard with a budget.
-pub fn run_guarded<H: Handler>(
+/// As [`run`], each message in a fault region with a budget.
+pub fn run_in_fault_region<H: Handler>(
     handler: H,
     budget: u32,
     state: &H::State,

@@ -2,7 +2,7 @@
 
 mod harness;
 
-use harness::{Outcome, run, run_guarded};
+use harness::{Outcome, run, run_in_fault_region};
 use kiln_lang::prelude::*;
 use kiln_ring::{Layout, Message, RingCtx, State, ring_kernel};
 
@@ -296,7 +296,7 @@ fn a_handler_that_fails() {
 }
 
 #[ring_kernel(crate = kiln_ring)]
-fn guarded_sum(_ctx: &RingCtx, sum: &mut f32, x: f32) -> Result<(), u32> {
+fn sum_of_numbers(_ctx: &RingCtx, sum: &mut f32, x: f32) -> Result<(), u32> {
     if x != x {
         return Err(1);
     }
@@ -306,7 +306,7 @@ fn guarded_sum(_ctx: &RingCtx, sum: &mut f32, x: f32) -> Result<(), u32> {
 
 #[test]
 fn a_handler_that_fails_or_says_nothing() {
-    let (got, sum) = run(guarded_sum, &0.5, &[1.0, f32::NAN, 2.0]);
+    let (got, sum) = run(sum_of_numbers, &0.5, &[1.0, f32::NAN, 2.0]);
     assert_eq!(got, [Outcome::Silent, Outcome::Failed(1), Outcome::Silent]);
     assert_eq!(sum, 3.5);
 }
@@ -382,7 +382,7 @@ fn faulty(_ctx: &RingCtx, s: &mut Stats, m: Point) -> Result<Option<u32>, u32> {
 /// A fault in one message is reported, leaves the state as it was, and does not touch the messages
 /// after it.
 #[test]
-fn a_handler_in_a_guard() {
+fn a_handler_in_a_fault_region() {
     let messages = [
         Point(1.0, 1),
         Point(2.0, 5),
@@ -392,7 +392,7 @@ fn a_handler_in_a_guard() {
         Point(6.0, 16),
         Point(101.0, 0),
     ];
-    let (got, state) = run_guarded(faulty, 50, &Stats::default(), &messages);
+    let (got, state) = run_in_fault_region(faulty, 50, &Stats::default(), &messages);
     let fault = |overran| Outcome::Fault { overran };
     let reply = |n: u32, m: u32| Outcome::Reply(100 / n + 60 / m);
     let want = [
@@ -406,10 +406,10 @@ fn a_handler_in_a_guard() {
     ];
     assert_eq!(got, want);
     assert_eq!(state, Stats { n: 4, mean: 101.0, m2: 0.0 });
-    // The same without faults, and without a guard.
+    // The same without faults, and outside a fault region.
     let fine = [messages[0], messages[5], messages[6]];
-    let (unguarded, _) = run(faulty, &Stats::default(), &fine);
-    assert_eq!(unguarded, [reply(1, -3i32 as u32), reply(2, 12), Outcome::Silent]);
+    let (plain, _) = run(faulty, &Stats::default(), &fine);
+    assert_eq!(plain, [reply(1, -3i32 as u32), reply(2, 12), Outcome::Silent]);
 }
 
 #[ring_kernel(crate = kiln_ring)]

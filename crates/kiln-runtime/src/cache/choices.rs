@@ -39,7 +39,7 @@ impl Choices {
 
     /// Held while something is measured on the device.
     pub(crate) fn measuring(&self) -> MutexGuard<'_, ()> {
-        // It guards nothing that could be left half-done.
+        // It protects nothing that could be left half-done.
         self.measuring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

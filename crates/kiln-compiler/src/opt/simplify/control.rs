@@ -8,7 +8,7 @@ pub(super) fn enter(cx: &mut Cursor<'_>, op: Op) -> Fate {
         Some(ControlFlow::If) => known_branch(cx, op),
         Some(ControlFlow::For) => known_loop(cx, op),
         Some(ControlFlow::While) => refused_loop(cx, op),
-        Some(ControlFlow::Guard | ControlFlow::Tasks) | None => Fate::Keep,
+        Some(ControlFlow::FaultRegion | ControlFlow::Tasks) | None => Fate::Keep,
     }
 }
 

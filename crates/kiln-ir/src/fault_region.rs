@@ -1,65 +1,66 @@
-//! What guards catch: which operations can fault, how they are numbered, and whom a fault concerns.
+//! Fault regions: which operations can fault, how they are numbered, and which threads a fault
+//! concerns.
 //!
-//! Faults are caught by the guard around them ([`OpKind::Guard`]). The operations that can fault
-//! inside guards are *sites*, numbered from 1 in the order of the text.
+//! A fault region ([`OpKind::FaultRegion`]) catches the faults inside it. The operations inside
+//! fault regions that can fault are *sites*, numbered from 1 in the order of the text.
 
-use crate::fault::{Followed, GuardFault};
+use crate::fault::{Followed, OpFault};
 use crate::kernel::{Block, Kernel, Level, Op, OpData, Value};
 use crate::op::OpKind;
 use crate::types::Scalar;
 use crate::uniformity::Uniformity;
 use std::collections::HashSet;
 
-/// The site that a guard gives where its budget was exceeded.
+/// The site that a fault region gives where its budget was exceeded.
 pub const BUDGET_EXCEEDED: u32 = u32::MAX;
 
-/// An operation inside a guard that can fault.
+/// An operation inside a fault region that can fault.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct GuardSite {
+pub struct FaultSite {
     /// The operation.
     pub op: Op,
     /// How it can fault.
-    pub fault: GuardFault,
+    pub fault: OpFault,
     /// What to tell: the text of an assert, with `{}` for its values; of an access outside its
     /// view, for the index and the extent.
     pub message: String,
-    /// How a guard's record holds each value that a failing check reports: integers widened to 64
-    /// bits by their sign, floats of 8 and 16 bits as f32, and the bits of the others, with zeros
-    /// above. Of an access outside its view: the index and the extent of the first axis that it
-    /// leaves; of a tile, the least index there that lies outside.
+    /// How a fault region's record holds each value that a failing check reports: integers widened
+    /// to 64 bits by their sign, floats of 8 and 16 bits as f32, and the bits of the others, with
+    /// zeros above. Of an access outside its view: the index and the extent of the first axis that
+    /// it leaves; of a tile, the least index there that lies outside.
     pub values: Vec<Scalar>,
     /// `file:line:column` of the operation in the user's source.
     pub location: String,
 }
 
 impl Kernel {
-    /// The operations inside guards that can fault, in the order of the text: site `n` is at
+    /// The operations inside fault regions that can fault, in the order of the text: site `n` is at
     /// `n - 1`.
     ///
     /// ```
-    /// let text = "kernel @k(%n: i64, %c: bool) tile {\n  %0 = const 0 : u32\n  %1, %2 = guard %0, %n : u32, i64 {\n    \
+    /// let text = "kernel @k(%n: i64, %c: bool) tile {\n  %0 = const 0 : u32\n  %1, %2 = fault_region %0, %n : u32, i64 {\n    \
     ///             assert %c, \"no luck\"\n    %3 = div %n, %n : i64\n    yield %3\n  }\n}\n";
-    /// let sites = kiln_ir::parse(text)?.guard_sites();
+    /// let sites = kiln_ir::parse(text)?.fault_sites();
     /// assert_eq!(sites[0].message, "no luck");
-    /// assert_eq!((sites[1].fault, sites.len()), (kiln_ir::GuardFault::DivisionByZero, 2));
+    /// assert_eq!((sites[1].fault, sites.len()), (kiln_ir::OpFault::DivisionByZero, 2));
     /// # Ok::<(), kiln_ir::ParseError>(())
     /// ```
-    pub fn guard_sites(&self) -> Vec<GuardSite> {
+    pub fn fault_sites(&self) -> Vec<FaultSite> {
         let mut sites = Vec::new();
-        in_guards(self, self.body, false, &mut |op| {
+        in_fault_regions(self, self.body, false, &mut |op| {
             if let Some(fault) = self.fault_of(op) {
                 let data = self.op(op);
                 let message = match fault {
-                    GuardFault::Assert => self.asserted(data).cloned().unwrap_or_default(),
-                    GuardFault::DivisionByZero => "division by zero".into(),
-                    GuardFault::OutOfBounds => "index {} out of bounds for extent {}".into(),
+                    OpFault::Assert => self.asserted(data).cloned().unwrap_or_default(),
+                    OpFault::DivisionByZero => "division by zero".into(),
+                    OpFault::OutOfBounds => "index {} out of bounds for extent {}".into(),
                 };
                 let values = match fault {
-                    GuardFault::Assert => data.shown().iter().map(|&v| recorded(self.ty(v).elem())).collect(),
-                    GuardFault::OutOfBounds => vec![Scalar::I64; 2],
-                    GuardFault::DivisionByZero => Vec::new(),
+                    OpFault::Assert => data.shown().iter().map(|&v| recorded(self.ty(v).elem())).collect(),
+                    OpFault::OutOfBounds => vec![Scalar::I64; 2],
+                    OpFault::DivisionByZero => Vec::new(),
                 };
-                sites.push(GuardSite { op, fault, message, values, location: self.describe(data.loc) });
+                sites.push(FaultSite { op, fault, message, values, location: self.describe(data.loc) });
             }
         });
         sites
@@ -71,19 +72,19 @@ impl Kernel {
         self.messages.get(message.0 as usize)
     }
 
-    /// The record of a guard's fault, if the guard has one.
-    pub fn guard_record(&self, guard: &OpData) -> Option<Value> {
-        guard.operands.get(1).copied().filter(|&v| self.ty(v).as_view().is_some())
+    /// Where a fault region records what failed, if it does.
+    pub fn fault_record(&self, fault_region: &OpData) -> Option<Value> {
+        fault_region.operands.get(1).copied().filter(|&v| self.ty(v).as_view().is_some())
     }
 
-    /// The values that a guard gives after a fault.
-    pub fn guard_fallbacks<'a>(&self, guard: &'a OpData) -> &'a [Value] {
-        let first = 1 + usize::from(self.guard_record(guard).is_some());
-        guard.operands.get(first..).unwrap_or_default()
+    /// The values that a fault region gives after a fault.
+    pub fn fault_fallbacks<'a>(&self, fault_region: &'a OpData) -> &'a [Value] {
+        let first = 1 + usize::from(self.fault_record(fault_region).is_some());
+        fault_region.operands.get(first..).unwrap_or_default()
     }
 }
 
-/// The type whose bits a guard's record holds of a value of this type.
+/// The type whose bits a fault region's record holds of a value of this type.
 pub const fn recorded(value: Scalar) -> Scalar {
     match value {
         Scalar::F16 | Scalar::BF16 | Scalar::E4M3 | Scalar::E5M2 | Scalar::F32 => Scalar::F32,
@@ -94,28 +95,28 @@ pub const fn recorded(value: Scalar) -> Scalar {
     }
 }
 
-/// Calls `visit` on every operation inside guards, in the order of the text.
-fn in_guards(kernel: &Kernel, block: Block, inside: bool, visit: &mut dyn FnMut(Op)) {
+/// Calls `visit` on every operation inside fault regions, in the order of the text.
+fn in_fault_regions(kernel: &Kernel, block: Block, inside: bool, visit: &mut dyn FnMut(Op)) {
     for &op in &kernel.block(block).ops {
         if inside {
             visit(op);
         }
         let data = kernel.op(op);
-        let inside = inside || data.kind == OpKind::Guard;
-        data.regions.iter().for_each(|&region| in_guards(kernel, region, inside, visit));
+        let inside = inside || data.kind == OpKind::FaultRegion;
+        data.regions.iter().for_each(|&region| in_fault_regions(kernel, region, inside, visit));
     }
 }
 
-/// Everything that executing or lowering guards must know of a kernel.
+/// Everything that executing or lowering fault regions must know of a kernel.
 ///
 /// ```
-/// use kiln_ir::{Guards, parse};
+/// use kiln_ir::{FaultRegions, parse};
 /// let kernel = parse("kernel @k(%n: i64) tile {\n  %0 = div %n, %n : i64\n}")?;
-/// assert!(Guards::of(&kernel).is_none());
+/// assert!(FaultRegions::of(&kernel).is_none());
 /// # Ok::<(), kiln_ir::ParseError>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Guards {
+pub struct FaultRegions {
     sites: Vec<u32>,
     followed: Followed,
     uniformity: Uniformity,
@@ -127,16 +128,16 @@ pub struct Guards {
     threads: bool,
 }
 
-impl Guards {
-    /// Looks at a well-formed kernel; `None` if there are no guards.
-    pub fn of(kernel: &Kernel) -> Option<Guards> {
+impl FaultRegions {
+    /// Looks at a well-formed kernel; `None` if there are no fault regions.
+    pub fn of(kernel: &Kernel) -> Option<FaultRegions> {
         let mut any = false;
-        kernel.walk(|_, data| any |= data.kind == OpKind::Guard);
+        kernel.walk(|_, data| any |= data.kind == OpKind::FaultRegion);
         if !any {
             return None;
         }
         let mut sites = vec![0; kernel.counts().1];
-        for (number, site) in (1..).zip(kernel.guard_sites()) {
+        for (number, site) in (1..).zip(kernel.fault_sites()) {
             sites[site.op.index()] = number;
         }
         let threads = matches!(kernel.level, Level::Thread { block } if block != [1, 1, 1]);
@@ -144,7 +145,7 @@ impl Guards {
         let mut parting = HashSet::new();
         kernel.walk(|op, data| parting.extend(uniformity.loop_diverges(kernel, data).then_some(op)));
         let values = kernel.counts().0;
-        Some(Guards { sites, followed, uniformity, values, parting, threads })
+        Some(FaultRegions { sites, followed, uniformity, values, parting, threads })
     }
 
     /// The number of the site that an operation is; 0 if it is none.
@@ -152,7 +153,7 @@ impl Guards {
         self.sites.get(op.index()).copied().unwrap_or(0)
     }
 
-    /// Whether a fault that arises in an operation of a guard's region concerns all threads of the
+    /// Whether a fault that arises in an operation of a fault region concerns all threads of the
     /// block. If the operation has regions, they agree after it.
     pub fn concerns_block(&self, op: Op) -> bool {
         self.threads && self.followed.by_collective(op) && !self.uniformity.diverges(op)
@@ -170,9 +171,10 @@ impl Guards {
         self.parting.contains(&op) || (data.kind == OpKind::If && self.varies(data.condition()))
     }
 
-    /// Whether threads may take different numbers of steps inside a guard that is in no other one.
-    pub fn steps_vary(&self, kernel: &Kernel, guard: Op) -> bool {
-        let data = kernel.op(guard);
+    /// Whether threads may take different numbers of steps inside a fault region that is in no
+    /// other one.
+    pub fn steps_vary(&self, kernel: &Kernel, fault_region: Op) -> bool {
+        let data = kernel.op(fault_region);
         self.threads && (self.varies(data.budget()) || self.uniformity.steps_vary(kernel, data.regions[0]))
     }
 

@@ -1,5 +1,5 @@
-//! The values of a check that failed, which the guard's record gets. All of it stands in the arm of
-//! the fault, so that a check that holds costs what it would without a record.
+//! The values of a check that failed, which the fault region's record gets. All of it stands in the
+//! arm of the fault, so that a check that holds costs what it would without a record.
 
 use super::Lowering;
 use super::region::Check;
@@ -9,7 +9,7 @@ use kiln_ir::{
 };
 
 impl Lowering<'_> {
-    /// Appends what records the fault of a check, if the guard has a record.
+    /// Appends what records the fault of a check, if the fault region has a record.
     pub(super) fn record_fault(&mut self, at: Block, number: u32, check: Check) {
         let Some(record) = self.record else { return };
         let room = self.kernel.alloc_shape(record).map_or(0, |shape| shape.len());

@@ -1,5 +1,5 @@
-//! Guards: what a fault leaves of the variables, the values and the loops around it. The reference
-//! is plain Rust.
+//! Fault regions: what a fault leaves of the variables, the values and the loops around it. The
+//! reference is plain Rust.
 
 use crate::harness::{INPUTS, on_device};
 use kiln_lang::prelude::*;
@@ -16,7 +16,7 @@ fn same(name: &str, device: impl FnOnce(I) -> I, host: impl Fn(i32) -> i32) {
 fn rolled_back(x: I) -> I {
     let mut a: I = 10;
     let mut b = x;
-    let (fault, value) = guarded(0, -1, || {
+    let (fault, value) = fault_region(0, -1, || {
         a += 5;
         b *= 2;
         device_assert!(b > 4, "b is {}", b);
@@ -50,7 +50,7 @@ fn first_divisor(n: I, from: I) -> I {
 
 #[device(crate = kiln_lang)]
 fn calls(x: I) -> I {
-    let (fault, value) = guarded(100, -5, || {
+    let (fault, value) = fault_region(100, -5, || {
         if x == 20 {
             return val(77);
         }
@@ -81,14 +81,14 @@ fn host_calls(x: i32) -> i32 {
 }
 
 #[test]
-fn functions_with_exits_are_guarded() {
+fn functions_with_exits_in_fault_regions() {
     same("calls", calls, host_calls);
 }
 
 #[device(crate = kiln_lang)]
 fn collatz(x: I) -> I {
     let mut steps: I = 0;
-    let (fault, last) = guarded(12, (-1, x), || {
+    let (fault, last) = fault_region(12, (-1, x), || {
         let mut n = x;
         while n != 1 {
             if n % 2 == 0 {
@@ -118,14 +118,14 @@ fn budgets_end_loops() {
 #[device(crate = kiln_lang)]
 fn endless(x: I) -> I {
     let mut count: I = 0;
-    let (fault, _) = guarded(50, (), || {
+    let (fault, _) = fault_region(50, (), || {
         let go = val(true);
         while go {
             count += 1;
             device_assert!(count < x, "enough");
         }
     });
-    let (again, kept) = guarded(50, 0, || {
+    let (again, kept) = fault_region(50, 0, || {
         loop {
             count += 2;
             if count > x {
@@ -149,9 +149,9 @@ fn loops_without_end() {
 #[device(crate = kiln_lang)]
 fn inside_each_other(x: I) -> I {
     let mut trail: I = 0;
-    let (outer, value) = guarded(0, -3, || {
+    let (outer, value) = fault_region(0, -3, || {
         trail += 1;
-        let (inner, part) = guarded(0, 7, || {
+        let (inner, part) = fault_region(0, 7, || {
             trail += 10;
             device_assert!(x % 2 == 0, "odd");
             trail += 100;
@@ -165,7 +165,7 @@ fn inside_each_other(x: I) -> I {
 }
 
 #[test]
-fn guards_nest() {
+fn fault_regions_nest() {
     same("inside_each_other", inside_each_other, |x| {
         let (inner, part, trail) = match x {
             _ if x % 2 != 0 => (1, 7, 1),
@@ -198,7 +198,7 @@ fn in_a_loop(x: I) -> I {
     let mut state = State { good: val(0), bad: val(0) };
     let mut sum: I = 0;
     for i in 0..x {
-        let (fault, answer) = guarded(0, 0, || state.handle(i));
+        let (fault, answer) = fault_region(0, 0, || state.handle(i));
         if fault != 0 {
             state.bad += fault.cast::<i32>();
             continue;
@@ -230,7 +230,7 @@ fn a_loop_goes_on_after_a_fault() {
 fn unrolled(x: I) -> I {
     let mut found: I = 0;
     for k in 0..4 {
-        let (fault, quotient) = guarded(0, 1, || 12 / (x - k));
+        let (fault, quotient) = fault_region(0, 1, || 12 / (x - k));
         if fault != 0 {
             break;
         }
@@ -252,18 +252,18 @@ fn sites_say_what_happened() {
         let x = p.view::<i32, 1>("x", Default::default());
         let n = p.scalar::<i32>("n", Default::default());
         device_assert!(n.gt(0), "outside");
-        guarded(0, (), || device_assert!(n.gt(1), "n is {}", n));
-        let (_, _) = guarded(9, 0, || x.get(n) / n);
+        fault_region(0, (), || device_assert!(n.gt(1), "n is {}", n));
+        let (_, _) = fault_region(9, 0, || x.get(n) / n);
     });
-    let sites = kernel.unwrap().guard_sites();
+    let sites = kernel.unwrap().fault_sites();
     let messages: Vec<&str> = sites.iter().map(|s| s.message.as_str()).collect();
     assert_eq!(messages, ["n is {}", "index {} out of bounds for extent {}", "division by zero"]);
     let values: Vec<&[kiln_ir::Scalar]> = sites.iter().map(|s| s.values.as_slice()).collect();
     assert_eq!(values, [&[kiln_ir::Scalar::I64][..], &[kiln_ir::Scalar::I64; 2], &[]]);
-    let line = |s: &kiln_ir::GuardSite| s.location.split(':').nth(1).and_then(|l| l.parse::<u32>().ok());
+    let line = |s: &kiln_ir::FaultSite| s.location.split(':').nth(1).and_then(|l| l.parse::<u32>().ok());
     let first = line(&sites[0]).unwrap();
     assert_eq!([line(&sites[1]), line(&sites[2])], [Some(first + 1); 2]);
-    assert!(sites[0].location.contains("tests/flow/guards.rs"));
+    assert!(sites[0].location.contains("tests/flow/fault_regions.rs"));
 }
 
 /// A body that no path leaves: only its budget does.
@@ -272,7 +272,7 @@ fn a_body_may_have_no_end() {
     #[device(crate = kiln_lang)]
     fn spins(x: I) -> I {
         let mut count: I = 0;
-        let (fault, ()) = guarded(9, (), || {
+        let (fault, ()) = fault_region(9, (), || {
             loop {
                 count += 1;
                 if count > x + 1000 {
@@ -280,7 +280,7 @@ fn a_body_may_have_no_end() {
                 }
             }
         });
-        let (other, ()) = guarded(9, (), || {
+        let (other, ()) = fault_region(9, (), || {
             loop {
                 count += 1;
             }

@@ -1,4 +1,4 @@
-//! A list of operations of a guard's region, and what becomes of the rest of it after a fault.
+//! A list of operations of a fault region, and what becomes of the rest of it after a fault.
 
 use super::Lowering;
 use kiln_ir::{BinaryOp, Block, CompareOp, ControlFlow, Literal, Op, OpKind, Scalar, Type, Value};
@@ -14,8 +14,8 @@ pub(super) struct Outcome {
     pub site: Value,
     /// How many steps are left, if they are counted.
     pub left: Option<Value>,
-    /// Of what the region hands on; meaningless after a fault, except in the region of a guard or a
-    /// loop.
+    /// Of what the region hands on; meaningless after a fault, except in the body of a fault region
+    /// or a loop.
     pub values: Vec<Value>,
 }
 
@@ -106,8 +106,8 @@ impl Lowering<'_> {
                 }
                 continue;
             }
-            if kind == OpKind::Guard {
-                let (outer, fine) = self.guard(op, at, left);
+            if kind == OpKind::FaultRegion {
+                let (outer, fine) = self.fault_region(op, at, left);
                 left = outer;
                 if let Some(fine) = fine {
                     let site = Site::Number(kiln_ir::BUDGET_EXCEEDED);
@@ -117,7 +117,7 @@ impl Lowering<'_> {
             }
             if !self.can_fault(op, left.is_some()) {
                 for region in self.kernel.op(op).regions.clone() {
-                    self.unguarded(region);
+                    self.lower_block(region);
                 }
                 self.push(at, op);
                 continue;
@@ -126,8 +126,9 @@ impl Lowering<'_> {
             let outcome = match kind.control_flow() {
                 Some(ControlFlow::If) => self.branch(op, at, steps),
                 Some(ControlFlow::For) => self.counted_loop(op, at, steps),
-                // A guard was dealt with above, tasks hold none, and what holds nothing is a check.
-                Some(ControlFlow::While | ControlFlow::Guard | ControlFlow::Tasks) | None => {
+                // A fault region was dealt with above, tasks hold none, and what holds nothing is a
+                // check.
+                Some(ControlFlow::While | ControlFlow::FaultRegion | ControlFlow::Tasks) | None => {
                     self.while_loop(op, at, steps)
                 }
             };
@@ -190,13 +191,13 @@ impl Lowering<'_> {
         self.at(at).compare(CompareOp::Eq, site, zero)
     }
 
-    /// Whether an operation may end the innermost guard around it.
+    /// Whether an operation may end the innermost fault region around it.
     pub(super) fn can_fault(&self, op: Op, counted: bool) -> bool {
         let data = self.kernel.op(op);
         let inside = || data.regions.iter().flat_map(|&r| &self.kernel.block(r).ops);
         match data.kind.control_flow() {
             Some(ControlFlow::For | ControlFlow::While) if counted => true,
-            Some(ControlFlow::Guard) => counted && inside().any(|&op| self.takes_steps(op)),
+            Some(ControlFlow::FaultRegion) => counted && inside().any(|&op| self.takes_steps(op)),
             Some(ControlFlow::If | ControlFlow::For | ControlFlow::While | ControlFlow::Tasks) | None => {
                 self.site(op) != 0 || inside().any(|&op| self.can_fault(op, counted))
             }
@@ -249,7 +250,7 @@ impl Lowering<'_> {
     /// Takes a step at the end of a round: whether there was one left, how many there are then, and
     /// the site if not.
     pub(super) fn take_step(&mut self, op: Op, at: Block, left: Value) -> (Value, Value, Value) {
-        let agree = self.steps_vary && self.guards.rounds_concern_block(op);
+        let agree = self.steps_vary && self.fault_regions.rounds_concern_block(op);
         let mut b = self.at(at);
         let one = b.constant(Literal::one(Scalar::I64));
         let left = b.binary(BinaryOp::Sub, left, one);

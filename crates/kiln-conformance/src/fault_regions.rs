@@ -1,4 +1,4 @@
-//! Guards: what would end a kernel becomes a value, and everything else goes on.
+//! Fault regions: what would end a kernel becomes a value, and everything else goes on.
 
 use crate::case::{Case, cases};
 use crate::trial::{Trial, Verdict, ensure, same};
@@ -6,11 +6,11 @@ use kiln_lang::prelude::*;
 use kiln_runtime::Tensor;
 
 pub fn cases() -> Vec<Case> {
-    cases!["guards":
+    cases!["fault_regions":
         each_kind_of_fault;
         budgets_of_nested_loops;
         loops_without_end;
-        guards_in_guards;
+        nested_fault_regions;
         state_that_goes_back;
         effects_stay;
         one_thread_for_its_block;
@@ -71,7 +71,7 @@ fn one_of_three(v: Val<i32>) -> (Val<u32>, Val<i32>) {
         a.set(k, k * k);
     }
     let mut trail: Val<i32> = 0;
-    let (site, value) = guarded(0, -7, || {
+    let (site, value) = fault_region(0, -7, || {
         trail += 1;
         device_assert!(v % 13 != 0, "{} is a multiple of 13", v);
         trail += 10;
@@ -111,7 +111,7 @@ fn each_kind_of_fault(trial: &mut Trial<'_>) -> Verdict {
 #[device(crate = kiln_runtime)]
 fn triangle(v: Val<i32>) -> (Val<u32>, Val<i32>) {
     let mut pairs: Val<i32> = 0;
-    let (site, value) = guarded(60, -1, || {
+    let (site, value) = fault_region(60, -1, || {
         for i in 0..v {
             for j in i..v {
                 if i * j == 77 {
@@ -136,7 +136,7 @@ fn budgets_of_nested_loops(trial: &mut Trial<'_>) -> Verdict {
 #[device(crate = kiln_runtime)]
 fn for_ever(v: Val<i32>) -> (Val<u32>, Val<i32>) {
     let mut rounds: Val<i32> = 0;
-    let (site, ()) = guarded(1000, (), || {
+    let (site, ()) = fault_region(1000, (), || {
         let go = val(true);
         while go {
             rounds += 1;
@@ -144,7 +144,7 @@ fn for_ever(v: Val<i32>) -> (Val<u32>, Val<i32>) {
         }
     });
     let mut kept: Val<i32> = 3;
-    let (again, _) = guarded(v.cast::<u32>() + 1, 0, || {
+    let (again, _) = fault_region(v.cast::<u32>() + 1, 0, || {
         loop {
             kept += 1;
             if kept > 40 {
@@ -169,9 +169,9 @@ fn loops_without_end(trial: &mut Trial<'_>) -> Verdict {
 #[device(crate = kiln_runtime)]
 fn inner_and_outer(v: Val<i32>) -> (Val<u32>, Val<i32>) {
     let mut trail: Val<i32> = 0;
-    let (outer, value) = guarded(20, -3, || {
+    let (outer, value) = fault_region(20, -3, || {
         trail += 1;
-        let (inner, part) = guarded(5, 7, || {
+        let (inner, part) = fault_region(5, 7, || {
             trail += 10;
             for i in 0..v % 8 {
                 device_assert!(i != 3 || v % 2 == 0, "round {} of {}", i, v);
@@ -188,10 +188,10 @@ fn inner_and_outer(v: Val<i32>) -> (Val<u32>, Val<i32>) {
 }
 kernel_of!(nested, inner_and_outer);
 
-fn guards_in_guards(trial: &mut Trial<'_>) -> Verdict {
+fn nested_fault_regions(trial: &mut Trial<'_>) -> Verdict {
     compare!(trial, (0..COUNT as i32).collect(), nested, |v: i32| {
         let rounds = v % 8;
-        // Steps of the inner guard: those that were taken before it ended.
+        // Steps of the inner fault region: those that were taken before it ended.
         let (part, trail, steps) = match v {
             _ if rounds > 3 && v % 2 == 1 => (7 + 1, 101, 3),
             _ if rounds > 5 => (7 + 50, 101, 6),
@@ -228,7 +228,7 @@ fn actor(v: Val<i32>) -> (Val<u32>, Val<i32>) {
     let mut refused: Val<u32> = 0;
     let mut answers: Val<i32> = 0;
     for i in range(0, 30) {
-        let (fault, answer) = guarded(0, 0, || account.book((i.cast::<i32>() * v) % 23 - 8));
+        let (fault, answer) = fault_region(0, 0, || account.book((i.cast::<i32>() * v) % 23 - 8));
         if fault != 0 {
             refused += fault;
         }
@@ -260,7 +260,7 @@ fn state_that_goes_back(trial: &mut Trial<'_>) -> Verdict {
 fn writes(x: &Tensor<i32, 1>, y: &mut Tensor<i32, 1>, n: Val<i64>) {
     let i = thread_index();
     if i.get() < n {
-        guarded(0, (), || {
+        fault_region(0, (), || {
             y.set_or_skip(i, 1);
             let v = x.get(i.get() * 2);
             y.set_or_skip(i, v);
@@ -295,7 +295,7 @@ fn reversed(
     let t = thread_id(0);
     let memory = shared::<i32, 1>([threads]);
     let mut rounds: Val<i32> = 0;
-    let (site, value) = guarded(1000, -1, || {
+    let (site, value) = fault_region(1000, -1, || {
         let v = x.get_or(i, 0);
         device_assert!(v != 99, "thread {}", t);
         if v > 50 {
@@ -351,7 +351,7 @@ fn one_thread_for_its_block(trial: &mut Trial<'_>) -> Verdict {
 #[kernel(crate = kiln_runtime)]
 fn scaled_rows(x: &Tensor<i32, 2>, y: &mut Tensor<i32, 2>, sites: &mut Tensor<u32, 1>) {
     let p = program_id(0);
-    let (site, row) = guarded(0, -1, || {
+    let (site, row) = fault_region(0, -1, || {
         let row = x.row(p).load(16, 0);
         device_assert!(row.le(90), "row {} is too large", p);
         let least = row.reduce_min();

@@ -1,4 +1,4 @@
-//! Guards: faults as values.
+//! Fault regions: faults as values.
 
 use super::branch::check_nesting;
 use super::value::{DeviceValue, IntoDevice, Places, Zip, type_of};
@@ -8,12 +8,12 @@ use crate::val::{IntoVal, Val};
 use kiln_ir::{Scalar, Shape, Type};
 use std::panic::Location;
 
-/// Runs `body` on the device such that what would end the kernel ends `body` alone. Gives 0 and the
-/// body's value, or the number of the *site* of the fault and `fallback`.
+/// Runs `body` on the device as a fault region: what would end the kernel ends `body` alone.
+/// Returns 0 and the body's value, or the number of the *site* of the fault and `fallback`.
 ///
 /// What is caught: a [`device_assert!`](crate::device_assert) that does not hold, an index outside
 /// its view, an integer division by zero, in the body and in the functions it calls.
-/// `Kernel::guard_sites` of the traced kernel says what each site is. If `budget` is not 0, the
+/// `Kernel::fault_sites` of the traced kernel says what each site is. If `budget` is not 0, the
 /// body also ends where its loops have run their bodies more than `budget` times together, with the
 /// site [`u32::MAX`].
 ///
@@ -26,7 +26,7 @@ use std::panic::Location;
 ///
 /// #[device(crate = kiln_lang)]
 /// fn mean(x: View<i32, 1>, count: Val<i32>) -> (Val<u32>, Val<i32>) {
-///     guarded(1000, -1, || {
+///     fault_region(1000, -1, || {
 ///         let mut sum: Val<i32> = 0;
 ///         for i in 0..count {
 ///             sum += x.get(i);
@@ -41,35 +41,36 @@ use std::panic::Location;
 ///     let (fault, value) = mean(x, count);
 ///     device_print!("{} {}", fault, value);
 /// })?;
-/// let sites = kernel.guard_sites();
+/// let sites = kernel.fault_sites();
 /// assert_eq!(sites[0].message, "index {} out of bounds for extent {}");
 /// assert_eq!(sites[1].message, "division by zero");
 /// # Ok::<(), kiln_lang::TraceErrors>(())
 /// ```
 #[track_caller]
-pub fn guarded<D: DeviceValue>(
+pub fn fault_region<D: DeviceValue>(
     budget: impl IntoVal<u32>,
     fallback: impl IntoDevice<D>,
     body: impl FnOnce() -> D,
 ) -> (Val<u32>, D) {
-    guard(None, budget.into_val(), fallback, body, Location::caller())
+    record_region(None, budget.into_val(), fallback, body, Location::caller())
 }
 
-/// As [`guarded`], with a record of the fault: where a check fails, the thread stores the number of
-/// the site in element 0 of the array and the check's values behind it, as `GuardSite::values` of
-/// the traced kernel says. Nothing is stored where nothing fails, where only another thread's check
-/// fails, and where the budget is exceeded; values for which the array has no room are left out.
+/// As [`fault_region`], with a record of the fault: where a check fails, the thread stores the
+/// number of the site in element 0 of the array and the check's values behind it, as
+/// `FaultSite::values` of the traced kernel says. Nothing is stored where nothing fails, where only
+/// another thread's check fails, and where the budget is exceeded; values for which the array has
+/// no room are left out.
 ///
-/// A check that holds costs what it costs in a guard without a record.
+/// A check that holds costs what it costs in a fault region without a record.
 ///
 /// ```
 /// use kiln_lang::prelude::*;
-/// use kiln_lang::guarded_into;
+/// use kiln_lang::fault_region_into;
 ///
 /// #[device(crate = kiln_lang)]
 /// fn element(x: View<f32, 1>, i: Val<i64>) {
 ///     let record = local::<u64>(3);
-///     let (fault, element) = guarded_into(&record, 0, 0.0, || x.get(i));
+///     let (fault, element) = fault_region_into(&record, 0, 0.0, || x.get(i));
 ///     if fault.ne(0) {
 ///         device_print!("index {} of {}, {} instead", record.get(1), record.get(2), element);
 ///     }
@@ -81,16 +82,17 @@ pub fn guarded<D: DeviceValue>(
 /// # Ok::<(), kiln_lang::TraceErrors>(())
 /// ```
 #[track_caller]
-pub fn guarded_into<D: DeviceValue>(
+pub fn fault_region_into<D: DeviceValue>(
     record: &Local<u64>,
     budget: impl IntoVal<u32>,
     fallback: impl IntoDevice<D>,
     body: impl FnOnce() -> D,
 ) -> (Val<u32>, D) {
-    guard(Some(record), budget.into_val(), fallback, body, Location::caller())
+    record_region(Some(record), budget.into_val(), fallback, body, Location::caller())
 }
 
-fn guard<D: DeviceValue>(
+/// Records the body, and merges what it gives with the fallback.
+fn record_region<D: DeviceValue>(
     record: Option<&Local<u64>>,
     budget: Val<u32>,
     fallback: impl IntoDevice<D>,
@@ -113,13 +115,13 @@ fn guard<D: DeviceValue>(
         let fault = r.value(Type::scalar(Scalar::U32));
         // Without a budget, an error was reported and the trace will not be used.
         let Merge { body, .. } = merge;
-        r.push(Item::Guard { budget: budget?, record, fault, body, site, live: Vec::new() });
+        r.push(Item::FaultRegion { budget: budget?, record, fault, body, site, live: Vec::new() });
         Some(fault)
     });
     (Val::from_id(fault.flatten()), merged.snapshot(site))
 }
 
-/// The region of a guard, while it is recorded.
+/// The body of a fault region, while it is recorded.
 struct Open(u32);
 
 impl Open {
@@ -174,8 +176,10 @@ impl Zip for Merge {
         let (Some(ty), Some(other)) = (type_of(fallback), type_of(value)) else { return Raw::Poison };
         let (Some(ta), Some(tb)) = (ty.as_tile(), other.as_tile()) else { return Raw::Poison };
         let Some(shape) = ta.shape.broadcast(&tb.shape) else {
-            let message =
-                format!("the fallback has shape {}, the guarded value has shape {}", ta.shape, tb.shape);
+            let message = format!(
+                "the fallback has shape {}, the value of the region has shape {}",
+                ta.shape, tb.shape
+            );
             error(self.site, message, "give both shapes that stretch to one");
             return Raw::Poison;
         };
@@ -195,7 +199,7 @@ impl Zip for Merge {
         if !same {
             error(
                 self.site,
-                "the fallback and the guarded value hold different host values",
+                "the fallback and the value of the region hold different host values",
                 "make them device values with `val(x)`",
             );
         }

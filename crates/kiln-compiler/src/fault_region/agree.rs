@@ -26,7 +26,7 @@ impl Lowering<'_> {
     /// The site of an operation with regions: if threads part in it and the block is concerned, the
     /// largest one among them.
     pub(super) fn agreed_site(&mut self, op: Op, at: Block, site: Value) -> Value {
-        if !self.guards.concerns_block(op) || !self.guards.parts_threads(self.kernel, op) {
+        if !self.fault_regions.concerns_block(op) || !self.fault_regions.parts_threads(self.kernel, op) {
             return site;
         }
         if !self.is_one_warp() {

@@ -1,4 +1,4 @@
-//! Loops in a guard: they end with a fault inside, or where no step is left.
+//! Loops in a fault region: they end with a fault inside, or where no step is left.
 
 use super::Lowering;
 use super::region::{End, Outcome};
@@ -53,7 +53,7 @@ impl Lowering<'_> {
     /// one round more than there are.
     fn bounded_loop(&mut self, data: &OpData, at: Block, left: Value) -> Outcome {
         for region in &data.regions {
-            self.unguarded(*region);
+            self.lower_block(*region);
         }
         let [lo, hi, _] = data.for_bounds();
         let mut b = self.at(at);
@@ -100,12 +100,12 @@ impl Lowering<'_> {
         }
     }
 
-    /// Whether nothing but the steps of the loop itself can end the guard around in its body, and
-    /// each thread by itself.
+    /// Whether nothing but the steps of the loop itself can end the fault region around in its
+    /// body, and each thread by itself.
     fn only_steps(&self, op: Op, body: Block) -> bool {
         let ends = |&op: &Op| self.can_fault(op, true) || self.takes_steps(op);
         let plain = !self.kernel.block(body).ops.iter().any(ends);
-        plain && !(self.steps_vary && self.guards.rounds_concern_block(op))
+        plain && !(self.steps_vary && self.fault_regions.rounds_concern_block(op))
     }
 
     /// A `while` that only its steps can end: it goes on as long as there are any.
@@ -114,7 +114,7 @@ impl Lowering<'_> {
         let regions = [self.round(&inits), self.round(&inits)];
         let [before, round] = regions.map(|block| self.kernel.block(block).args.to_vec());
         for (&region, args) in data.regions.iter().zip([&before, &round]) {
-            self.unguarded(region);
+            self.lower_block(region);
             self.hand_on(&self.kernel.block(region).args.clone(), &args[1..]);
         }
         let [mut test, mut body] =

@@ -3,7 +3,7 @@
 use super::Lowering;
 use crate::opt::trusted;
 use kiln_ir::{
-    BinaryOp, Block, Bounds, CompareOp, GuardFault, Literal, Op, OpData, OpKind, Operand, ReduceOp, Scalar,
+    BinaryOp, Block, Bounds, CompareOp, Literal, Op, OpData, OpFault, OpKind, Operand, ReduceOp, Scalar,
     Shape, UnaryOp, Value,
 };
 
@@ -17,7 +17,7 @@ impl Lowering<'_> {
         } else {
             data.kind.bounds().is_some_and(|bounds| bounds != Bounds::Check)
         };
-        if proved { 0 } else { self.guards.site(op) }
+        if proved { 0 } else { self.fault_regions.site(op) }
     }
 
     /// Appends the condition under which an operation does not fault; `None` if it never does. If
@@ -26,13 +26,13 @@ impl Lowering<'_> {
     pub(super) fn does_not_fault(&mut self, op: Op, at: Block) -> Option<(Value, Option<Value>)> {
         let data = self.kernel.op(op).clone();
         let fine = match self.kernel.fault_of(op)? {
-            GuardFault::Assert => data.condition(),
-            GuardFault::DivisionByZero => self.is_not_zero(at, data.right()),
-            GuardFault::OutOfBounds => self.is_inside(at, &data)?,
+            OpFault::Assert => data.condition(),
+            OpFault::DivisionByZero => self.is_not_zero(at, data.right()),
+            OpFault::OutOfBounds => self.is_inside(at, &data)?,
         };
         let fine = self.all_elements(at, fine);
-        let varies = data.operands.iter().any(|&v| self.guards.varies(v));
-        let agree = varies && self.guards.concerns_block(op);
+        let varies = data.operands.iter().any(|&v| self.fault_regions.varies(v));
+        let agree = varies && self.fault_regions.concerns_block(op);
         Some(if agree { (self.all_of_block(at, fine), Some(fine)) } else { (fine, None) })
     }
 

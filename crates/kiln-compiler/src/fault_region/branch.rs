@@ -1,4 +1,4 @@
-//! `if` in a guard, and guards themselves.
+//! `if` in a fault region, and fault regions themselves.
 
 use super::Lowering;
 use super::region::{End, Outcome};
@@ -25,9 +25,9 @@ impl Lowering<'_> {
         from.iter().zip(to).for_each(|(&from, &to)| self.renames.add(from, to));
     }
 
-    /// Appends the region of a guard inside of which `outer` steps are left to the guard around it.
-    /// Gives what is left to that one afterwards, and whether that is enough, if it may not be.
-    pub(super) fn guard(
+    /// Appends the body of a fault region; `outer` steps are left to the one around it. Returns
+    /// what is left to that one afterwards, and whether that is enough, if it may not be.
+    pub(super) fn fault_region(
         &mut self,
         op: Op,
         at: Block,
@@ -42,8 +42,8 @@ impl Lowering<'_> {
             (Some(outer), Some(limit)) => Some(self.at(at).binary(BinaryOp::Min, outer, limit)),
             (outer, limit) => outer.or(limit),
         };
-        let record = std::mem::replace(&mut self.record, self.kernel.guard_record(&data));
-        let whole = Whole(self.kernel.guard_fallbacks(&data).to_vec());
+        let record = std::mem::replace(&mut self.record, self.kernel.fault_record(&data));
+        let whole = Whole(self.kernel.fault_fallbacks(&data).to_vec());
         let outcome = self.region(&ops, at, start, &whole);
         self.record = record;
         self.loc = data.loc;
@@ -56,7 +56,7 @@ impl Lowering<'_> {
         let taken = b.binary(BinaryOp::Sub, start, left);
         let left = b.binary(BinaryOp::Sub, outer, taken);
         let mut fine = self.has_steps(at, left);
-        if self.steps_vary && self.guards.concerns_block(op) {
+        if self.steps_vary && self.fault_regions.concerns_block(op) {
             fine = self.all_of_block(at, fine);
         }
         (Some(left), Some(fine))
@@ -90,7 +90,7 @@ impl End for Arm {
     }
 }
 
-/// The end of a guard with these fallbacks.
+/// The end of a fault region with these fallbacks.
 struct Whole(Vec<Value>);
 
 impl End for Whole {

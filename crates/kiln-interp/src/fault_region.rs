@@ -1,20 +1,20 @@
-//! Guards: threads that have had a fault take no part in the rest of the region.
+//! Fault regions: threads that have had a fault take no part in the rest of the region.
 
 use crate::machine::Machine;
 use crate::mask::Mask;
 use crate::memory_access::MemoryAccess;
 use crate::register::Register;
-use crate::stopped::Guarded;
+use crate::stopped::ActiveRegion;
 use crate::trap::Trap;
 use kiln_backend::Error;
 use kiln_ir::{BUDGET_EXCEEDED, Literal, Op, OpData, OpKind, Scalar, Value};
 use std::borrow::Cow;
 
 impl Machine<'_> {
-    /// Runs a guard's region, and gives each thread what it yields or the fallbacks.
-    pub fn run_guard(&mut self, op: Op, data: &OpData, mask: &Mask) -> Result<(), Error> {
+    /// Executes a fault region, and gives each thread what it yields or the fallbacks.
+    pub fn run_fault_region(&mut self, op: Op, data: &OpData, mask: &Mask) -> Result<(), Error> {
         let budgets = self.data(data.budget());
-        let outer = self.guarded.last();
+        let outer = self.active_regions.last();
         let limit = |lane| match budgets.bits(lane) {
             0 => i64::MAX,
             budget => budget as i64,
@@ -22,16 +22,16 @@ impl Machine<'_> {
         let left: Vec<i64> = (0..mask.width())
             .map(|lane| outer.map_or(i64::MAX, |outer| outer.left[lane]).min(limit(lane)))
             .collect();
-        let record = self.kernel.guard_record(data);
-        let guarded = Guarded { sites: vec![0; mask.width()], left: left.clone(), record };
-        self.guarded.push(guarded);
+        let record = self.kernel.fault_record(data);
+        let region = ActiveRegion { sites: vec![0; mask.width()], left: left.clone(), record };
+        self.active_regions.push(region);
         let ran = self.run_block(data.regions[0], mask);
-        let Some(guarded) = self.guarded.pop() else { return ran };
+        let Some(region) = self.active_regions.pop() else { return ran };
         ran?;
         let results = &data.results[1..];
         let yields = self.yields(data.regions[0]);
-        for (values, faulted) in [(yields, false), (self.kernel.guard_fallbacks(data), true)] {
-            let active = mask.filter(|lane| (guarded.sites[lane] != 0) == faulted);
+        for (values, faulted) in [(yields, false), (self.kernel.fault_fallbacks(data), true)] {
+            let active = mask.filter(|lane| (region.sites[lane] != 0) == faulted);
             if !active.is_empty() {
                 self.assign(results, values, &active, data)?;
             }
@@ -39,39 +39,39 @@ impl Machine<'_> {
         let site = data.results[0];
         let mut out = std::mem::take(&mut self.registers[site.index()]);
         let set = u32::of_mut(&mut out).map(|out| {
-            mask.lanes().for_each(|lane| out[lane] = guarded.sites[lane]);
+            mask.lanes().for_each(|lane| out[lane] = region.sites[lane]);
         });
         self.registers[site.index()] = out;
         set.map_err(|trap| self.error(trap, data.loc))?;
-        if let Some(outer) = self.guarded.last_mut() {
-            let over = outer.take(mask, |lane| left[lane] - guarded.left[lane]);
+        if let Some(outer) = self.active_regions.last_mut() {
+            let over = outer.take(mask, |lane| left[lane] - region.left[lane]);
             self.exceed(mask, over, self.concerns_block(op));
         }
         Ok(())
     }
 
-    /// An operation inside a guard, or of a block that threads have left, in those that had no
-    /// fault yet.
-    pub fn run_in_guard(&mut self, op: Op, data: &OpData, mask: &Mask) -> Result<(), Error> {
+    /// An operation inside a fault region, or of a block that threads have left, in those that had
+    /// no fault yet.
+    pub fn run_in_fault_region(&mut self, op: Op, data: &OpData, mask: &Mask) -> Result<(), Error> {
         let mask = &self.unfaulted(mask).into_owned();
         if mask.is_empty() {
             return Ok(());
         }
         if !self.run_regions(op, data, mask)? {
-            match self.step_in_guard(op, data, mask) {
+            match self.step_in_fault_region(op, data, mask) {
                 Ok(()) => {}
                 Err(trap) => self.trapped(trap, data, mask)?,
             }
         }
         if !data.regions.is_empty() && self.concerns_block(op) {
-            let site = self.guarded.last().and_then(|g| mask.lanes().map(|lane| g.sites[lane]).max());
+            let site = self.active_regions.last().and_then(|r| mask.lanes().map(|lane| r.sites[lane]).max());
             self.fault(mask, site.unwrap_or(0));
         }
         Ok(())
     }
 
-    fn step_in_guard(&mut self, op: Op, data: &OpData, mask: &Mask) -> Result<(), Trap> {
-        let site = self.loaded.guards.as_ref().map_or(0, |g| g.site(op));
+    fn step_in_fault_region(&mut self, op: Op, data: &OpData, mask: &Mask) -> Result<(), Trap> {
+        let site = self.loaded.fault_regions.as_ref().map_or(0, |r| r.site(op));
         if site == 0 {
             return self.step(op, data, mask);
         }
@@ -124,9 +124,9 @@ impl Machine<'_> {
         Ok((outside, tile))
     }
 
-    /// Has the guard's record say what failed in these threads.
+    /// Stores what failed in these threads in the fault region's record.
     fn record_fault(&mut self, data: &OpData, faulting: &Mask, site: u32) -> Result<(), Trap> {
-        let Some(record) = self.guarded.last().and_then(|guarded| guarded.record) else { return Ok(()) };
+        let Some(record) = self.active_regions.last().and_then(|region| region.record) else { return Ok(()) };
         let view = self.view(record)?.clone();
         for lane in faulting.lanes() {
             let values = self.reported(data, lane)?;
@@ -176,26 +176,27 @@ impl Machine<'_> {
     }
 
     fn concerns_block(&self, op: Op) -> bool {
-        self.loaded.guards.as_ref().is_some_and(|g| g.concerns_block(op))
+        self.loaded.fault_regions.as_ref().is_some_and(|r| r.concerns_block(op))
     }
 
     fn fault(&mut self, threads: &Mask, site: u32) {
-        if let Some(guarded) = self.guarded.last_mut() {
-            guarded.fault(threads, site);
+        if let Some(region) = self.active_regions.last_mut() {
+            region.fault(threads, site);
         }
     }
 
-    /// Ends the innermost guard for threads that took too many steps.
+    /// Ends the innermost fault region for threads that took too many steps.
     fn exceed(&mut self, mask: &Mask, over: Mask, together: bool) {
         if !over.is_empty() {
             self.fault(if together { mask } else { &over }, BUDGET_EXCEEDED);
         }
     }
 
-    /// The threads of a set that have had no fault: in the innermost guard, or that they left with.
+    /// The threads of a set that have had no fault: in the innermost fault region, or that they
+    /// left with.
     pub fn unfaulted<'m>(&self, mask: &'m Mask) -> Cow<'m, Mask> {
-        match (self.guarded.last(), &self.left) {
-            (Some(guarded), _) => Cow::Owned(mask.filter(|lane| guarded.sites[lane] == 0)),
+        match (self.active_regions.last(), &self.left) {
+            (Some(region), _) => Cow::Owned(mask.filter(|lane| region.sites[lane] == 0)),
             (None, Some(left)) => Cow::Owned(mask.filter(|lane| left.here.has(lane))),
             (None, None) => Cow::Borrowed(mask),
         }
@@ -204,9 +205,9 @@ impl Machine<'_> {
     /// The end of a round of a loop.
     pub fn take_step(&mut self, op: Op, mask: &Mask) {
         let mask = self.unfaulted(mask).into_owned();
-        if let Some(guarded) = self.guarded.last_mut() {
-            let over = guarded.take(&mask, |_| 1);
-            let together = self.loaded.guards.as_ref().is_some_and(|g| g.rounds_concern_block(op));
+        if let Some(region) = self.active_regions.last_mut() {
+            let over = region.take(&mask, |_| 1);
+            let together = self.loaded.fault_regions.as_ref().is_some_and(|r| r.rounds_concern_block(op));
             self.exceed(&mask, over, together);
         }
     }
