@@ -7,25 +7,25 @@ use kiln_runtime::DiskCache;
 use serde_json::json;
 use std::io::Write as _;
 
-/// Shows or clears the compiled programs, and the choices of tuning, that are kept on disk.
+/// Shows or clears the compiled programs and tuning choices on disk.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
     action: Action,
-    /// Prints one object of JSON.
+    /// Prints one JSON object.
     #[arg(long, global = true)]
     json: bool,
 }
 
 #[derive(Subcommand)]
 enum Action {
-    /// Says where they are, how many and how large.
+    /// Prints the folder, the number of programs and choices, and the size of the programs.
     Stats,
-    /// Prints the choices that tuning has made: Kiln's version, the device, its driver and
-    /// compiler, what was asked, the choice.
+    /// Prints the tuning choices: Kiln's version, the device, its driver and compiler, the question
+    /// and the choice.
     Choices,
-    /// Removes them all; programs are compiled again when they are needed, and choices made again
-    /// where there is a budget.
+    /// Removes all programs and choices. Programs are compiled again when they are needed; choices
+    /// are made again where there is a tuning budget.
     Clear,
 }
 

@@ -10,24 +10,24 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-/// Prints a stage of compiling a kernel that is given as IR text.
+/// Compiles a kernel from IR text and prints one stage.
 ///
-/// What `Launch::ir` prints for a kernel written in Rust can be given here. Nothing is run and no
-/// GPU is needed.
+/// `Launch::ir` gives the IR text of a kernel written in Rust. The kernel does not run, and no GPU
+/// is needed.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The kernel, as IR text.
+    /// The file with the kernel, as IR text.
     file: PathBuf,
     /// The stage to print.
     #[arg(long, value_enum, default_value_t = Stage::Ir)]
     emit: Stage,
-    /// What to compile for.
+    /// The target to compile for.
     #[arg(long, value_enum, default_value_t = Target::Sm90)]
     target: Target,
     /// Optimizes the IR first.
     #[arg(long)]
     optimize: bool,
-    /// Prints one object of JSON, with the stage as text.
+    /// Prints one JSON object, with the stage as text.
     #[arg(long)]
     json: bool,
 }
@@ -35,13 +35,13 @@ pub struct Args {
 /// A stage of compiling.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Stage {
-    /// The kernel as it was read and checked.
+    /// The IR after parsing and verification.
     Ir,
-    /// With a task that copies for loops of products, for a GPU that has bulk copies.
+    /// The IR after warp specialization, for a GPU that has bulk copies.
     Tasks,
-    /// Lowered to threads, for a GPU.
+    /// Thread IR, for a GPU.
     Tir,
-    /// NVIDIA's assembly language.
+    /// PTX, for an NVIDIA GPU.
     Ptx,
     /// Cranelift IR, for the CPU.
     Clif,
@@ -50,7 +50,9 @@ enum Stage {
 /// A kind of device.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Target {
+    /// The interpreter.
     Interp,
+    /// The CPU of this machine.
     Cpu,
     /// NVIDIA Ampere.
     #[value(name = "sm_80")]

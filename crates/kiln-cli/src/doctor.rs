@@ -13,13 +13,13 @@ use kiln_runtime::{Device, DiskCache};
 use std::env;
 use std::io::Write as _;
 
-/// Lists the devices, the driver and the caches; says what is missing and how to get it.
+/// Lists the devices, the driver and the caches, and how to install what is missing.
 ///
 /// The exit status is 1 if the device that programs would use (KILN_DEVICE, else the best one) is
 /// not there.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Prints one object of JSON instead of text for people.
+    /// Prints one JSON object instead of text.
     #[arg(long)]
     json: bool,
 }

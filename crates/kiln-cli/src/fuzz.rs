@@ -25,40 +25,40 @@ use std::time::{Duration, Instant};
 /// loaded machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runs random kernels on a device and compares what they leave behind with the interpreter.
+/// Runs random kernels on a device and compares their results with the interpreter.
 ///
-/// A kernel that differs is made smaller and printed as IR text with its grid and arguments. The
-/// last line is `N kernels, N differ`, and the exit status is 1 if any does. The same seeds name
-/// the same kernels everywhere.
+/// A kernel that differs is reduced and printed as IR text with its grid and arguments. The last
+/// line is `N kernels, N differ`, and the exit status is 1 if any differs. A seed gives the same
+/// kernel on every machine.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The device: cuda:0, cpu, interp, interp:7 for threads in the order of seed 7, or
-    /// `interp:gpu-code` for the code for GPUs on the interpreter, with its threads in lockstep and
-    /// in an order of the kernel's own, which NVIDIA's assembler has to take too if KILN_PTXAS
-    /// names it [default: KILN_DEVICE, else the best one here]
+    /// The device: cuda:0, cpu, interp, interp:7 (threads in the order of seed 7), or
+    /// interp:gpu-code (the code for GPUs on the interpreter, once with threads in lockstep and
+    /// once in a random order; if KILN_PTXAS names NVIDIA's assembler, it must accept the code
+    /// too) [default: KILN_DEVICE, else the best one here]
     #[arg(long, short)]
     device: Option<String>,
-    /// Stops after so many seconds [default: 60, without --kernels]
+    /// Stops after this many seconds [default: 60 if --kernels is not given]
     #[arg(long)]
     seconds: Option<u64>,
-    /// Stops after so many kernels.
+    /// Stops after this many kernels.
     #[arg(long)]
     kernels: Option<u64>,
-    /// How many processes run kernels side by side [default: one for each processor core]
+    /// The number of processes that run kernels [default: one for each processor core]
     #[arg(long, short, value_parser = clap::value_parser!(u64).range(1..=1024))]
     jobs: Option<u64>,
-    /// The seed of the first kernel; the next one has the next.
+    /// The seed of the first kernel; each next kernel has the next seed.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// What the kernels are about, several times for several: tile, thread, fault_regions, powers,
-    /// faults, prints, stores, storage [default: all, in turn]
+    /// The kind of kernels: tile, thread, fault_regions, powers, faults, prints, stores, storage;
+    /// can be given several times [default: all, in turn]
     #[arg(long, value_parser = parse_mode)]
     mode: Vec<Mode>,
-    /// Runs the kernel of a file, as this command prints them, in place of random ones; several
-    /// times for several.
+    /// Runs the kernel of a file, in the form that this command prints, in place of random ones;
+    /// can be given several times.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["seconds", "kernels", "mode"])]
     replay: Vec<PathBuf>,
-    /// Prints one object of JSON.
+    /// Prints one JSON object.
     #[arg(long)]
     json: bool,
     /// Runs every K-th of N parts, from a kernel on, in this process.

@@ -33,12 +33,12 @@ const CONVENTIONS: &str = "\
 Exit status:
   0  done
   1  it failed: a device is missing, a case failed, kernels differ, a file cannot be read
-  2  the command line is wrong, or names something that does not exist
+  2  the command line is wrong, or names a device, row or case that does not exist
 
-Every command has --json: one JSON document on standard output. What people are told beside it, errors
-too, goes to standard error.";
+Every command has --json, which prints one JSON document to standard output. Progress and errors go to
+standard error.";
 
-/// Kiln: GPU kernels in Rust, compiled at run time for the device that is there.
+/// Compiles and runs GPU kernels written in Rust.
 #[derive(Parser)]
 #[command(name = "kiln", version, arg_required_else_help = true, after_help = CONVENTIONS)]
 struct Cli {

@@ -11,7 +11,7 @@ mod top;
 use crate::failure::Failure;
 use clap::Subcommand;
 
-/// Look at the actors of running programs.
+/// Shows the ring kernels of running programs.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]

@@ -14,37 +14,39 @@ const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Runs the conformance suite on a device.
 ///
-/// Prints a line for each case that fails and for each that is skipped for want of a capability.
+/// Prints a line for each case that fails, and for each that is skipped because the device lacks a
+/// capability.
 /// The last line is `N passed, N failed, N skipped`, and the exit status is 1 if a case failed. A
 /// case that takes longer than 15 seconds is named on standard error while it runs. Programs and
 /// choices are kept in a temporary folder, not in the user's cache.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The device: cuda:0, cpu, interp, interp:7 for threads in the order of seed 7, and
-    /// `interp:gpu-code` or `interp:gpu-code:7` for the code for GPUs on the interpreter [default:
-    /// KILN_DEVICE, else the best one here]
+    /// The device: cuda:0, cpu, interp, interp:7 (threads in the order of seed 7), interp:gpu-code
+    /// or interp:gpu-code:7 (the code for GPUs on the interpreter) [default: KILN_DEVICE, else the
+    /// best one here]
     #[arg(long, short)]
     device: Option<String>,
-    /// Runs only the cases whose names contain this.
+    /// Runs only the cases whose names contain this text.
     #[arg(long, short)]
     filter: Option<String>,
-    /// Runs cases of any sizes, large ones too, in place of the suite: minutes without a GPU.
+    /// Runs the kernels of the library in many sizes, in place of the suite; takes minutes without
+    /// a GPU.
     #[arg(long)]
     sweep: bool,
-    /// Runs one part of the cases, so that several processes share them: `2/4` is every fourth
-    /// case, from the second on.
+    /// Runs one part of the cases, so that several processes can share them: 2/4 is every fourth
+    /// case, starting with the second.
     #[arg(long, value_name = "K/N", value_parser = parse_shard)]
     shard: Option<Shard>,
-    /// Prints the names of the cases and runs nothing.
+    /// Prints the names of the cases without running them.
     #[arg(long)]
     list: bool,
-    /// Prints a line for each case that passes too, with the seconds it took.
+    /// Also prints a line for each case that passes, with its time in seconds.
     #[arg(long, short, conflicts_with = "json")]
     verbose: bool,
-    /// Prints one object of JSON.
+    /// Prints one JSON object.
     #[arg(long)]
     json: bool,
-    /// The random input; a failure names it [default: the time]
+    /// The seed of random inputs; the output names it [default: the current time in seconds]
     #[arg(long)]
     seed: Option<u64>,
 }

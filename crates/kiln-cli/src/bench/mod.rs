@@ -28,31 +28,35 @@ use kiln_runtime::Device;
 use rows::Row;
 use std::path::PathBuf;
 
-/// Measure Kiln on a device, against a copy in the same run. `bench/compare.py` measures peers
-/// beside it.
+/// Measures Kiln on a device.
+///
+/// Each row is compared with the speed of a copy in the same run. `bench/compare.py` also measures
+/// other libraries.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Only rows whose names contain this; `ring` measures messages to resident actors instead
+    /// Measures only rows whose names contain this text; `ring` measures messages to resident
+    /// actors instead
     filter: Option<String>,
-    /// The device: cuda:0, cpu, interp [default: the best one, or KILN_DEVICE]
+    /// The device: cuda:0, cpu, interp [default: KILN_DEVICE, else the best one here]
     #[arg(long)]
     device: Option<String>,
-    /// Timed calls of a row
+    /// The number of timed calls of a row
     #[arg(long, default_value_t = 25, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Write the rows as JSON to this file, or to standard output in place of the table
+    /// Writes the rows as JSON to this file, or without a file to standard output in place of the
+    /// table
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
-    /// The commit to record [default: what `git rev-parse` says here]
+    /// The commit to record in the JSON [default: that of the current folder, by `git rev-parse`]
     #[arg(long)]
     commit: Option<String>,
-    /// Serve requests on standard input, as bench/README.md describes
+    /// Serves requests on standard input, as bench/README.md describes
     #[arg(long, conflicts_with_all = ["filter", "json"])]
     serve: bool,
     #[command(flatten)]
     ring: ring::Options,
-    /// Call this for the first time, with an empty cache, and print as JSON what took how long:
-    /// what the rows of compile times run, without the driver's own cache
+    /// Makes the first call of a kernel, with an empty program cache, and prints the time of each
+    /// stage as JSON. The rows of compile times run this, without the driver's own cache
     #[arg(long, value_name = "WORK", conflicts_with_all = ["filter", "json", "serve"])]
     first_call: Option<compile_cost::FirstCall>,
 }

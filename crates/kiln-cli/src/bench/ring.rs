@@ -44,13 +44,13 @@ use std::time::Duration;
 /// What is asked of `kiln bench ring`.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Of `ring`: a steady rate of messages for so many seconds, in place of the rows
+    /// For `ring`: sends messages at a steady rate for this many seconds, in place of the rows
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     soak: Option<u64>,
-    /// Messages a second of a soak
+    /// For `ring --soak`: the rate, in messages per second
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     rate: u64,
-    /// Of `ring`: only rows whose names contain this
+    /// For `ring`: measures only rows whose names contain this text
     #[arg(long, value_name = "TEXT", conflicts_with = "soak")]
     only: Option<String>,
 }

@@ -14,21 +14,22 @@ use std::io::{IsTerminal, Write, stdout};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The actors of running programs: their messages a second, queues and handling times. Programs
-/// publish them with `RingRuntime::publish`. `q` quits.
+/// Shows the actors of running programs: messages per second, queue lengths and handling times.
+///
+/// A program publishes its actors with `RingRuntime::publish`. The key `q` quits.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Look once, and print
+    /// Prints the actors once and exits
     #[arg(long)]
     once: bool,
-    /// Print as JSON
+    /// Prints one JSON object
     #[arg(long, requires = "once")]
     json: bool,
-    /// Seconds between two looks
+    /// The time between two refreshes, in seconds
     #[arg(long, default_value_t = 1.0, value_parser = seconds)]
     every: f64,
-    /// Where programs publish [default: kiln in XDG_RUNTIME_DIR, or kiln-USER in the folder for
-    /// temporary files]
+    /// The folder in which programs publish [default: `kiln` in XDG_RUNTIME_DIR, else `kiln-USER`
+    /// in the folder for temporary files]
     #[arg(long, value_name = "FOLDER")]
     dir: Option<PathBuf>,
 }
