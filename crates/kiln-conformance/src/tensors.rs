@@ -14,7 +14,7 @@ pub fn cases() -> Vec<Case> {
         views for i32 f16 f64;
         host_access;
         between_devices;
-        contents_are_lent_once;
+        contents_are_borrowed_once;
         no_axes;
     ]
 }
@@ -97,10 +97,10 @@ fn between_devices(trial: &mut Trial<'_>) -> Verdict {
     })
 }
 
-fn contents_are_lent_once(trial: &mut Trial<'_>) -> Verdict {
+fn contents_are_borrowed_once(trial: &mut Trial<'_>) -> Verdict {
     let x = trial.device.tensor(&[1.0f32, 2.0], [2])?;
     let inner = x.with_host(|_| x.to_vec())?;
-    ensure(matches!(inner, Err(Error::Lent { .. })), || {
+    ensure(matches!(inner, Err(Error::Borrowed { .. })), || {
         format!("reading inside the closure gave {inner:?}")
     })?;
     same("afterwards", &x.to_vec()?, &[1.0, 2.0])

@@ -2,9 +2,9 @@
 //!
 //! A kernel is a Rust function over device values. `#[kernel]` rewrites control flow, comparison,
 //! assignment and `&&`/`||`; the rest is ordinary Rust that runs once, when the kernel is
-//! specialized, and records IR through [`Val`] handles. What lives on the host (`usize`, `bool`, an
-//! enum) is a constant of the specialization: `if` on it picks an arm, `for` over it unrolls. What
-//! lives on the device becomes control flow of the IR.
+//! specialized, and records IR through [`Val`] handles. Host values (`usize`, `bool`, an enum) are
+//! compile-time constants of the specialization: `if` on one picks an arm, `for` over one unrolls.
+//! `if` and `for` on device values become control flow of the IR.
 //!
 //! ```
 //! use kiln_lang::prelude::*;
@@ -105,7 +105,7 @@ pub mod __private {
     pub use crate::flow::range::RangeProbe;
     pub use crate::flow::refuse::{CastProbe, MatchProbe};
     pub use crate::flow::variable::{Annotated, PlaceProbe, Probe, depth};
-    pub use crate::flow::watch::{CellProbe, Lent, ReferenceProbe, WatchProbe, open, settle, unchanged};
+    pub use crate::flow::watch::{Borrowed, CellProbe, ReferenceProbe, WatchProbe, open, settle, unchanged};
     pub use crate::flow::{DeviceValue, FieldProbe, HostField, IntoDevice, Zip};
     pub use crate::param::{
         ArgSink, KernelFn, KernelParam, KernelParams, KernelSite, ParamDecl, SpecKey, ViewArg,

@@ -38,7 +38,7 @@ pub fn rewritten(options: &Options, item: &mut ItemFn, references: bool) -> syn:
     let span = sig.ident.span();
     let mut rewriter = Rewriter::new(options);
     rewriter.assigned = names::assigned(&item.block);
-    rewriter.lent = names::lent(&item.block);
+    rewriter.borrowed = names::borrowed(&item.block);
     let (result, is_unit) = match &sig.output {
         ReturnType::Default => (None, true),
         ReturnType::Type(_, ty) => (Some((**ty).clone()), is_unit(ty)),

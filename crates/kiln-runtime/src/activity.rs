@@ -1,4 +1,4 @@
-//! What an observer is told: compiles, launches, copies, allocations.
+//! The activities that an observer receives: compiles, launches, copies, allocations.
 
 use crate::error::Result;
 use kiln_backend::{Stages, StreamId};
@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 /// Where in the user's source a call of the runtime stands.
 pub type CallSite = &'static Location<'static>;
 
-/// Something that the runtime has done on a device, as an [`Observer`](crate::Observer) is told.
+/// One thing that the runtime has done on a device, as an [`Observer`](crate::Observer) receives
+/// it.
 ///
 /// Each kind has the device's name, the call site in the user's source, and when it began and how
 /// long it took on the host.

@@ -136,8 +136,8 @@ impl Arguments {
         tensor.byte_offset..tensor.byte_offset + length
     }
 
-    /// Locks the buffers, and refuses those that are lent or that would be read before they were
-    /// written. Nothing is changed yet.
+    /// Locks the buffers, and refuses those that are borrowed or that would be read before they
+    /// were written. Nothing is changed yet.
     pub(crate) fn lock<'a>(&'a self, kernel: &LoadedKernel, locked: &mut Locked<'a>) -> Result<()> {
         // A lock a buffer, in the order of addresses, so that launches in several threads never
         // wait for each other in a circle.

@@ -75,15 +75,16 @@ pub(crate) struct Buffer {
     bytes: usize,
     /// The call that allocated it.
     site: CallSite,
-    state: Mutex<State>,
+    state: Mutex<BufferState>,
 }
 
-struct State {
+/// What is known of a buffer's contents, under its lock.
+struct BufferState {
     residency: Residency,
     /// The mirror, in 8-byte units so that every element type is aligned.
     host: Option<Box<[u64]>>,
     /// A closure of the user holds the host's contents.
-    lent: bool,
+    borrowed: bool,
     /// The stream of the last write, and the other streams that were made to wait for it and have
     /// read since.
     writer: Queue,
@@ -97,10 +98,10 @@ impl Buffer {
             0 => DevicePtr(0),
             _ => log.allocate(device, bytes, StreamId::default())?,
         };
-        let state = State {
+        let state = BufferState {
             residency: if bytes == 0 { Residency::DeviceOnly } else { Residency::Uninitialized },
             host: None,
-            lent: false,
+            borrowed: false,
             // The allocation is ordered before later work of the default stream only: other streams
             // must wait for it.
             writer: Queue::default(),
@@ -125,13 +126,13 @@ impl Buffer {
         self.lock().residency
     }
 
-    /// Locks the buffer for a use, unless it is lent to a closure.
+    /// Locks the buffer for a use, unless a closure borrows it.
     pub(crate) fn access(&self, what: Named<'_>) -> Result<Access<'_>> {
         // The launch that prints may have this very buffer locked.
         self.device.check_not_printing()?;
         let state = self.lock();
-        if state.lent {
-            return Err(Error::Lent { what: what.to_string() });
+        if state.borrowed {
+            return Err(Error::Borrowed { what: what.to_string() });
         }
         Ok(Access { buffer: self, state })
     }
@@ -171,11 +172,11 @@ impl Buffer {
         log: &mut Log,
         f: impl FnOnce(&mut [u8]) -> R,
     ) -> Result<R> {
-        let mut lease = self.access(Named::Tensor)?.lend(write, log)?;
+        let mut lease = self.access(Named::Tensor)?.borrow_host(write, log)?;
         Ok(f(lease.bytes()))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, BufferState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -201,7 +202,7 @@ impl Buffer {
 /// the call), so that two threads with views of one buffer cannot slip between.
 pub(crate) struct Access<'a> {
     buffer: &'a Buffer,
-    state: MutexGuard<'a, State>,
+    state: MutexGuard<'a, BufferState>,
 }
 
 impl<'a> Access<'a> {
@@ -224,7 +225,7 @@ impl<'a> Access<'a> {
     /// Makes the contents readable by later work of a stream.
     pub(crate) fn prepare_read(&mut self, queue: &Queue, log: &mut Log) -> Result<()> {
         self.upload_if_newer(queue, log)?;
-        let State { writer, readers, .. } = &mut *self.state;
+        let BufferState { writer, readers, .. } = &mut *self.state;
         let knows = |q: &Queue| q.id() == queue.id();
         if !knows(writer) && !readers.iter().any(knows) {
             self.buffer.follow(writer, queue)?;
@@ -348,8 +349,8 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// Lends the host's contents out, up to date. Memory that was never written is zeroed first.
-    fn lend(mut self, write: bool, log: &mut Log) -> Result<Lease<'a>> {
+    /// Borrows the host's contents, up to date. Memory that was never written is zeroed first.
+    fn borrow_host(mut self, write: bool, log: &mut Log) -> Result<Lease<'a>> {
         if !write {
             self.check_written(Named::Tensor)?;
         }
@@ -361,7 +362,7 @@ impl<'a> Access<'a> {
             }
             false => Some(self.mirror(log)?),
         };
-        self.state.lent = true;
+        self.state.borrowed = true;
         Ok(Lease { buffer, host, write })
     }
 
@@ -397,7 +398,7 @@ impl<'a> Access<'a> {
     }
 }
 
-/// The host's contents, lent out; they go back when this is dropped, also if the user's closure
+/// The host's contents, borrowed; they go back when this is dropped, also if the user's closure
 /// panics.
 struct Lease<'a> {
     buffer: &'a Buffer,
@@ -413,8 +414,8 @@ impl Lease<'_> {
             Some(mirror) => &mut as_bytes_mut(mirror)[..*bytes],
             None if *bytes == 0 => &mut [],
             // SAFETY: unified memory: the allocation is `bytes` bytes of host memory, all written;
-            // the work on it was waited for, and `lent` keeps others out for as long as `self` is
-            // there.
+            // the work on it was waited for, and `borrowed` keeps others out for as long as `self`
+            // is there.
             None => unsafe { std::slice::from_raw_parts_mut(ptr.0 as *mut u8, *bytes) },
         }
     }
@@ -423,7 +424,7 @@ impl Lease<'_> {
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
         let mut state = self.buffer.lock();
-        state.lent = false;
+        state.borrowed = false;
         if self.host.is_none() {
             return;
         }
@@ -442,7 +443,7 @@ impl Drop for Buffer {
             return;
         }
         let mut log = Log::at(self.site);
-        let State { writer, readers, .. } = &*self.lock();
+        let BufferState { writer, readers, .. } = &*self.lock();
         for reader in readers {
             // If ordering fails the device is lost and nothing can use the memory any more.
             let _ = self.follow(reader, writer);

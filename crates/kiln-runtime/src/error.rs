@@ -134,7 +134,7 @@ pub enum Error {
         /// What it is.
         given: String,
     },
-    /// An argument lives on another device than the launch.
+    /// An argument is on another device than the launch.
     #[error(
         "argument `{argument}` of `{kernel}` is on {found}, but the launch is on {expected}; copy it with `Tensor::to_device`"
     )]
@@ -237,9 +237,9 @@ pub enum Error {
         /// The tensor or argument.
         what: String,
     },
-    /// A tensor is used inside the closure that its own host contents are lent to.
-    #[error("{what} is in use: its host contents are lent to a closure of `with_host` that has not returned")]
-    Lent {
+    /// A tensor is used inside the closure that borrows its own host contents.
+    #[error("{what} is in use: a closure of `with_host` that has not returned borrows its host contents")]
+    Borrowed {
         /// The tensor or argument.
         what: String,
     },
@@ -261,7 +261,7 @@ pub enum Error {
         /// What the device or its driver said.
         reason: String,
     },
-    /// A device name that no backend knows.
+    /// A device name that no backend has.
     #[error("no device is called `{name}`; there are {available}")]
     UnknownDevice {
         /// What was asked for.

@@ -1,4 +1,4 @@
-//! What a launch knows of a tensor, and specializes the kernel to.
+//! The facts about a tensor to which a launch specializes the kernel.
 
 use crate::tensor::Layout;
 use kiln_ir::MAX_VIEW_RANK;

@@ -10,7 +10,7 @@
 //! | `args.rs`, `params.rs`, `facts.rs` | its arguments and what is known of them |
 //! | `dyn_kernel.rs` | kernels from IR, launched on arguments of any type |
 //! | `cache/` | compiled programs, and choices that were measured, in memory and on disk |
-//! | `observe.rs`, `activity.rs`, `log.rs` | observers, what they are told, and when |
+//! | `observe.rs`, `activity.rs`, `log.rs` | observers, and the activities that they receive |
 //! | [`isolate`] | devices in processes of their own |
 //! | `error.rs` | what can go wrong |
 //!
@@ -24,18 +24,18 @@
 //! carries a digest of its name and contents, so parallel writers, crashes, damage and renamed
 //! files are harmless. In memory a device keeps 4096 specializations (`ProgramCache::set_limit`);
 //! the least recently launched goes first. Each launch compares the kinds, types and facts of its
-//! arguments with what the program was compiled for (`params.rs`): whatever a `KernelParam` of the
-//! user's says, code runs on what it was made for.
+//! arguments with what the program was compiled for (`params.rs`): so a wrong `KernelParam`
+//! of the user's is an error, and code runs only on arguments that it was compiled for.
 //!
 //! # Tensors and order
 //!
-//! A tensor's buffer knows which of its host and device copies is current, and copies only when the
-//! other is read. It knows the stream of its last write and of the reads since. A launch in another
-//! stream waits for them by an event; within one stream nothing is added. Freeing is ordered the
-//! same way, so nothing that a kernel still uses can go. A launch locks the buffers of its
-//! arguments, in the order of their addresses, from the first check until the work is enqueued:
-//! threads with views of one buffer cannot slip between, and a refused launch has changed nothing.
-//! A stream lives until the last buffer whose work is in it is done with it.
+//! A tensor's buffer records which of its host and device copies is current, and copies only when
+//! the other is read. It also records the streams of its last write and of the reads since. A
+//! launch in another stream waits for them by an event; within one stream no event is needed.
+//! Freeing is ordered the same way, so nothing that a kernel still uses can go. A launch locks the
+//! buffers of its arguments, in the order of their addresses, from the first check until the work
+//! is enqueued: threads with views of one buffer cannot slip between, and a refused launch has
+//! changed nothing. A stream is destroyed after the last buffer with work in it.
 //!
 //! # Dynamic tensors, kernels from IR, observers
 //!

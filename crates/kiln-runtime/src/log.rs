@@ -1,4 +1,4 @@
-//! The log of one call of the runtime: what observers are told of it, and when.
+//! The log of one call of the runtime: the activities that observers receive, and when.
 //!
 //! Activities are collected in a [`Log`] while a call of the runtime holds its locks, and delivered
 //! when the call has let go of them: an observer may use devices and tensors itself. Nothing is
@@ -35,7 +35,7 @@ impl Log {
         self.site
     }
 
-    /// Whether anybody listens to what this thread does.
+    /// Whether an observer receives this thread's activities.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         is_observed() && !DELIVERING.try_with(Cell::get).unwrap_or(true)

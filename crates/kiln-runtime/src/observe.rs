@@ -1,4 +1,4 @@
-//! Observers: who is told of activities.
+//! Observers of activities.
 
 use crate::activity::Activity;
 use std::any::Any;
@@ -6,13 +6,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, OnceLock, PoisonError, RwLock};
 
-/// Is told what the runtime does. A closure `Fn(&Activity)` is one.
+/// A callback for activities of the runtime. A closure `Fn(&Activity)` is one.
 ///
 /// It is called on the thread that made the call of the runtime, after the activity and when that
 /// call holds no lock any more, so that it may use devices and tensors; what it does with them
 /// itself is not observed. Several threads may call it at once.
 ///
-/// An observer that panics is removed; the call that it was told of goes on.
+/// An observer that panics is removed; the call that it observed goes on.
 /// [`Observation::failure`] has the panic's message.
 ///
 /// ```
@@ -35,7 +35,7 @@ use std::sync::{Arc, LazyLock, OnceLock, PoisonError, RwLock};
 /// let mut y = device.uninit([3])?;
 /// double(&x, &mut y).launch(&device)?;
 /// assert_eq!(y.to_vec()?, [2.0, 4.0, 6.0]);
-/// drop(observation); // nothing is told any more
+/// drop(observation); // the observer is removed
 ///
 /// println!("{:<12} {:>12}  {:<30} call site", "activity", "host time", "what");
 /// let mut kinds = Vec::new();
@@ -54,7 +54,7 @@ use std::sync::{Arc, LazyLock, OnceLock, PoisonError, RwLock};
 /// # Ok::<(), kiln_runtime::Error>(())
 /// ```
 pub trait Observer: Send + Sync {
-    /// Is told of an activity.
+    /// Called once for each activity.
     fn observe(&self, activity: &Activity);
 
     /// Whether launches are to be timed on the device
@@ -71,7 +71,7 @@ impl<F: Fn(&Activity) + Send + Sync> Observer for F {
     }
 }
 
-/// How many observers there are, of whatever device: what is looked at where nobody listens.
+/// The number of observers, of whatever device. The hot path reads this alone.
 static OBSERVERS: AtomicUsize = AtomicUsize::new(0);
 
 /// Those of the whole process.
@@ -188,16 +188,16 @@ impl Observers {
         wants(self) || wants(&PROCESS)
     }
 
-    /// Tells these observers and those of the process.
+    /// Notifies these observers and those of the process.
     pub(crate) fn deliver(&self, activity: &Activity) {
-        self.tell(activity);
-        PROCESS.tell(activity);
+        self.notify(activity);
+        PROCESS.notify(activity);
     }
 
-    fn tell(&self, activity: &Activity) {
+    fn notify(&self, activity: &Activity) {
         for entry in self.all() {
-            let told = catch_unwind(AssertUnwindSafe(|| entry.observer.observe(activity)));
-            if let Err(panic) = told {
+            let called = catch_unwind(AssertUnwindSafe(|| entry.observer.observe(activity)));
+            if let Err(panic) = called {
                 // The first of several threads says why.
                 let _ = entry.failure.set(message(&*panic));
                 self.remove(&entry);

@@ -40,7 +40,7 @@ fn skips(device: &Device, case: &Case) -> Option<&'static [&'static str]> {
 /// How many cases run at a time.
 #[allow(dead_code, reason = "each suite is a program of its own, and wants one of them")]
 pub enum Threads {
-    /// One: the device has threads of its own, or is lent to one at a time.
+    /// One: the device has threads of its own, or serves one at a time.
     One,
     /// As many as there are cores, or as `--test-threads` says.
     Cores,

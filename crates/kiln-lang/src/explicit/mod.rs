@@ -3,9 +3,9 @@
 //!
 //! A kernel divides its warps among [`tasks`]: one begins copies from tensors into [`SharedTiles`],
 //! others multiply what has arrived and begin copies back. Copies and products are *asynchronous*:
-//! an [`Mbarrier`] tells when a copy is done, [`wgmma_wait`] when a product is, [`store_wait`] when
-//! a stored tile may be overwritten. The interpreter checks the order and reports what is missing
-//! with its line.
+//! an [`Mbarrier`] signals the end of a copy, [`wgmma_wait`] waits for a product, and
+//! [`store_wait`] until a stored tile may be overwritten. The interpreter checks the order and
+//! reports what is missing with its line.
 //!
 //! Every function is called by a task as a whole, once, however many threads it has.
 //!

@@ -27,7 +27,7 @@
 //!   cannot be moved in both;
 //! - a type parameter without the bound [`DeviceValue`] counts as a host type: variables of it are
 //!   not seen by the device;
-//! - a change by plain Rust is found where a place is lent to a call (`&mut x`, a method's
+//! - a change by plain Rust is found where a call borrows a place (`&mut x`, a method's
 //!   receiver, a name of a mutable reference). What changes through a shared reference is found for
 //!   the cells and locks of the standard library alone, and only where the method is called by its
 //!   own name;

@@ -1,4 +1,4 @@
-//! Values that live on the device: handles, and what is made of handles.
+//! Device values: handles, and aggregates of handles.
 
 use crate::elem::{Elem, Num, for_host_numbers};
 use crate::trace::{Depth, Raw, Site, abort, with};

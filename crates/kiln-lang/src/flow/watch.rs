@@ -3,12 +3,12 @@
 //! `x = v` is written in a kernel, and becomes a write of the variable.
 //! `std::mem::swap(&mut x, &mut y)`, `list.swap(0, 1)` and a method without the attribute that says
 //! `self.a = v` are plain Rust: they put other handles in the places, at once, whatever the
-//! device's control flow around says. So the macros look at a place before and after it is lent to
-//! a call:
+//! device's control flow around says. So the macros compare a place before and after a call that
+//! borrows it:
 //!
-//! - what is made of variables is lent as variables of the callee's own, and gets its handles back;
-//!   where others stand in their places, the variables are written instead. Then branches, loops
-//!   and exits see the change as they see an assignment;
+//! - a value that is made of variables gets new variables for the call, and its own handles back
+//!   after it; where others stand in their places, the variables are written instead. Then
+//!   branches, loops and exits see the change as they see an assignment;
 //! - anything else (a `Vec`, an `Option`, a number of the host) may not change where the device
 //!   decides, which is an error as it is for an assignment.
 //!
@@ -31,7 +31,7 @@ pub trait Witness<T: ?Sized> {
     fn open(&mut self, _: &mut T) {}
     /// Writes the variables whose handles were replaced, and reports other changes.
     fn settle(&self, now: &mut T);
-    /// Reports every change: the place is still lent.
+    /// Reports every change: the place is still borrowed.
     fn unchanged(&self, now: &T, method: &str);
 }
 
@@ -51,34 +51,34 @@ pub fn unchanged<T: ?Sized, W: Witness<T>>(witness: &W, now: &T, method: &str) {
     witness.unchanged(now, method);
 }
 
-/// A place that is lent to a call, and settled when the call is over.
-pub struct Lent<'a, T: ?Sized, W: Witness<T>> {
+/// A place that a call borrows; it is settled when the call is over.
+pub struct Borrowed<'a, T: ?Sized, W: Witness<T>> {
     witness: W,
     place: &'a mut T,
 }
 
-impl<'a, T: ?Sized, W: Witness<T>> Lent<'a, T, W> {
-    /// Lends a place.
+impl<'a, T: ?Sized, W: Witness<T>> Borrowed<'a, T, W> {
+    /// Borrows a place.
     pub fn new(mut witness: W, place: &'a mut T) -> Self {
         witness.open(place);
-        Lent { witness, place }
+        Borrowed { witness, place }
     }
 }
 
-impl<T: ?Sized, W: Witness<T>> Deref for Lent<'_, T, W> {
+impl<T: ?Sized, W: Witness<T>> Deref for Borrowed<'_, T, W> {
     type Target = T;
     fn deref(&self) -> &T {
         self.place
     }
 }
 
-impl<T: ?Sized, W: Witness<T>> DerefMut for Lent<'_, T, W> {
+impl<T: ?Sized, W: Witness<T>> DerefMut for Borrowed<'_, T, W> {
     fn deref_mut(&mut self) -> &mut T {
         self.place
     }
 }
 
-impl<T: ?Sized, W: Witness<T>> Drop for Lent<'_, T, W> {
+impl<T: ?Sized, W: Witness<T>> Drop for Borrowed<'_, T, W> {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             self.witness.settle(self.place);
@@ -86,7 +86,7 @@ impl<T: ?Sized, W: Witness<T>> Drop for Lent<'_, T, W> {
     }
 }
 
-/// Where a place was declared, and where it is lent.
+/// Where a place was declared, and where it is borrowed.
 #[derive(Clone, Copy)]
 struct Loan {
     declared: Depth,
@@ -108,7 +108,7 @@ impl Loan {
             r.check_change(
                 self.declared,
                 self.site,
-                "a host value is lent mutably under device control flow, and its type does not tell whether it changes",
+                "a host value is borrowed mutably under device control flow, and its type does not tell whether it changes",
                 "derive `Clone` and `PartialEq`, or `DeviceValue`, for its type; or use it through `&`",
             )
         });
@@ -130,7 +130,7 @@ impl Loan {
 pub struct Handles<D> {
     before: D,
     /// What the place holds meanwhile.
-    lent: Vec<Raw>,
+    borrowed: Vec<Raw>,
     loan: Loan,
 }
 
@@ -158,8 +158,8 @@ impl<D: DeviceValue> Witness<D> for Handles<D> {
             Raw::Var(_) => with(|r| r.declare_as(*raw, site)).unwrap_or(*raw),
             raw => *raw,
         };
-        self.lent = handles(&self.before).iter().map(own).collect();
-        *now = with_handles(now, self.lent.clone());
+        self.borrowed = handles(&self.before).iter().map(own).collect();
+        *now = with_handles(now, self.borrowed.clone());
     }
 
     fn settle(&self, now: &mut D) {
@@ -167,11 +167,11 @@ impl<D: DeviceValue> Witness<D> for Handles<D> {
             self.loan.report();
         }
         let site = self.loan.site;
-        let changes = handles(&self.before).into_iter().zip(&self.lent).zip(handles(now));
-        let settled = changes.map(|((old, lent), new)| match old {
+        let changes = handles(&self.before).into_iter().zip(&self.borrowed).zip(handles(now));
+        let settled = changes.map(|((old, borrowed), new)| match old {
             Raw::Var(var) => {
                 with(|r| {
-                    if *lent != new || r.is_written(new) {
+                    if *borrowed != new || r.is_written(new) {
                         r.set(var, new, site);
                     }
                 });
@@ -418,8 +418,8 @@ impl<T: ?Sized, W: Witness<T>> Witness<&mut T> for Behind<T, W> {
 
 // ---- which it is
 
-/// A place about to be lent. Called as `(&&&&&&WatchProbe(&place)).watch(depth)`: the first trait
-/// below that fits is taken.
+/// A place about to be borrowed. Called as `(&&&&&&WatchProbe(&place)).watch(depth)`: the first
+/// trait below that fits is taken.
 pub struct WatchProbe<'a, T: ?Sized>(pub &'a T);
 
 macro_rules! levels {
@@ -445,10 +445,10 @@ macro_rules! levels {
 levels! {
     /// Device values.
     WatchDevice: [D: DeviceValue] &&&&&WatchProbe<'_, D> => Handles<D>,
-        |place, loan| Handles { before: place.clone(), lent: Vec::new(), loan };
+        |place, loan| Handles { before: place.clone(), borrowed: Vec::new(), loan };
     /// References to device values.
     WatchDeviceRef: [D: DeviceValue] &&&&WatchProbe<'_, &mut D> => Behind<D, Handles<D>>,
-        |place, loan| Behind(Handles { before: D::clone(place), lent: Vec::new(), loan }, PhantomData);
+        |place, loan| Behind(Handles { before: D::clone(place), borrowed: Vec::new(), loan }, PhantomData);
     /// Containers.
     WatchMarked: [M: Marked] &&&WatchProbe<'_, M> => Marked64,
         |place, loan| Marked64::new(place, loan);
@@ -469,7 +469,7 @@ pub struct ReferenceProbe<'a, T: ?Sized>(pub &'a T);
 levels! {
     /// References to device values.
     ReferenceDevice: [D: DeviceValue] &&&ReferenceProbe<'_, &mut D> => Behind<D, Handles<D>>,
-        |place, loan| Behind(Handles { before: D::clone(place), lent: Vec::new(), loan }, PhantomData);
+        |place, loan| Behind(Handles { before: D::clone(place), borrowed: Vec::new(), loan }, PhantomData);
     /// References to containers.
     ReferenceMarked: [M: Marked] &&ReferenceProbe<'_, &mut M> => Behind<M, Marked64>,
         |place, loan| Behind(Marked64::new(&**place, loan), PhantomData);

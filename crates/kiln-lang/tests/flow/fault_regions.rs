@@ -178,12 +178,12 @@ fn fault_regions_nest() {
 
 #[derive(Clone, Copy, DeviceValue)]
 #[kiln(crate = kiln_lang)]
-struct State {
+struct Tally {
     good: I,
     bad: I,
 }
 
-impl State {
+impl Tally {
     #[device(crate = kiln_lang)]
     fn handle(&mut self, message: I) -> I {
         self.good += 1;
@@ -195,7 +195,7 @@ impl State {
 
 #[device(crate = kiln_lang)]
 fn in_a_loop(x: I) -> I {
-    let mut state = State { good: val(0), bad: val(0) };
+    let mut state = Tally { good: val(0), bad: val(0) };
     let mut sum: I = 0;
     for i in 0..x {
         let (fault, answer) = fault_region(0, 0, || state.handle(i));

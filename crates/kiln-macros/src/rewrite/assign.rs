@@ -1,6 +1,6 @@
 //! Assignments and `&mut`.
 
-use super::lend::is_lendable;
+use super::borrow::is_borrowable;
 use super::{Rewriter, is_literal, names};
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
@@ -93,7 +93,7 @@ impl Rewriter<'_> {
         let span = r.and_token.span;
         let known = names::root(&r.expr)
             .is_some_and(|root| *root == "self" || self.names.iter().any(|n| *root == n.ident));
-        let simple = is_lendable(&r.expr);
+        let simple = is_borrowable(&r.expr);
         let depth = self.depth_of(&r.expr, span);
         self.place(&mut r.expr);
         if r.mutability.is_none() || !(simple || known) {

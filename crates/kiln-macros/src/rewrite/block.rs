@@ -255,8 +255,8 @@ impl Rewriter<'_> {
         let mut out = TokenStream::new();
         for (ident, mutable) in bound {
             let changes = mutable || kind != Kind::Plain;
-            let has_depth =
-                self.assigned.iter().any(|n| ident == n) || changes && self.lent.iter().any(|n| ident == n);
+            let has_depth = self.assigned.iter().any(|n| ident == n)
+                || changes && self.borrowed.iter().any(|n| ident == n);
             if has_depth {
                 let depth = depth_name(&ident);
                 out.extend(quote_spanned!(span=> let #depth = #p::depth();));
@@ -280,7 +280,7 @@ impl Rewriter<'_> {
 
     /// What syntax tells of the type of what is taken from a value.
     pub fn suspected(&self, value: &Expr) -> Kind {
-        if names::lends(quote!(#value), &self.names) { Kind::Suspect } else { Kind::Plain }
+        if names::borrows(quote!(#value), &self.names) { Kind::Suspect } else { Kind::Plain }
     }
 }
 

@@ -11,17 +11,17 @@
 //! | `loops.rs` | `for`, `while`, `loop` |
 //! | `jump.rs` | `break`, `continue`, `return`, labeled blocks |
 //! | `assign.rs` | assignments, `&mut` |
-//! | `lend.rs` | what is lent to calls |
+//! | `borrow.rs` | places that calls borrow |
 //! | `closure.rs` | closures and macros |
 //! | `exits.rs`, `names.rs` | what the syntax says: exits, names |
 
 mod assign;
 mod block;
+mod borrow;
 mod branch;
 mod closure;
 pub mod exits;
 mod jump;
-mod lend;
 mod loops;
 pub mod names;
 
@@ -72,7 +72,7 @@ pub struct Rewriter<'a> {
     /// The names whose depth of declaration matters.
     pub assigned: Vec<String>,
     /// The names that are passed on, or whose methods are called.
-    pub lent: Vec<String>,
+    pub borrowed: Vec<String>,
     /// How many pieces of control flow, which the device may decide on, are around.
     pub level: usize,
     /// The result type of the function, if it can be named.
@@ -89,7 +89,7 @@ impl<'a> Rewriter<'a> {
             scopes: Vec::new(),
             frames: Vec::new(),
             assigned: Vec::new(),
-            lent: Vec::new(),
+            borrowed: Vec::new(),
             level: 0,
             result: None,
             ids: 0,
@@ -210,10 +210,10 @@ impl<'a> Rewriter<'a> {
             Expr::Unary(u) if matches!(u.op, UnOp::Deref(_)) => self.place(&mut u.expr),
             Expr::MethodCall(m) => *e = self.method_call(m, false),
             Expr::Call(c) => {
-                let (span, sure) = (c.func.span(), lend::replaces(&c.func));
+                let (span, sure) = (c.func.span(), borrow::replaces(&c.func));
                 self.place(&mut c.func);
-                let lent = self.arguments(c.args.iter_mut(), sure);
-                *e = self.settled(quote!(#c), lent, span);
+                let borrowed = self.arguments(c.args.iter_mut(), sure);
+                *e = self.settled(quote!(#c), borrowed, span);
             }
             Expr::Struct(s) => self.struct_literal(s),
             Expr::Repeat(r) => self.value(&mut r.expr),

@@ -123,7 +123,7 @@ pub fn mentions(tokens: proc_macro2::TokenStream, name: &str) -> bool {
 
 /// The names that a function passes on or calls methods of, somewhere: those of variables and
 /// references may change there.
-pub fn lent(block: &syn::Block) -> Vec<String> {
+pub fn borrowed(block: &syn::Block) -> Vec<String> {
     struct Roots(Vec<String>);
     impl<'a> Visit<'a> for Roots {
         fn visit_expr_method_call(&mut self, m: &'a syn::ExprMethodCall) {
@@ -156,7 +156,7 @@ pub fn changes_cells(method: &str) -> bool {
 
 /// Whether a value may be or hold a mutable reference, as far as its tokens tell: `&mut` stands in
 /// it, a name that ends in `_mut`, or one that may be such a reference itself.
-pub fn lends(tokens: proc_macro2::TokenStream, names: &[Name]) -> bool {
+pub fn borrows(tokens: proc_macro2::TokenStream, names: &[Name]) -> bool {
     let mut after_and = false;
     tokens.into_iter().any(|t| {
         let and = std::mem::replace(
@@ -170,7 +170,7 @@ pub fn lends(tokens: proc_macro2::TokenStream, names: &[Name]) -> bool {
                     || text.ends_with("_mut")
                     || names.iter().rfind(|n| n.ident == text).is_some_and(|n| n.kind == Kind::Suspect)
             }
-            proc_macro2::TokenTree::Group(g) => lends(g.stream(), names),
+            proc_macro2::TokenTree::Group(g) => borrows(g.stream(), names),
             _ => false,
         }
     })
@@ -188,7 +188,7 @@ pub fn kind_of_parameter(pat: &Pat) -> Kind {
 pub fn kind_of_type(ty: &syn::Type, pat: &Pat) -> Kind {
     match ty {
         syn::Type::Reference(r) if r.mutability.is_some() && matches!(pat, Pat::Ident(_)) => Kind::Reference,
-        ty if lends(quote::quote!(#ty), &[]) => Kind::Suspect,
+        ty if borrows(quote::quote!(#ty), &[]) => Kind::Suspect,
         _ => Kind::Plain,
     }
 }

@@ -1,4 +1,4 @@
-//! One file of the disk cache: how it is written, read and told from others.
+//! One file of the disk cache: how it is written, read and verified.
 
 use sha2::{Digest, Sha256};
 use std::collections::hash_map::RandomState;

@@ -391,7 +391,7 @@ impl DynTensor {
 
     /// Runs a closure on the elements in host memory, without a copy where host and device share
     /// it. Until it returns, the tensor and its views are not used by anything else: that is
-    /// [`Error::Lent`].
+    /// [`Error::Borrowed`].
     ///
     /// # Errors
     /// [`Error::DataType`] if they are not of this type; [`Error::Uninitialized`]; [`Error::Range`]

@@ -238,7 +238,7 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
 
     /// Runs a closure on the elements in host memory, without a copy where host and device share
     /// it. Until it returns, the tensor and its views are not used by anything else: that is
-    /// [`Error::Lent`](crate::Error::Lent).
+    /// [`Error::Borrowed`](crate::Error::Borrowed).
     ///
     /// # Errors
     /// [`Error::Uninitialized`](crate::Error::Uninitialized); [`Error::Range`](crate::Error::Range)

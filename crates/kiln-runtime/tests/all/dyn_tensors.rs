@@ -23,10 +23,10 @@ fn round_trip<T: Elem>(device: &Device, values: [T; 6]) {
 
     let again = DynTensor::from_bytes(device, T::SCALAR, &[6], &bytes).unwrap();
     assert_eq!(again.to_vec::<T>().unwrap(), values);
-    let turned = x.transpose();
+    let transposed = x.transpose();
     let order = [0, 3, 1, 4, 2, 5].map(|i| values[i]);
-    assert_eq!((turned.is_contiguous(), turned.to_vec::<T>().unwrap()), (false, order.to_vec()));
-    assert_eq!(turned.to_bytes().unwrap(), turned.copy().unwrap().to_bytes().unwrap());
+    assert_eq!((transposed.is_contiguous(), transposed.to_vec::<T>().unwrap()), (false, order.to_vec()));
+    assert_eq!(transposed.to_bytes().unwrap(), transposed.copy().unwrap().to_bytes().unwrap());
 
     // What lies beside a view stays.
     let mut column = x.slice(1, 1..2).unwrap();

@@ -437,9 +437,9 @@ fn a_reader_never_sees_half_of_a_launch() {
             }
         });
         for _ in 0..60 {
-            // While the reader's closure runs, the contents are lent: try again.
+            // While the reader's closure runs, the contents are borrowed: try again.
             while let Err(error) = double(&mut y).launch(&device) {
-                assert!(matches!(error, Error::Lent { .. }), "{error}");
+                assert!(matches!(error, Error::Borrowed { .. }), "{error}");
             }
         }
         reader.join().unwrap();

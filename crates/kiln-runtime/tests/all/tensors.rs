@@ -89,21 +89,21 @@ fn a_part_written_by_the_host_keeps_the_rest() {
 }
 
 #[test]
-fn contents_lent_to_a_closure_are_not_used_meanwhile() {
+fn contents_borrowed_by_a_closure_are_not_used_meanwhile() {
     for device in devices() {
         let mut x = device.tensor(&[1.0f32; 9], [9]).unwrap();
         let mut other = x.slice(0, 0..9).unwrap();
-        let lent = |error: Error, what: &str| {
-            assert!(matches!(error, Error::Lent { .. }), "{error}");
+        let borrowed = |error: Error, what: &str| {
+            assert!(matches!(error, Error::Borrowed { .. }), "{error}");
             assert!(error.to_string().contains(what), "{error}");
         };
         x.with_host_mut(|h| {
             h[0] = 5.0;
-            lent(other.to_vec().unwrap_err(), "the tensor");
-            lent(other.write(&[0.0; 9]).unwrap_err(), "the tensor");
-            lent(other.with_host(|_| ()).unwrap_err(), "with_host");
-            lent(other.copy().unwrap_err(), "the tensor");
-            lent(double(&mut other).launch(&device).unwrap_err(), "argument `y` of `double`");
+            borrowed(other.to_vec().unwrap_err(), "the tensor");
+            borrowed(other.write(&[0.0; 9]).unwrap_err(), "the tensor");
+            borrowed(other.with_host(|_| ()).unwrap_err(), "with_host");
+            borrowed(other.copy().unwrap_err(), "the tensor");
+            borrowed(double(&mut other).launch(&device).unwrap_err(), "argument `y` of `double`");
             assert_works(&device);
         })
         .unwrap();
@@ -141,9 +141,9 @@ fn copies_go_to_any_device_and_share_nothing() {
             assert_eq!((copy.device(), copy.to_vec().unwrap()), (to, values.clone()));
             let part = x.slice(0, 1..3).unwrap().to_device(to).unwrap();
             assert_eq!((part.shape(), part.to_vec().unwrap()), ([2, 6], values[6..18].to_vec()));
-            let turned = x.transpose().to_device(to).unwrap();
-            assert_eq!((turned.shape(), turned.strides()), ([6, 4], [4, 1]), "row-major");
-            assert_eq!(turned.to_vec().unwrap(), x.transpose().to_vec().unwrap());
+            let transposed = x.transpose().to_device(to).unwrap();
+            assert_eq!((transposed.shape(), transposed.strides()), ([6, 4], [4, 1]), "row-major");
+            assert_eq!(transposed.to_vec().unwrap(), x.transpose().to_vec().unwrap());
             copy.write(&[0; 24]).unwrap();
             assert_eq!(x.to_vec().unwrap(), values);
             assert!(from.zeros::<i32, 2>([0, 3]).unwrap().to_device(to).unwrap().is_empty());

@@ -1,4 +1,4 @@
-//! Places that are lent to calls: `&mut x` as an argument, the receiver of a method, the name of a
+//! Places that calls borrow: `&mut x` as an argument, the receiver of a method, the name of a
 //! mutable reference.
 //!
 //! What the callee does is plain Rust, unless it has the attribute too. So the place is looked at
@@ -7,7 +7,7 @@
 //!
 //! | written | rewritten |
 //! |---|---|
-//! | `f(&mut x)` | `f(&mut *Lent::new(.., &mut x))`, settled when the call is over |
+//! | `f(&mut x)` | `f(&mut *Borrowed::new(.., &mut x))`, settled when the call is over |
 //! | `f(r)`, a name that surely is a mutable reference | the same with `*r` |
 //! | `x.m();`, a statement | settled after it |
 //! | `x.m()`, whose result is used and may borrow from `x` | a change is an error |
@@ -23,7 +23,7 @@ use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Expr, ExprMethodCall, Ident, UnOp};
 
-/// The place behind what is lent.
+/// The place that a call borrows.
 struct BorrowedPlace {
     tokens: TokenStream,
     depth: Ident,
@@ -38,13 +38,13 @@ impl Rewriter<'_> {
         args: impl Iterator<Item = &'e mut Expr>,
         sure: bool,
     ) -> Option<TokenStream> {
-        let (mut before, mut names, mut lent) = (TokenStream::new(), Vec::new(), false);
+        let (mut before, mut names, mut borrowed) = (TokenStream::new(), Vec::new(), false);
         for (at, arg) in args.enumerate() {
             let named = names::root(arg).filter(|_| matches!(arg, Expr::Path(_))).map(ToString::to_string);
-            if let Some(tokens) = self.lend(arg, sure) {
+            if let Some(tokens) = self.borrow(arg, sure) {
                 *arg = Expr::Verbatim(tokens);
                 names.extend(named);
-                lent = true;
+                borrowed = true;
                 continue;
             }
             // `f(r, *r + 1)`: Rust passes `r` on after it has read `*r`.
@@ -56,25 +56,25 @@ impl Rewriter<'_> {
                 *arg = Expr::Verbatim(quote!(#name));
             }
         }
-        lent.then_some(before)
+        borrowed.then_some(before)
     }
 
     /// A call whose arguments are settled before anything else happens.
-    pub(super) fn settled(&self, call: TokenStream, lent: Option<TokenStream>, span: Span) -> Expr {
-        Expr::Verbatim(match lent {
+    pub(super) fn settled(&self, call: TokenStream, borrowed: Option<TokenStream>, span: Span) -> Expr {
+        Expr::Verbatim(match borrowed {
             Some(before) => quote_spanned!(span=> ({ #before let __kiln_value = #call; __kiln_value })),
             None => call,
         })
     }
 
-    fn lend(&mut self, arg: &mut Expr, sure: bool) -> Option<TokenStream> {
+    fn borrow(&mut self, arg: &mut Expr, sure: bool) -> Option<TokenStream> {
         let span = arg.span();
         let p = self.private(span);
         match arg {
-            Expr::Paren(paren) => self.lend(&mut paren.expr, sure),
+            Expr::Paren(paren) => self.borrow(&mut paren.expr, sure),
             Expr::Reference(r) if r.mutability.is_some() => {
                 let name = self.name_of(&r.expr)?;
-                if !(sure || name.level < self.level) || !is_lendable(&r.expr) {
+                if !(sure || name.level < self.level) || !is_borrowable(&r.expr) {
                     return None;
                 }
                 let depth = self.depth_of(&r.expr, span);
@@ -83,7 +83,7 @@ impl Rewriter<'_> {
                 Some(quote_spanned! {span=> &mut *{
                     let __kiln_seen = (&&&&&&#p::WatchProbe(&#place)).watch(#depth);
                     #p::PlaceProbe(&mut #place, #depth).check();
-                    #p::Lent::new(__kiln_seen, &mut #place)
+                    #p::Borrowed::new(__kiln_seen, &mut #place)
                 }})
             }
             Expr::Path(path) => {
@@ -95,7 +95,7 @@ impl Rewriter<'_> {
                 let depth = self.depth_of(arg, span);
                 Some(quote_spanned! {span=> &mut *{
                     let __kiln_seen = (&&&&&&#p::WatchProbe(&*#ident)).watch(#depth);
-                    #p::Lent::new(__kiln_seen, &mut *#ident)
+                    #p::Borrowed::new(__kiln_seen, &mut *#ident)
                 }})
             }
             _ => None,
@@ -110,8 +110,8 @@ impl Rewriter<'_> {
         let cell = self.cell_check(m, &method);
         let place = self.receiver(&m.receiver, &method);
         self.place(&mut m.receiver);
-        let lent = self.arguments(m.args.iter_mut(), false);
-        let call = self.settled(quote!(#m), lent, span);
+        let borrowed = self.arguments(m.args.iter_mut(), false);
+        let call = self.settled(quote!(#m), borrowed, span);
         let Some(BorrowedPlace { tokens, depth, kind }) = place else {
             return match cell {
                 Some(check) => Expr::Verbatim(quote_spanned!(span=> ({ #check #call }))),
@@ -158,7 +158,7 @@ impl Rewriter<'_> {
             kind => kind,
         };
         let outer = name.level < self.level;
-        if !outer || leaves_alone(method) || !is_lendable(receiver) {
+        if !outer || leaves_alone(method) || !is_borrowable(receiver) {
             return None;
         }
         let span = receiver.span();
@@ -177,7 +177,7 @@ impl Rewriter<'_> {
     /// The check of what may be a cell or lock.
     fn cell_check(&mut self, m: &ExprMethodCall, method: &str) -> Option<TokenStream> {
         let name = self.name_of(&m.receiver)?;
-        if !names::changes_cells(method) || name.level >= self.level || !is_lendable(&m.receiver) {
+        if !names::changes_cells(method) || name.level >= self.level || !is_borrowable(&m.receiver) {
             return None;
         }
         let span = m.method.span();
@@ -237,16 +237,16 @@ impl Rewriter<'_> {
 }
 
 /// Whether a place can be written several times without doing anything several times.
-pub(super) fn is_lendable(place: &Expr) -> bool {
+pub(super) fn is_borrowable(place: &Expr) -> bool {
     match place {
         Expr::Path(p) => p
             .path
             .get_ident()
             .is_some_and(|i| i.to_string().starts_with(|c: char| c.is_lowercase() || c == '_')),
-        Expr::Field(f) => is_lendable(&f.base),
-        Expr::Index(i) => is_lendable(&i.expr) && is_constant(&i.index),
-        Expr::Paren(p) => is_lendable(&p.expr),
-        Expr::Unary(u) => matches!(u.op, UnOp::Deref(_)) && is_lendable(&u.expr),
+        Expr::Field(f) => is_borrowable(&f.base),
+        Expr::Index(i) => is_borrowable(&i.expr) && is_constant(&i.index),
+        Expr::Paren(p) => is_borrowable(&p.expr),
+        Expr::Unary(u) => matches!(u.op, UnOp::Deref(_)) && is_borrowable(&u.expr),
         _ => false,
     }
 }
