@@ -84,7 +84,7 @@ struct Parcel {
 /// The same in another order.
 #[derive(Message, Debug, PartialEq)]
 #[kiln(crate = kiln_ring)]
-struct Turned {
+struct Reordered {
     words: Inline<u32, 2>,
     wide: u64,
     numbers: Inline<i32, 70>,
@@ -94,11 +94,11 @@ struct Turned {
 }
 
 #[ring_kernel(crate = kiln_ring)]
-fn reorder(_ctx: &RingCtx, m: Parcel) -> Option<Turned> {
+fn reorder(_ctx: &RingCtx, m: Parcel) -> Option<Reordered> {
     if m.id % 3 == 0 {
         return None;
     }
-    Some(Turned {
+    Some(Reordered {
         words: m.words,
         wide: m.wide,
         numbers: m.numbers,
@@ -129,7 +129,7 @@ fn arrays_come_back(trial: &mut Trial<'_>) -> Verdict {
                 let m = parcel(trial, id);
                 let want = (id % 3 != 0).then(|| {
                     let Parcel { id, floats, numbers, wide, words } = m.clone();
-                    Turned { words, wide, again: numbers.clone(), numbers, floats, id }
+                    Reordered { words, wide, again: numbers.clone(), numbers, floats, id }
                 });
                 same("the reply", actor.ask(m)?, want)?;
             }
@@ -269,7 +269,7 @@ fn arrays_are_sent_on(trial: &mut Trial<'_>) -> Verdict {
                 continue;
             }
             let Parcel { floats, numbers, wide, words, .. } = m;
-            let want = Turned { words, wide, again: numbers.clone(), numbers, floats, id };
+            let want = Reordered { words, wide, again: numbers.clone(), numbers, floats, id };
             same("the output", end.outputs().recv_timeout(SOON)?, want)?;
         }
     }

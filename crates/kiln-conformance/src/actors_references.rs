@@ -11,7 +11,7 @@ use kiln_ring::{
 use std::time::Instant;
 
 pub fn cases() -> Vec<Case> {
-    cases!["lending":
+    cases!["references":
         pipelines_hand_arrays_on;
         each_actor_sees_what_the_last_one_wrote;
         arrays_fan_out;

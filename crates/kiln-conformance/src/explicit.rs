@@ -31,27 +31,28 @@ const TILE: usize = 64;
 /// How the kernel below works.
 #[derive(Clone, Copy, Hash, PartialEq, KernelConst)]
 #[kiln(crate = kiln_runtime)]
-struct Plan {
+struct PipelineConfig {
     stages: usize,
     blocks: usize,
     a_transposed: bool,
     b_transposed: bool,
 }
 
-impl Plan {
-    const PLAIN: Plan = Plan { stages: 1, blocks: 1, a_transposed: false, b_transposed: false };
+impl PipelineConfig {
+    const PLAIN: PipelineConfig =
+        PipelineConfig { stages: 1, blocks: 1, a_transposed: false, b_transposed: false };
 }
 
 /// c = a · b, a tile a program; the blocks of a cluster stand one above the other and each loads a
 /// part of the tile of b that they share.
 #[kernel(crate = kiln_runtime)]
-fn pipelined<T: Float>(a: &Tensor<T, 2>, b: &Tensor<T, 2>, c: &mut Tensor<T, 2>, plan: Plan) {
-    let Plan { stages, blocks, .. } = plan;
+fn pipelined<T: Float>(a: &Tensor<T, 2>, b: &Tensor<T, 2>, c: &mut Tensor<T, 2>, config: PipelineConfig) {
+    let PipelineConfig { stages, blocks, .. } = config;
     cluster(blocks);
     let (left, right) = (shared_tiles::<T>(stages, TILE, TILE), shared_tiles::<T>(stages, TILE, TILE));
     let out = shared_tiles::<T>(1, TILE, TILE);
     let (full, empty) = (mbarriers(stages, 1), mbarriers(stages, blocks));
-    let inner = if plan.a_transposed { a.extent(0) } else { a.extent(1) };
+    let inner = if config.a_transposed { a.extent(0) } else { a.extent(1) };
     let steps = (inner + (TILE - 1)) / TILE;
     let (row, column) = (program_id(0) * TILE, program_id(1) * TILE);
     let rank = if blocks > 1 { cluster_rank() } else { val(0) };
@@ -62,12 +63,12 @@ fn pipelined<T: Float>(a: &Tensor<T, 2>, b: &Tensor<T, 2>, c: &mut Tensor<T, 2>,
                 let done = full.at(stage);
                 empty.at(stage).wait(step / stages - 1);
                 done.expect(2 * TILE * TILE * size_of::<T>());
-                let from = if plan.a_transposed { (at, row) } else { (row, at) };
+                let from = if config.a_transposed { (at, row) } else { (row, at) };
                 left.at(stage).load(a, from, done);
                 let share = TILE / blocks;
                 let multicast = if blocks > 1 { (1 << blocks) - 1 } else { 0 };
                 let part = Part { row: rank * share, rows: share, multicast };
-                let (down, across) = if plan.b_transposed { (column, at) } else { (at, column) };
+                let (down, across) = if config.b_transposed { (column, at) } else { (at, column) };
                 right.at(stage).load_part(b, (down + rank * share, across), part, done);
             }
         })
@@ -77,8 +78,8 @@ fn pipelined<T: Float>(a: &Tensor<T, 2>, b: &Tensor<T, 2>, c: &mut Tensor<T, 2>,
                 let stage = step % stages;
                 full.at(stage).wait(step / stages);
                 let (x, y) = (left.at(stage), right.at(stage));
-                let x = if plan.a_transposed { x.transposed() } else { x };
-                let y = if plan.b_transposed { y.transposed() } else { y };
+                let x = if config.a_transposed { x.transposed() } else { x };
+                let y = if config.b_transposed { y.transposed() } else { y };
                 sum = wgmma(x, y, sum, true);
                 sum = wgmma_wait(sum, 0);
                 if blocks == 1 {
@@ -101,40 +102,48 @@ fn pipelined<T: Float>(a: &Tensor<T, 2>, b: &Tensor<T, 2>, c: &mut Tensor<T, 2>,
 
 /// Runs the kernel for extents that are multiples of 8, as the copies want rows in multiples of 16
 /// bytes.
-fn product<T: Sample + Float>(trial: &mut Trial<'_>, [m, n, k]: [usize; 3], plan: Plan) -> Verdict {
-    let (a, xs) = trial.input::<T, 2>(if plan.a_transposed { [k, m] } else { [m, k] })?;
-    let (b, ys) = trial.input::<T, 2>(if plan.b_transposed { [n, k] } else { [k, n] })?;
+fn product<T: Sample + Float>(
+    trial: &mut Trial<'_>,
+    [m, n, k]: [usize; 3],
+    config: PipelineConfig,
+) -> Verdict {
+    let (a, xs) = trial.input::<T, 2>(if config.a_transposed { [k, m] } else { [m, k] })?;
+    let (b, ys) = trial.input::<T, 2>(if config.b_transposed { [n, k] } else { [k, n] })?;
     let mut c = trial.output::<T, 2>([m, n])?;
-    let down = m.div_ceil(TILE * plan.blocks) * plan.blocks;
-    pipelined(&a, &b, &mut c, plan).grid([down as u32, n.div_ceil(TILE) as u32]).launch(trial.device)?;
-    let (x, y) = (by_rows(&xs, [m, k], plan.a_transposed), by_rows(&ys, [k, n], plan.b_transposed));
+    let down = m.div_ceil(TILE * config.blocks) * config.blocks;
+    pipelined(&a, &b, &mut c, config).grid([down as u32, n.div_ceil(TILE) as u32]).launch(trial.device)?;
+    let (x, y) = (by_rows(&xs, [m, k], config.a_transposed), by_rows(&ys, [k, n], config.b_transposed));
     let expected = kiln_reference::product(&x, &y, [m, n, k], Host::Float(0.0));
     close("a b", &c.to_vec()?, &expected, 4.0, 8.0)
 }
 
 fn one_stage<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
-    product::<T>(trial, [64, 64, 64], Plan::PLAIN)?;
-    product::<T>(trial, [72, 136, 200], Plan::PLAIN)
+    product::<T>(trial, [64, 64, 64], PipelineConfig::PLAIN)?;
+    product::<T>(trial, [72, 136, 200], PipelineConfig::PLAIN)
 }
 
 fn ring<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
     for stages in [2, 3, 4] {
-        product::<T>(trial, [40, 72, 456], Plan { stages, ..Plan::PLAIN })?;
+        product::<T>(trial, [40, 72, 456], PipelineConfig { stages, ..PipelineConfig::PLAIN })?;
     }
     Ok(())
 }
 
 fn transposed_factors<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
     for (a_transposed, b_transposed) in [(false, true), (true, false), (true, true)] {
-        product::<T>(trial, [72, 88, 136], Plan { stages: 2, a_transposed, b_transposed, ..Plan::PLAIN })?;
+        product::<T>(
+            trial,
+            [72, 88, 136],
+            PipelineConfig { stages: 2, a_transposed, b_transposed, ..PipelineConfig::PLAIN },
+        )?;
     }
     Ok(())
 }
 
 fn cluster_shares_loads<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
     for (blocks, b_transposed) in [(2, true), (2, false), (4, false)] {
-        let plan = Plan { stages: 3, blocks, a_transposed: false, b_transposed };
-        product::<T>(trial, [200, 72, 264], plan)?;
+        let config = PipelineConfig { stages: 3, blocks, a_transposed: false, b_transposed };
+        product::<T>(trial, [200, 72, 264], config)?;
     }
     Ok(())
 }

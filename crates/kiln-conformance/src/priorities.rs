@@ -43,7 +43,7 @@ const NOTHING: Seen = Seen { digits: 0, count: 0 };
 
 /// Notes numbers in the order in which they come; 13 is an error.
 #[ring_kernel(crate = kiln_ring)]
-fn noted(_ctx: &RingCtx, seen: &mut Seen, x: u32) -> Result<Option<u32>, u32> {
+fn recorded(_ctx: &RingCtx, seen: &mut Seen, x: u32) -> Result<Option<u32>, u32> {
     if x == 13 {
         return Err(7);
     }
@@ -65,14 +65,14 @@ fn holding(
     priorities: usize,
     capacity: usize,
     overflow: Overflow,
-) -> Result<Actor<noted>, Stop> {
+) -> Result<Actor<recorded>, Stop> {
     let config =
         RingConfig::default().state(NOTHING).priorities(priorities).capacity(capacity).overflow(overflow);
-    Ok(rt.launch(noted, config)?)
+    Ok(rt.launch(recorded, config)?)
 }
 
 /// Waits until the actor has handled so many.
-fn after(actor: &Actor<noted>, count: u32) -> Result<Seen, Stop> {
+fn after(actor: &Actor<recorded>, count: u32) -> Result<Seen, Stop> {
     let begun = Instant::now();
     loop {
         actor.channel().tidy();
@@ -104,15 +104,15 @@ fn higher_priorities_are_handled_first(trial: &mut Trial<'_>) -> Verdict {
             same("order", after(&actor, 12)?, Seen { digits: want, count: 12 })?;
             actor.terminate_with(Ending::Drain, SOON)?;
         }
-        let plain = active(&rt, noted, RingConfig::default().state(NOTHING))?;
+        let plain = active(&rt, recorded, RingConfig::default().state(NOTHING))?;
         let refused = plain.send_with(1, at(1));
         let wanted = SendError::NoPriority { actor: plain.number(), priority: 1, priorities: 1 };
         same("a priority that is not there", refused, Err(wanted))?;
-        let none = rt.launch(noted, RingConfig::default().state(NOTHING).priorities(0));
+        let none = rt.launch(recorded, RingConfig::default().state(NOTHING).priorities(0));
         ensure(matches!(none, Err(RingError::Config(_))), || {
             "an actor without priorities was launched".into()
         })?;
-        let many = rt.launch(noted, RingConfig::default().state(NOTHING).priorities(9));
+        let many = rt.launch(recorded, RingConfig::default().state(NOTHING).priorities(9));
         ensure(matches!(many, Err(RingError::Config(_))), || {
             "an actor with nine priorities was launched".into()
         })?;
@@ -317,7 +317,7 @@ fn ended_actors_give_back_every_priority(trial: &mut Trial<'_>) -> Verdict {
 fn checkpoints_keep_priorities(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let config = RingConfig::default().state(NOTHING).priorities(3).deadlines(true);
-        let actor = rt.launch(noted, config)?;
+        let actor = rt.launch(recorded, config)?;
         actor.activate()?;
         for (x, priority) in [(1, 0), (2, 2)] {
             actor.send_with(x, at(priority))?;
@@ -333,7 +333,7 @@ fn checkpoints_keep_priorities(trial: &mut Trial<'_>) -> Verdict {
         same("held", (taken.messages(), taken.position()), (5, 2))?;
         let again = Checkpoint::from_bytes(&taken.to_bytes()).map_err(RingError::from)?;
         // With fewer priorities in the configuration, it gets those that it had.
-        let restored = rt.restore(noted, RingConfig::default(), &again)?;
+        let restored = rt.restore(recorded, RingConfig::default(), &again)?;
         same("depths", restored.telemetry()?.depths, vec![1, 1, 3])?;
         restored.activate()?;
         same("order", after(&restored, 6)?.digits & 0xffff, 0x4653)?;

@@ -241,7 +241,7 @@ unsafe fn pack_panels<I: IsaProfile, T: Accumulate<Acc: Number>, const NR: usize
         unsafe {
             let panel = panels.add(j * depth);
             let b = b.offset(j as isize * shape.b_column);
-            // Blocks of a transposed matrix are turned in registers; the rest goes one by one.
+            // Blocks of a transposed matrix are transposed in registers; the rest goes one by one.
             let turns = shape.b_row == 1 && width == NR && NR.is_multiple_of(BLOCK) && is_accumulator::<T>();
             let blocks = if turns { depth / BLOCK * BLOCK } else { 0 };
             for p in (0..blocks).step_by(BLOCK) {

@@ -175,13 +175,13 @@ impl RingCtx {
     /// [output](crate::Actor::outputs) too.
     ///
     /// A handler is a transaction: what it sends goes out once it has ended without a failure,
-    /// together with its new state and its reply. So a full queue holds up its senders, and nobody
-    /// else; actors that send to each other in a circle, all of whose queues are full, wait for
-    /// ever.
+    /// together with its new state and its reply. So a full queue blocks its senders and no
+    /// other actor. Actors that send to each other in a circle, all of whose queues are full, wait
+    /// for ever.
     ///
     /// A place in a handler sends one message at most for each message that it handles: a device
-    /// loop that comes past twice is a fault. A loop on the host (`for k in 0..4`) makes four
-    /// places of one.
+    /// loop that reaches it twice is a fault. A loop on the host (`for k in 0..4`) is
+    /// unrolled into four places.
     ///
     /// A message may refer to arrays ([`Payload`](crate::Payload)s): those that came with the
     /// message before the handler, which it may have changed, or those of its state. The receiver

@@ -1,4 +1,4 @@
-//! Ring kernels: actors that live on a device and are fed messages.
+//! Ring kernels: actors that stay resident on a device and handle messages.
 //!
 //! A ring kernel is a handler, written in the kernel language, that stays on the device with its
 //! state. The host sends it typed messages and takes its replies through lock-free queues, without
@@ -97,14 +97,15 @@
 //! looks, by the code that messages go by. An assembler splits a relaxed load of four words of
 //! which some are not used, so such loads are volatile in PTX.
 //!
-//! **Latency.** A worker holds what a message will need (its endpoint's record, the answer's place
-//! and stamp, the first words of the state) in registers before the message is there, and trusts it
-//! for the first message of a poll (`device/prefetch.rs`). It caches the record of the link that it
-//! sends to next in registers (`device/route.rs`) until the next command: only commands change
-//! records. It may stay with one inbound link (`device/fast_path.rs`) for some messages, with the
-//! actor's state and the next slot in registers, and polls its other endpoints meanwhile where that
-//! costs nothing. There it runs only handlers that store nothing and print nothing: when one does
-//! anything but send one message, its result is dropped and the next turn runs it again.
+//! **Latency.** A worker prefetches what a message will need (its endpoint's record, the answer's
+//! slot and stamp, the first words of the state) into registers before the message arrives, and
+//! uses it for the first message of a poll (`device/prefetch.rs`). It caches the record of the link
+//! that it sends to next in registers (`device/route.rs`) until the next command: only commands
+//! change records. On the fast path (`device/fast_path.rs`) it handles several messages of one
+//! inbound link in a row, with the actor's state and the next slot in registers, and polls its
+//! other endpoints meanwhile where that costs nothing. There it runs only handlers that store
+//! nothing and print nothing: when one does anything but send one message, its result is dropped
+//! and the next turn runs it again.
 //!
 //! **Faults.** A fault in a handler is a value (`FaultRegion` in the IR): the actor's gate closes,
 //! the message is answered as failed, and the worker goes on. The answer says which check failed.
@@ -113,7 +114,7 @@
 //!
 //! **Arrays.** Arrays in a message, a reply or a state are *inline*: they stay in their memory, and
 //! a handler reads them by index. A message has up to 64 KiB. What is larger, or used again, is a
-//! *payload*: a piece of the arena, named by three words of a message, filled by the copy engine
+//! *payload*: a range of the arena, named by three words of a message, filled by the copy engine
 //! and kept until the message is answered. Actors may hand payloads on, and reply with them. The
 //! host never sees such a message, so the device counts references, in a table of the arena
 //! (`runtime/ref_counts.rs`), where a worker adds before it sends and subtracts before it answers.

@@ -20,7 +20,7 @@ type Quad = (u8, u32);
 
 /// A place in memory: what is there, and a store that is on its way.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Debug)]
-struct Place {
+struct QuadCell {
     here: Quad,
     flying: Option<Quad>,
 }
@@ -42,12 +42,12 @@ enum Sender {
 type Held = (u8, u8, u8);
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct State {
+struct ProtocolState {
     tail: u8,
     head: u8,
     senders: [Sender; 2],
-    requests: [[Place; QUADS]; 2],
-    answers: [[Place; QUADS]; 2],
+    requests: [[QuadCell; QUADS]; 2],
+    answers: [[QuadCell; QUADS]; 2],
     /// The position the device looks at, and the first quad it read there.
     device: u8,
     device_read: Option<Quad>,
@@ -56,9 +56,9 @@ struct State {
     received: Vec<u8>,
 }
 
-impl State {
-    fn new() -> State {
-        State {
+impl ProtocolState {
+    fn new() -> ProtocolState {
+        ProtocolState {
             tail: 0,
             head: 0,
             senders: [Sender::At(0), Sender::At(0)],
@@ -83,7 +83,7 @@ impl State {
 
     /// Every state that one step of anybody leads to. `stop` is the message of the first sender,
     /// and the quads of it, after which it stops.
-    fn next(&self, stop: Option<(u8, u8)>) -> Vec<State> {
+    fn next(&self, stop: Option<(u8, u8)>) -> Vec<ProtocolState> {
         let mut next = Vec::new();
         (0..2).for_each(|s| self.sender(s, stop, &mut next));
         self.memory(&mut next);
@@ -92,8 +92,8 @@ impl State {
         next
     }
 
-    fn sender(&self, who: usize, stop: Option<(u8, u8)>, next: &mut Vec<State>) {
-        let mut to = |sender: Sender, change: &dyn Fn(&mut State)| {
+    fn sender(&self, who: usize, stop: Option<(u8, u8)>, next: &mut Vec<ProtocolState>) {
+        let mut to = |sender: Sender, change: &dyn Fn(&mut ProtocolState)| {
             let mut state = self.clone();
             state.senders[who] = sender;
             change(&mut state);
@@ -134,7 +134,7 @@ impl State {
     }
 
     /// Stores arrive.
-    fn memory(&self, next: &mut Vec<State>) {
+    fn memory(&self, next: &mut Vec<ProtocolState>) {
         for (slot, q) in (0..2).flat_map(|slot| (0..QUADS).map(move |q| (slot, q))) {
             for to_device in [true, false] {
                 let mut state = self.clone();
@@ -148,7 +148,7 @@ impl State {
         }
     }
 
-    fn device(&self, next: &mut Vec<State>) {
+    fn device(&self, next: &mut Vec<ProtocolState>) {
         let position = u64::from(self.device);
         let slot = &self.requests[RING.index(position)];
         let want = stamp(RING.lap(position), Kind::Request);
@@ -184,7 +184,7 @@ impl State {
         }
     }
 
-    fn receiver(&self, next: &mut Vec<State>) {
+    fn receiver(&self, next: &mut Vec<ProtocolState>) {
         let position = u64::from(self.head);
         let slot = &self.answers[RING.index(position)];
         let want = stamp(RING.lap(position), Kind::Reply);
@@ -219,8 +219,8 @@ fn number(who: usize, message: u8) -> u8 {
 }
 
 /// Every state that can be reached, and where each leads.
-fn explore(stop: Option<(u8, u8)>) -> (Vec<State>, Vec<Vec<usize>>) {
-    let (mut states, mut numbers) = (vec![State::new()], HashMap::from([(State::new(), 0)]));
+fn explore(stop: Option<(u8, u8)>) -> (Vec<ProtocolState>, Vec<Vec<usize>>) {
+    let (mut states, mut numbers) = (vec![ProtocolState::new()], HashMap::from([(ProtocolState::new(), 0)]));
     let mut leads = Vec::new();
     while leads.len() < states.len() {
         let next = states[leads.len()].next(stop);

@@ -32,7 +32,7 @@ const SENDS: u8 = 3;
 const LETTERS: u8 = 1;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-struct State {
+struct CountState {
     /// The device's count and the host's.
     count: u8,
     taken: u8,
@@ -66,7 +66,7 @@ struct Sweep {
     count: u8,
 }
 
-impl State {
+impl CountState {
     /// References on the host: with those of a message that is not answered.
     fn on_host(&self) -> u8 {
         self.held + u8::from(self.message)
@@ -85,7 +85,7 @@ impl State {
             > 0
     }
 
-    fn next(self, order: Order) -> Vec<State> {
+    fn next(self, order: Order) -> Vec<CountState> {
         let mut next = Vec::new();
         self.user(order, &mut next);
         self.first(order, &mut next);
@@ -95,29 +95,29 @@ impl State {
         next
     }
 
-    fn user(self, order: Order, next: &mut Vec<State>) {
+    fn user(self, order: Order, next: &mut Vec<CountState>) {
         if self.held > 0 {
-            next.push(State { held: self.held - 1, ..self });
+            next.push(CountState { held: self.held - 1, ..self });
             if self.sends < SENDS && !self.message {
-                next.push(State { sends: self.sends + 1, message: true, first: 1, ..self });
+                next.push(CountState { sends: self.sends + 1, message: true, first: 1, ..self });
             }
         }
-        let find = |s: State| {
+        let find = |s: CountState| {
             // What is gone is not found.
             assert!(!s.given_back || s.held > 0, "an output of what is gone: {s:?}");
-            State { held: s.held + 1, found: s.found + u8::from(s.on_host() == 0), ..s }
+            CountState { held: s.held + 1, found: s.found + u8::from(s.on_host() == 0), ..s }
         };
         if self.letters < LETTERS && !self.given_back {
-            next.push(State { letters: self.letters + 1, ..find(self) });
+            next.push(CountState { letters: self.letters + 1, ..find(self) });
         }
-        let count = |s: State| State { taken: s.taken + 1, ..s };
+        let count = |s: CountState| CountState { taken: s.taken + 1, ..s };
         match self.taking {
             0 if self.outputs > 0 => {
-                let s = State { outputs: self.outputs - 1, taking: 1, ..self };
+                let s = CountState { outputs: self.outputs - 1, taking: 1, ..self };
                 next.push(if order == Order::TakesFirst { count(s) } else { find(s) });
             }
             1 => {
-                let s = State { taking: 0, ..self };
+                let s = CountState { taking: 0, ..self };
                 next.push(if order == Order::TakesFirst { find(s) } else { count(s) });
             }
             _ => {}
@@ -125,7 +125,7 @@ impl State {
     }
 
     /// Counts, sends, answers.
-    fn first(self, order: Order, next: &mut Vec<State>) {
+    fn first(self, order: Order, next: &mut Vec<CountState>) {
         let steps: [u8; 3] = match order {
             Order::SendsFirst => [1, 0, 2],
             Order::AnswersFirst => [2, 0, 1],
@@ -134,78 +134,78 @@ impl State {
         if self.first == 0 {
             return;
         }
-        let s = State { first: (self.first + 1) % 4, ..self };
+        let s = CountState { first: (self.first + 1) % 4, ..self };
         next.push(match steps[usize::from(self.first) - 1] {
-            0 => State { count: s.count.wrapping_add(1), ..s },
-            1 => State { queue: s.queue + 1, ..s },
-            _ => State { message: false, ..s },
+            0 => CountState { count: s.count.wrapping_add(1), ..s },
+            1 => CountState { queue: s.queue + 1, ..s },
+            _ => CountState { message: false, ..s },
         });
     }
 
     /// Counts what its reply refers to, lets go of the message, replies; or only lets go; or
     /// counts, sends, and lets go.
-    fn second(self, order: Order, next: &mut Vec<State>) {
+    fn second(self, order: Order, next: &mut Vec<CountState>) {
         match self.second {
             0 if self.queue > 0 => {
-                let s = State { queue: self.queue - 1, ..self };
-                next.push(State { second: 1, ..s });
-                next.push(State { second: 4, ..s });
-                next.push(State { second: 5, ..s });
+                let s = CountState { queue: self.queue - 1, ..self };
+                next.push(CountState { second: 1, ..s });
+                next.push(CountState { second: 4, ..s });
+                next.push(CountState { second: 5, ..s });
             }
             1 | 2 => {
-                let s = State { second: self.second + 1, ..self };
+                let s = CountState { second: self.second + 1, ..self };
                 let counts = (self.second == 1) != (order == Order::LetsGoFirst);
                 let count = if counts { s.count.wrapping_add(1) } else { s.count.wrapping_sub(1) };
-                next.push(State { count, ..s });
+                next.push(CountState { count, ..s });
             }
-            3 => next.push(State { second: 0, outputs: self.outputs + 1, ..self }),
-            4 => next.push(State { second: 0, count: self.count.wrapping_sub(1), ..self }),
+            3 => next.push(CountState { second: 0, outputs: self.outputs + 1, ..self }),
+            4 => next.push(CountState { second: 0, count: self.count.wrapping_sub(1), ..self }),
             5 | 6 => {
-                let s = State { second: if self.second == 5 { 6 } else { 4 }, ..self };
+                let s = CountState { second: if self.second == 5 { 6 } else { 4 }, ..self };
                 let counts = (self.second == 5) != (order == Order::SendsFirst);
-                let sent = State { passed: s.passed + 1, ..s };
-                next.push(if counts { State { count: s.count.wrapping_add(1), ..s } } else { sent });
+                let sent = CountState { passed: s.passed + 1, ..s };
+                next.push(if counts { CountState { count: s.count.wrapping_add(1), ..s } } else { sent });
             }
             _ => {}
         }
     }
 
     /// Only lets go.
-    fn third(self, next: &mut Vec<State>) {
+    fn third(self, next: &mut Vec<CountState>) {
         if self.third > 0 {
-            next.push(State { third: 0, count: self.count.wrapping_sub(1), ..self });
+            next.push(CountState { third: 0, count: self.count.wrapping_sub(1), ..self });
         } else if self.passed > 0 {
-            next.push(State { third: 1, passed: self.passed - 1, ..self });
+            next.push(CountState { third: 1, passed: self.passed - 1, ..self });
         }
     }
 
     /// Sees that nobody on the host has the array, and how many came back; reads the count; gives
     /// the memory back if they agree and nobody found it since.
-    fn sweep(self, order: Order, next: &mut Vec<State>) {
+    fn sweep(self, order: Order, next: &mut Vec<CountState>) {
         if self.given_back {
             return;
         }
         let sees =
-            |s: State| (s.on_host() == 0).then_some(Sweep { found: s.found, taken: s.taken, ..s.sweep });
-        let reads = |s: State| Some(Sweep { count: s.count, ..s.sweep });
+            |s: CountState| (s.on_host() == 0).then_some(Sweep { found: s.found, taken: s.taken, ..s.sweep });
+        let reads = |s: CountState| Some(Sweep { count: s.count, ..s.sweep });
         let seen = match (self.sweep.step, order == Order::CountsFirst) {
             (0, false) | (1, true) => sees(self),
             (0, true) | (1, false) => reads(self),
             _ => {
                 let again = order == Order::LooksOnce || self.sweep.found == self.found;
                 let gives = again && self.sweep.count == self.sweep.taken;
-                next.push(State { given_back: gives, sweep: Sweep::default(), ..self });
+                next.push(CountState { given_back: gives, sweep: Sweep::default(), ..self });
                 return;
             }
         };
         let sweep = seen.map_or(Sweep::default(), |sweep| Sweep { step: self.sweep.step + 1, ..sweep });
-        next.push(State { sweep, ..self });
+        next.push(CountState { sweep, ..self });
     }
 }
 
 /// Visits every state; gives one in which memory was given back that somebody has, if there is one.
-fn search(order: Order) -> Option<State> {
-    let begin = State { held: 1, ..State::default() };
+fn search(order: Order) -> Option<CountState> {
+    let begin = CountState { held: 1, ..CountState::default() };
     let (mut seen, mut open) = (HashSet::from([begin]), vec![begin]);
     while let Some(state) = open.pop() {
         if state.given_back && state.is_had() {
@@ -222,7 +222,7 @@ fn search(order: Order) -> Option<State> {
     None
 }
 
-fn sweeps_back(mut state: State) -> bool {
+fn sweeps_back(mut state: CountState) -> bool {
     for _ in 0..6 {
         let mut next = Vec::new();
         state.sweep(Order::AsWritten, &mut next);

@@ -26,7 +26,7 @@ fn odd(_ctx: &RingCtx, x: u32) -> Option<u32> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum State {
+enum ActorState {
     Launched,
     Active,
     /// It has handled a message without a reply.
@@ -41,20 +41,20 @@ enum State {
     Lost,
 }
 
-const STATES: [State; 8] = [
-    State::Launched,
-    State::Active,
-    State::Silent,
-    State::Deactivated,
-    State::Failed,
-    State::GivenUp,
-    State::Terminated,
-    State::Lost,
+const STATES: [ActorState; 8] = [
+    ActorState::Launched,
+    ActorState::Active,
+    ActorState::Silent,
+    ActorState::Deactivated,
+    ActorState::Failed,
+    ActorState::GivenUp,
+    ActorState::Terminated,
+    ActorState::Lost,
 ];
 
-fn actor(runtime: &RingRuntime, state: State) -> Actor<odd> {
+fn actor(runtime: &RingRuntime, state: ActorState) -> Actor<odd> {
     let restart = match state {
-        State::GivenUp => Restart::OnFailure {
+        ActorState::GivenUp => Restart::OnFailure {
             at_most: 0,
             within: Duration::from_secs(60),
             backoff: kiln_ring::Backoff::NONE,
@@ -64,22 +64,22 @@ fn actor(runtime: &RingRuntime, state: State) -> Actor<odd> {
     let actor = runtime.launch(odd, RingConfig::default().capacity(1).restart(restart)).unwrap();
     // Its outputs have memory from the first inbound link on.
     actor.inbound_link(2).unwrap();
-    if state != State::Launched {
+    if state != ActorState::Launched {
         actor.activate().unwrap();
     }
     match state {
-        State::Launched | State::Active => {}
-        State::Silent => assert_eq!(actor.ask(2).unwrap(), None),
-        State::Deactivated => actor.deactivate().unwrap(),
-        State::Failed | State::GivenUp => {
+        ActorState::Launched | ActorState::Active => {}
+        ActorState::Silent => assert_eq!(actor.ask(2).unwrap(), None),
+        ActorState::Deactivated => actor.deactivate().unwrap(),
+        ActorState::Failed | ActorState::GivenUp => {
             actor.send(0).unwrap();
             while actor.lifecycle() != Lifecycle::Failed {
                 actor.channel().tidy();
                 let _ = actor.try_recv();
             }
         }
-        State::Terminated => actor.terminate_with(Ending::Drain, STUCK).unwrap(),
-        State::Lost => actor.channel().abandon(),
+        ActorState::Terminated => actor.terminate_with(Ending::Drain, STUCK).unwrap(),
+        ActorState::Lost => actor.channel().abandon(),
     }
     actor
 }
@@ -141,13 +141,13 @@ const OUTPUTS: [Call; 2] = [
 ];
 
 /// What the calls of each kind give: asking, receiving, sending to a full queue, outputs.
-fn wanted(state: State) -> [&'static str; 4] {
+fn wanted(state: ActorState) -> [&'static str; 4] {
     match state {
-        State::Launched | State::Deactivated => ["NotActive"; 4],
-        State::Active | State::Silent => ["Some(1)", "NothingSent", "()", "NothingSent"],
-        State::Failed => ["Failed", "Failed", "NotActive", "Failed"],
-        State::GivenUp | State::Terminated => ["Send(Closed", "Closed", "Closed", "Closed"],
-        State::Lost => ["Send(Closed", "Closed", "Closed", "NothingSent"],
+        ActorState::Launched | ActorState::Deactivated => ["NotActive"; 4],
+        ActorState::Active | ActorState::Silent => ["Some(1)", "NothingSent", "()", "NothingSent"],
+        ActorState::Failed => ["Failed", "Failed", "NotActive", "Failed"],
+        ActorState::GivenUp | ActorState::Terminated => ["Send(Closed", "Closed", "Closed", "Closed"],
+        ActorState::Lost => ["Send(Closed", "Closed", "Closed", "NothingSent"],
     }
 }
 
@@ -361,7 +361,7 @@ fn speaking(y: &mut Tensor<f32, 1>) {
 fn an_ask_inside_a_print_sink_is_an_error() {
     let device = Device::open("interp").unwrap();
     let runtime = RingRuntime::with(&device, RuntimeConfig::default()).unwrap();
-    let actor = Arc::new(actor(&runtime, State::Active));
+    let actor = Arc::new(actor(&runtime, ActorState::Active));
     assert_eq!(actor.ask(3), Ok(Some(3)));
     let seen = Arc::new(Mutex::new(None));
     let (asked, kept) = (actor.clone(), seen.clone());

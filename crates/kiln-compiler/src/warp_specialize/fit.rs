@@ -372,9 +372,9 @@ impl<'k> Finder<'k> {
         let right = self.stored(data.right(), data.loc, found)?;
         let left = match self.stored(data.left(), data.loc, found) {
             Ok(stored) => Left::Stored(stored),
-            Err(unfit) => match self.computed(data.left(), found.body) {
+            Err(not_eligible) => match self.computed(data.left(), found.body) {
                 true => Left::Computed(data.left()),
-                false => return Err(unfit),
+                false => return Err(not_eligible),
             },
         };
         Ok(Product { op, left, right })

@@ -1,8 +1,8 @@
 //! The newest failure of a handler, as its queue shows it.
 //!
-//! Failures are answers, and answers are taken in order: one may lie behind replies that nobody
-//! receives. So whoever looks after an actor looks at the newest answers themselves, and at what
-//! was noted when the answer of a failure was taken.
+//! Failures are answers, and answers are received in order: one may lie behind replies that nobody
+//! receives. So a check for failures reads the newest answers themselves, and the failure that was
+//! recorded when its answer was received.
 
 use super::platform::Platform;
 use super::queue::Answer;
@@ -13,22 +13,22 @@ use std::sync::{Mutex, PoisonError};
 /// The message on which a handler failed: its position, and why.
 pub type Failure = (u64, Reason);
 
-/// The last failure whose answer was taken.
+/// The last failure whose answer was received.
 #[derive(Debug, Default)]
-pub struct Noted(Mutex<Option<Failure>>);
+pub struct LastFailure(Mutex<Option<Failure>>);
 
-impl Noted {
-    /// Notes the answer of a failure; no other.
+impl LastFailure {
+    /// Records the answer of a failure; no other.
     #[cold]
-    pub fn note<P: Platform>(&self, answer: &Answer<'_, P>) {
+    pub fn record<P: Platform>(&self, answer: &Answer<'_, P>) {
         let Some(reason) = answer.reason().filter(|_| answer.kind == Kind::Failed) else { return };
-        let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if noted.is_none_or(|(position, _)| position <= answer.position) {
-            *noted = Some((answer.position, reason));
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.is_none_or(|(position, _)| position <= answer.position) {
+            *last = Some((answer.position, reason));
         }
     }
 
-    /// It, if there was one.
+    /// The failure, if there was one.
     pub fn get(&self) -> Option<Failure> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -2,8 +2,8 @@
 //!
 //! A channel sends messages of one type and takes the replies to them, in the order in which they
 //! were sent; where it has several priorities, in that order within each, and those of a
-//! higher priority first. Any number of threads may send and receive. A reply belongs to whoever
-//! *receives* next, or, for a request, to whoever *asked*.
+//! higher priority first. Any number of threads may send and receive. A reply goes to the thread
+//! that *receives* next, or, for a request, to the thread that *asked*.
 //!
 //! | file | holds |
 //! |---|---|
@@ -89,7 +89,7 @@ use words::{decoded, laid, laid_many};
 #[must_use = "a configuration does nothing until something is made with it"]
 pub struct ChannelConfig {
     /// The most messages that are under way, in all priorities together: sent, and their answer not
-    /// taken.
+    /// received.
     pub capacity: usize,
     /// How many priorities there are, from 1 to [`MAX_PRIORITIES`]. Each has slots for as many
     /// messages as the capacity.
@@ -100,7 +100,7 @@ pub struct ChannelConfig {
     pub wait: WaitPolicy,
     /// Whether messages may have deadlines: each slot has one more quad.
     pub deadlines: bool,
-    /// What becomes of replies that nobody asked for.
+    /// What becomes of replies without a request that waits for them.
     pub replies: Replies,
 }
 
@@ -118,32 +118,32 @@ impl Default for ChannelConfig {
 }
 
 impl ChannelConfig {
-    /// As many messages under way.
+    /// Sets the most messages that are under way.
     pub fn capacity(self, capacity: usize) -> Self {
         ChannelConfig { capacity, ..self }
     }
 
-    /// As many priorities.
+    /// Sets the number of priorities.
     pub fn priorities(self, priorities: usize) -> Self {
         ChannelConfig { priorities, ..self }
     }
 
-    /// This for a full queue.
+    /// Sets the overflow policy.
     pub fn overflow(self, overflow: Overflow) -> Self {
         ChannelConfig { overflow, ..self }
     }
 
-    /// This way of waiting.
+    /// Sets how threads wait.
     pub fn wait(self, wait: WaitPolicy) -> Self {
         ChannelConfig { wait, ..self }
     }
 
-    /// With or without deadlines.
+    /// Sets whether messages may have deadlines.
     pub fn deadlines(self, deadlines: bool) -> Self {
         ChannelConfig { deadlines, ..self }
     }
 
-    /// This for replies that nobody asked for.
+    /// Sets what becomes of replies without a request that waits for them.
     pub fn replies(self, replies: Replies) -> Self {
         ChannelConfig { replies, ..self }
     }

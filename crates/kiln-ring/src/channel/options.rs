@@ -40,22 +40,22 @@ pub struct SendOptions {
     /// By the device's clock, in nanoseconds: if the message's turn comes later, it is not handled
     /// and becomes a dead letter.
     pub deadline: Option<u64>,
-    /// How long a thread waits for room, and for the reply of a request. Futures do not heed it.
+    /// How long a thread waits for room, and for the reply of a request. Futures ignore it.
     pub timeout: Option<Duration>,
 }
 
 impl SendOptions {
-    /// In this priority; 0 is the lowest.
+    /// Sets the priority; 0 is the lowest.
     pub fn priority(self, priority: u8) -> Self {
         SendOptions { priority, ..self }
     }
 
-    /// With a deadline by the device's clock, in nanoseconds.
+    /// Sets the deadline, by the device's clock in nanoseconds.
     pub fn deadline(self, deadline: u64) -> Self {
         SendOptions { deadline: Some(deadline), ..self }
     }
 
-    /// Waiting no longer than this.
+    /// Sets how long the call waits at most.
     pub fn timeout(self, timeout: Duration) -> Self {
         SendOptions { timeout: Some(timeout), ..self }
     }

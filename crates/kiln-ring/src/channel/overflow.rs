@@ -16,7 +16,7 @@ pub enum Overflow {
     /// queue can only leave it from the front.
     DropNewest,
     /// The oldest message that is not being handled is given up, and becomes a dead letter; so does
-    /// the oldest reply, where nobody receives. The send waits until its slot is free: at most
+    /// the oldest reply, if no thread receives. The send waits until its slot is free: at most
     /// until the message being handled is done. With several
     /// [priorities](crate::RingConfig::priorities), it is the oldest of the lowest priority that
     /// holds any; if all messages are of higher priorities than the one to be sent, that one is
@@ -24,48 +24,48 @@ pub enum Overflow {
     DropOldest,
 }
 
-/// What becomes of replies that nobody asked for.
+/// What becomes of replies without a request that waits for them.
 ///
-/// A reply has a place in its queue until it is received, and the message that it answers counts as
-/// under way until then. So whoever sends to an actor that replies, and neither receives nor
-/// [asks](crate::Channel::ask), comes to a full queue for good: a send that has to wait for that
-/// for more than a second says so in the log.
+/// A reply keeps its slot until it is received, and the message that it answers counts as under way
+/// until then. So a program that sends to an actor that replies, and neither receives nor
+/// [asks](crate::Channel::ask), fills the queue for good. A send that waits for more than a second
+/// for this reason logs a warning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Replies {
-    /// They wait to be received.
+    /// They are kept until they are received.
     #[default]
     Keep,
-    /// They go where the queue is full, without a letter. Whoever receives gets those that are
-    /// there still.
+    /// They are dropped when the queue is full, without a dead letter. A receiver gets those that
+    /// are left.
     Discard,
 }
 
-/// What became of messages that went another way than request and reply. All count from the
-/// channel's beginning.
+/// How many messages were sent, and how many of them had no ordinary reply. All count from the
+/// channel's creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Messages sent.
     pub sent: u64,
-    /// Messages whose answer was taken.
+    /// Messages whose answer was received.
     pub answered: u64,
     /// Sends refused because the queue was full.
     pub rejected: u64,
     /// Messages not sent because the queue was full.
     pub dropped_newest: u64,
-    /// Messages, or replies that nobody received, given up to make room.
+    /// Messages, or replies that were not received, dropped to make room.
     pub dropped_oldest: u64,
     /// Messages whose deadline passed.
     pub expired: u64,
-    /// Messages on which the handler failed, those that were asked included.
+    /// Messages on which the handler failed, requests included.
     pub failed: u64,
     /// Messages that the actor no longer handled.
     pub undeliverable: u64,
-    /// Replies for which nobody waited any more.
+    /// Replies whose request had timed out.
     pub unclaimed: u64,
 }
 
 impl Counts {
-    /// Messages under way: sent, and their answer not taken.
+    /// Messages under way: sent, and their answer not received.
     pub fn under_way(&self) -> u64 {
         self.sent.saturating_sub(self.answered)
     }

@@ -6,7 +6,7 @@
 //! back when an answer was taken. Every priority has as many slots as the actor has credits, and so
 //! none is full before the credits are used up.
 
-use super::failure::Noted;
+use super::failure::LastFailure;
 use super::held::Held;
 use super::platform::Platform;
 use super::queue::Queue;
@@ -14,12 +14,12 @@ use super::queue::Queue;
 /// One priority of a mailbox.
 pub struct PriorityRing<P: Platform> {
     pub queue: Queue<P>,
-    pub(super) noted: Noted,
+    pub(super) last_failure: LastFailure,
     pub(super) held: Held,
 }
 
 impl<P: Platform> PriorityRing<P> {
     pub fn new(queue: Queue<P>) -> PriorityRing<P> {
-        PriorityRing { queue, noted: Noted::default(), held: Held::default() }
+        PriorityRing { queue, last_failure: LastFailure::default(), held: Held::default() }
     }
 }

@@ -55,7 +55,7 @@ impl<P: Platform> Mailbox<P> {
         let unclaimed = (answer.kind == Kind::Reply).then_some((&self.counters.unclaimed, Reason::Unclaimed));
         let Some((counter, reason)) = unclaimed.or_else(|| self.counter_of(answer)) else { return };
         counter.add_one();
-        self.of(answer.position).noted.note(answer);
+        self.of(answer.position).last_failure.record(answer);
         let layout =
             if answer.kind == Kind::Reply { self.policy.reply_layout } else { self.policy.message_layout };
         self.letter(reason, answer, layout);
@@ -290,7 +290,7 @@ impl<P: Platform> Mailbox<P> {
     fn unhandled(&self, answer: &Answer<'_, P>) -> Option<Reason> {
         let (counter, reason) = self.counter_of(answer)?;
         counter.add_one();
-        self.of(answer.position).noted.note(answer);
+        self.of(answer.position).last_failure.record(answer);
         Some(reason)
     }
 

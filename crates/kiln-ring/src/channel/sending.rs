@@ -1,4 +1,4 @@
-//! Sending and asking with [`SendOptions`], for those who know the types.
+//! Sending and asking with [`SendOptions`], on typed channels.
 
 use super::Channel;
 use super::future::{AskFuture, SendFuture};

@@ -40,9 +40,9 @@ impl<P: Platform> Mailbox<P> {
 impl<P: Platform> PriorityRing<P> {
     /// The newest failure in position `from` or later.
     fn failure_since(&self, from: u64) -> Option<Failure> {
-        let noted = self.noted.get().filter(|&(position, _)| position >= from);
+        let received = self.last_failure.get().filter(|&(position, _)| position >= from);
         let newest = self.newest_failure(from);
-        noted.into_iter().chain(newest).max_by_key(|&(position, _)| position)
+        received.into_iter().chain(newest).max_by_key(|&(position, _)| position)
     }
 
     /// The failure that the newest answers show: an actor that failed answers nothing after it, but

@@ -1,5 +1,5 @@
-//! What the host tells a worker: one command at a time, in the worker's quad of the inbox; the
-//! worker acknowledges its number.
+//! Commands of the host to a worker: one at a time, in the worker's quad of the inbox. The worker
+//! acknowledges its number.
 
 use super::plan::GridPlan;
 use super::position::is_before;

@@ -1,21 +1,21 @@
-//! A worker that stays with an inbound link.
+//! The fast path: a worker handles several messages of one inbound link in a row.
 //!
-//! A whole turn takes a worker longer than a message needs on its way to a neighbor: it takes aim
-//! at all its endpoints, finds out whose message it saw, and reads the records of its actor. An
-//! actor that passes messages on, as those of a pipeline do, soon gets the next one by the same
-//! inbound link. So a worker that has sent on what came by an inbound link stays there for some
-//! messages: the actor's state and count, the inbound link's next slot and the way out ([`Route`])
-//! are in registers, and nothing but the handler stands between a look and the message that it
-//! leads to.
+//! A whole turn of a worker takes longer than a message needs to reach a neighbor: the worker
+//! builds its poll set, finds the endpoint of the message, and reads the records of its actor. An
+//! actor that forwards messages, as in a pipeline, soon gets the next one by the same inbound link.
+//! So after a worker has forwarded a message of an inbound link, it polls that link again for some
+//! messages. The actor's state and count, the link's next slot and the route ([`Route`]) are in
+//! registers, and only the handler runs between a poll and the message that it sends.
 //!
-//! It sees its other endpoints meanwhile (in a cluster only those in its own memory, and where the
-//! inbox lies across a bus only its inbound links: the next turn begins with a look at all). It
-//! leaves when one of them has something too, when nothing comes, when there is no room for what
-//! comes next, when a handler does anything but pass on, or after [`MOST_MESSAGES`] messages.
+//! The worker polls its other endpoints too (in a cluster only those in its own memory, and where
+//! the inbox lies across a bus only its inbound links: the next turn begins with a poll of all). It
+//! leaves the fast path when another endpoint has a message, when no message comes, when there is
+//! no room for what the handler sends, when a handler does anything but forward, or after
+//! [`MOST_MESSAGES`] messages.
 //!
-//! What a handler that does anything but pass on decided is dropped, and the turn that follows runs
-//! it again: what else becomes of a message would have to be in registers before the message that
-//! is passed on can leave. So this is for handlers of which nobody can tell how often they ran
+//! If a handler does anything but forward, its results are dropped and the next turn runs it again:
+//! the other results would have to be in registers before the forwarded message can leave. So the
+//! fast path is for handlers that can be repeated without an observable difference
 //! ([`ActorKind::repeatable`]).
 
 use super::bursts::LOOKS_FAR;
@@ -30,18 +30,18 @@ use crate::wire::record::endpoint;
 use crate::wire::slot::Kind as SlotKind;
 use kiln_lang::prelude::*;
 
-/// The most messages for which a worker stays.
+/// The most messages that a worker handles on the fast path before the next turn.
 const MOST_MESSAGES: u32 = 16;
 
-/// The same where the turn after them looks across a bus, which takes as long as some messages do.
+/// The same where the next turn polls across a bus, which takes as long as some messages do.
 const MOST_MESSAGES_FAR: u32 = 32;
 
-/// How often it looks at all its endpoints for the next one.
+/// How often it polls for the next message.
 const LOOKS: u32 = 8;
 
-/// The inbound link with which a worker stays, by the bits of the lanes that look at it.
+/// The inbound link of the fast path, by the bits of the lanes that poll it.
 struct InboundLink {
-    /// The first lane of those that look at its next message, and its bit.
+    /// The first lane of those that poll its next message, and its bit.
     lane: Val<u32>,
     next: Val<u32>,
     /// Those whose messages are served here, one after the other.

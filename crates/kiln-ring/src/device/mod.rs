@@ -2,8 +2,8 @@
 //!
 //! One kernel serves every kind of actor that a runtime has, on every backend. Each of its blocks
 //! is a *worker*: it polls the queues that it was given, its *endpoints*, hands complete messages
-//! to their handlers and writes the answers, until it is told to leave. On a GPU a worker is a warp
-//! whose lanes poll side by side; on a CPU and in the interpreter it is one thread.
+//! to their handlers and writes the answers, until a command makes it leave. On a GPU a worker is a
+//! warp whose lanes poll side by side; on a CPU and in the interpreter it is one thread.
 //!
 //! The kernel is traced once for each [`GridPlan`]. What the plan and an [`ActorKind`] say is known
 //! then. So there are two kinds of `if`, which a reader can tell apart:

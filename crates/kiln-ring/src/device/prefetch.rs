@@ -1,8 +1,9 @@
-//! A message that a worker has seen, with all that handling it begins with.
+//! A prefetched endpoint: a message that a worker has polled, with everything that handling it
+//! needs first.
 //!
-//! It is in registers before it is known whose message it is, or even before the message is there:
-//! a branch costs a GPU some 20 cycles, a shuffle or a load as many, and somebody waits for the
-//! answer.
+//! All of it is in registers before the endpoint is known, or even before the message is complete:
+//! a branch costs a GPU some 20 cycles, a shuffle or a load as many, and they would add to the
+//! latency of the answer.
 
 use super::plan::{GridPlan, host};
 use super::poll::{Poll, SPREAD, ticket};
@@ -15,18 +16,18 @@ use kiln_lang::prelude::*;
 /// Words of a state that are loaded before it is known which handler runs.
 pub(super) const EARLY: usize = 4;
 
-/// The words of an actor's line that say whether its ring of outputs has room, as far as the worker
-/// knows: the logarithm of its slots, the position of the next output, and how many the host took.
+/// The words of an actor's line that say whether its ring of outputs has room, by the worker's
+/// copy: the logarithm of its slots, the position of the next output, and how many the host took.
 pub(super) const OUTPUT_ROOM: [usize; 3] = [actor::LOG2_SLOTS, actor::TAIL, actor::TAKEN_SEEN];
 
 /// What [`Prefetched::todo`] says besides the number of a handler.
 pub(super) mod todo {
     /// There is no message.
     pub const NOTHING: u32 = 0;
-    /// The message stays where it is: its turn has not come, or its actor has failed meanwhile. It
-    /// is found again.
-    pub const STAYS: u32 = 1 << 17;
-    /// It is not to be handled, but given back: [`Prefetched::why`](super::Due::why).
+    /// The message remains in its slot: its turn has not come, or its actor has failed meanwhile.
+    /// A later poll finds it again.
+    pub const RETRY: u32 = 1 << 17;
+    /// It is not to be handled, but given back: see [`Prefetched::why`](super::Prefetched::why).
     pub const GIVEN_BACK: u32 = 1 << 16;
 }
 
@@ -84,8 +85,8 @@ impl Prefetched {
 }
 
 impl Poll {
-    /// The first of the messages that are ready, if there is one. What was known when the worker
-    /// took aim holds for it.
+    /// The first of the messages that are ready, if there is one. The poll set's copies of records
+    /// hold for it.
     #[device(crate = kiln_lang)]
     pub fn first(&self, plan: &GridPlan, memory: &WorkerMemory) -> Prefetched {
         let mut prefetched = Prefetched::none();
@@ -109,8 +110,8 @@ impl Poll {
         prefetched
     }
 
-    /// The message of the group whose first lane this is, by what was known when the worker took
-    /// aim: to be handled.
+    /// The message of the group whose first lane this is, by the poll set's copies of records: to
+    /// be handled.
     pub fn known(&self, plan: &GridPlan, memory: &WorkerMemory, lane: Val<u32>) -> Prefetched {
         let of_lane = |value: Val<u32>| match plan.lanes {
             1 => value,
@@ -171,6 +172,6 @@ impl Prefetched {
         let given_up = select(skipped, val(SlotKind::Dropped as u32), val(0));
         let why = select(state.eq(gate::RETURNING), SlotKind::Undeliverable as u32, given_up);
         let handled = select(why.eq(0), self.ticket & ticket::KIND, val(todo::GIVEN_BACK));
-        Prefetched { todo: block_uniform(select(prefetched, handled, val(todo::STAYS))), why, ..self }
+        Prefetched { todo: block_uniform(select(prefetched, handled, val(todo::RETRY))), why, ..self }
     }
 }

@@ -138,7 +138,7 @@ impl Task {
         self.quad(quad)
     }
 
-    /// Writes the answer of a slot as a worker does: what it was sent, with all bits turned round.
+    /// Writes the answer of a slot as a worker does: what it was sent, with all bits inverted.
     #[device(crate = kiln_lang)]
     fn answer(&self, plan: &GridPlan, round: Val<u32>, slot: Val<u32>) {
         let quad = |q: usize| slot * QUADS as u32 + q as u32;

@@ -3,14 +3,14 @@
 use crate::error::Result;
 use kiln_backend::{Backend, EventId, Mapped};
 
-/// Some words of a region of memory that host and device share.
+/// A range of words of a region of memory that host and device share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
+pub(crate) struct WordRange {
     pub at: usize,
     pub words: usize,
 }
 
-impl Piece {
+impl WordRange {
     /// The first word behind it.
     pub fn end(&self) -> usize {
         self.at + self.words
@@ -22,11 +22,11 @@ pub(crate) trait Arena: Send + Sync {
     /// The device that has it.
     fn backend(&self) -> &dyn Backend;
 
-    /// Reads the first words of a piece.
-    fn read(&self, piece: Piece, words: &mut [u32]) -> Result<()>;
+    /// Reads the first words of a range.
+    fn read(&self, range: WordRange, words: &mut [u32]) -> Result<()>;
 
-    /// Begins to copy `bytes` from host memory to a piece; gives what is recorded after it.
-    fn fill(&self, piece: Piece, from: &Mapped, bytes: usize) -> Result<EventId>;
+    /// Begins to copy `bytes` from host memory to a range; gives what is recorded after it.
+    fn fill(&self, range: WordRange, from: &Mapped, bytes: usize) -> Result<EventId>;
 
     /// Whether actors have references to an array with a line of the reference-count table, beside
     /// the messages that the host sent and the `taken` ones that came back, which were counted

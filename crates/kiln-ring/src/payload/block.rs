@@ -1,6 +1,6 @@
 //! Arrays as the host refers to them, and their memory.
 
-use super::arena::{Arena, Piece};
+use super::arena::{Arena, WordRange};
 use crate::error::Result;
 use kiln_backend::{EventId, Mapped, MappedPlace};
 use std::fmt;
@@ -8,9 +8,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// An array's memory: a piece of a runtime's arena.
+/// An array's memory: a range of a runtime's arena.
 pub(crate) struct Allocation {
-    pub piece: Piece,
+    pub range: WordRange,
     /// Elements of one word.
     pub len: usize,
     /// Which of this process's arrays it is.
@@ -41,12 +41,12 @@ impl Allocation {
     /// Memory of so many words, with a number and a line of the reference-count table, at which the
     /// device's count stands at `settled`.
     pub fn new(
-        (piece, len): (Piece, usize),
+        (range, len): (WordRange, usize),
         (number, line): (u32, Option<usize>),
         settled: u32,
     ) -> Arc<Allocation> {
         Arc::new(Allocation {
-            piece,
+            range,
             len,
             number,
             line,
@@ -59,7 +59,7 @@ impl Allocation {
 
     /// What stands for the array in messages.
     pub fn reference(&self) -> [u32; 3] {
-        [self.piece.at as u32, self.len as u32, self.number]
+        [self.range.at as u32, self.len as u32, self.number]
     }
 
     pub fn holders(&self) -> MutexGuard<'_, Holders> {
@@ -89,7 +89,7 @@ impl Allocation {
         self.wait(arena)?;
         let staging = self.mapped();
         let Some(staging) = staging.as_ref() else { return Ok(()) };
-        let event = arena.fill(self.piece, staging, self.len * 4)?;
+        let event = arena.fill(self.range, staging, self.len * 4)?;
         *self.copied.lock().unwrap_or_else(PoisonError::into_inner) = Some(event);
         Ok(())
     }
@@ -197,7 +197,7 @@ impl Block {
     /// Reads all words back.
     pub fn read(&self, words: &mut [u32]) -> Result<()> {
         self.memory.wait(&*self.arena)?;
-        self.arena.read(self.memory.piece, words)
+        self.arena.read(self.memory.range, words)
     }
 }
 

@@ -2,10 +2,11 @@
 //!
 //! A message lies in a slot, in which arrays may lie too: [`Inline`]. What is large, or used by
 //! many messages, is written to device memory once, and messages carry a reference to it: a
-//! [`Payload`], which is a field like any other. The memory lives as long as anybody refers to it:
-//! the host, a message that is not answered, the state that an actor was launched with; and what
-//! actors hand on without the host, which is a message in an inbound link, or an output that nobody
-//! has taken. Those references are counted on the device: see `runtime/ref_counts.rs`.
+//! [`Payload`], which is a field like any other. The memory stays allocated while there is a
+//! reference: on the host, a message that is not answered, the state that an actor was launched
+//! with; and what actors hand on without the host, which is a message in an inbound link, or an
+//! output that nobody has taken. Those references are counted on the device: see
+//! `runtime/ref_counts.rs`.
 //!
 //! | file | holds |
 //! |---|---|
@@ -25,7 +26,7 @@ mod inline;
 mod memory;
 mod registry;
 
-pub(crate) use arena::{Arena, Piece};
+pub(crate) use arena::{Arena, WordRange};
 pub use array::{Array, ArrayRef, PayloadVal};
 pub use block::Hold;
 pub(crate) use block::{Allocation, Block};
@@ -47,10 +48,10 @@ use std::sync::Arc;
 ///
 /// An actor that gets one may hand it on to others, of the same runtime, with
 /// [`RingCtx::send`](crate::RingCtx::send), or give it back in its reply: nothing is copied, and
-/// the host has no part in it. The memory is given back once nobody has it: no [`Payload`] on the
-/// host, no message that is not done with, no output that nobody took, no actor that was launched
-/// with it. (A reference that a handler keeps in its state for later does not keep the array:
-/// handing it on when it is gone fails the actor.)
+/// the host is not involved. The memory is freed when no reference is left: no [`Payload`] on the
+/// host, no message that is not answered, no output that was not received, no actor that was
+/// launched with it. (A reference that a handler stores in its state does not keep the array alive:
+/// handing it on after the array is freed fails the actor.)
 ///
 /// Made by [`RingRuntime::payload`](crate::RingRuntime::payload) or
 /// [`payload_of`](crate::RingRuntime::payload_of). In a handler it is a [`PayloadVal`], which

@@ -16,10 +16,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// An actor: a handler that lives on a device, with its state and its queue.
+/// An actor: a handler on a device, with its state and its queue.
 ///
-/// Any number of threads may use it at once. When it is dropped, it is terminated and its messages
-/// are discarded, for which it waits no longer than
+/// Any number of threads may use it at once. Dropping it terminates the actor and discards its
+/// messages. The drop waits for this no longer than
 /// [`acknowledge_within`](crate::RuntimeConfig::acknowledge_within).
 #[must_use = "an actor is terminated when it is dropped"]
 pub struct Actor<H: Handler> {
@@ -44,23 +44,24 @@ impl<H: Handler> Actor<H> {
         Actor { body, channel, _shutdown_guard }
     }
 
-    /// Its number, of which every actor of the runtime has another.
+    /// Returns the actor's number, unique in the runtime.
     pub fn number(&self) -> u32 {
         self.body.number
     }
 
-    /// Its queue, for what this type does not wrap.
+    /// Returns the channel, for methods that this type does not wrap.
     pub fn channel(&self) -> &Channel<H::Message, H::Reply> {
         &self.channel
     }
 
-    /// What became of its messages.
+    /// Returns the counts of the actor's messages.
     pub fn counts(&self) -> Counts {
         self.channel.counts()
     }
 
-    /// The device's clock, in nanoseconds: what [deadlines](crate::SendOptions::deadline) are given
-    /// by. The worker of the actor is asked, and the time is that of its answer.
+    /// Returns the device's clock in nanoseconds, by which
+    /// [deadlines](crate::SendOptions::deadline) are given. The call asks the actor's worker, and
+    /// the time is that of its answer.
     ///
     /// ```
     /// # use kiln_lang::prelude::*;
@@ -85,7 +86,7 @@ impl<H: Handler> Actor<H> {
         self.body.side.device_clock()
     }
 
-    /// What the actor has done, read from the device while it goes on.
+    /// Returns the actor's telemetry, read from the device while the actor runs.
     ///
     /// ```
     /// # use kiln_ring::{RingConfig, RingCtx, RingRuntime, ring_kernel};
@@ -109,13 +110,13 @@ impl<H: Handler> Actor<H> {
 
     // ---- life
 
-    /// Where it is in its life, as far as the host has heard: a failure is heard of when its answer
-    /// is there.
+    /// Returns the state of the actor's lifecycle, as far as the host has seen it: a failure is
+    /// seen when its answer arrives.
     pub fn lifecycle(&self) -> Lifecycle {
         self.body.life().stage
     }
 
-    /// From now on it handles messages.
+    /// Activates the actor: from now on it handles messages.
     ///
     /// # Errors
     /// It is not just launched; the device does not answer.
@@ -129,8 +130,8 @@ impl<H: Handler> Actor<H> {
         })
     }
 
-    /// From now on it holds its messages and answers nothing. The message being handled is finished
-    /// first.
+    /// Deactivates the actor: from now on its messages stay in the queue. The message being handled
+    /// is finished first.
     ///
     /// # Errors
     /// It is not active; the device does not answer.
@@ -144,7 +145,7 @@ impl<H: Handler> Actor<H> {
         })
     }
 
-    /// From now on it handles messages again, those it held first.
+    /// Reactivates the actor: it handles messages again, those in the queue first.
     ///
     /// # Errors
     /// It is not deactivated; the device does not answer.
@@ -158,8 +159,8 @@ impl<H: Handler> Actor<H> {
         })
     }
 
-    /// Brings a failed actor back, with the state it was launched with. The messages it held are
-    /// handled then, unless it was given up: then it begins with an empty queue.
+    /// Restarts a failed actor with the state that it was launched with. It goes on with the
+    /// messages in its queue; an actor that was given up begins with an empty queue.
     ///
     /// # Errors
     /// It has not failed; the device does not answer.
@@ -199,8 +200,10 @@ impl<H: Handler> Actor<H> {
     /// their order and with what is left until their deadlines. An active actor is held meanwhile:
     /// for two commands and a copy. Replies that were not received are not part of it.
     ///
-    /// # Errors It is being terminated; its messages or its state refer to payloads or addresses,
-    /// which mean nothing elsewhere, or it has inbound links
+    /// # Errors
+    ///
+    /// It is being terminated; its messages or its state refer to payloads or addresses, which mean
+    /// nothing elsewhere, or it has inbound links
     /// ([`RingRuntime::snapshot`](crate::RingRuntime::snapshot) takes actors that send to each
     /// other); a sender stopped half-way; the device does not answer.
     pub fn checkpoint(&self) -> Result<Checkpoint> {

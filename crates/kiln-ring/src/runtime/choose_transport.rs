@@ -5,7 +5,7 @@
 //! for a device in a process, and the next one is taken where the test finds anything amiss.
 
 use super::config::RuntimeConfig;
-use super::memory::{Free, SharedMemory};
+use super::memory::{FreeRanges, SharedMemory};
 use super::probe::{self, Write};
 use super::transport::{Transport, TransportChoice, Verdict};
 use crate::error::{Result, RingError};
@@ -21,7 +21,7 @@ pub(super) fn choose(
     device: &Device,
     config: &RuntimeConfig,
     workers: usize,
-) -> Result<(SharedMemory, Free, TransportChoice)> {
+) -> Result<(SharedMemory, FreeRanges, TransportChoice)> {
     let named = match (config.transport, std::env::var(VARIABLE)) {
         (Transport::Auto, Ok(name)) if !name.trim().is_empty() => name.parse().map_err(|why| {
             RingError::NoTransport { device: device.id().to_owned(), why: format!("{VARIABLE}: {why}") }
@@ -40,7 +40,7 @@ pub(super) fn choose_by(
     named: Transport,
     workers: usize,
     test: &mut dyn FnMut(&SharedMemory, usize, Transport) -> Result<Verdict>,
-) -> Result<(SharedMemory, Free, TransportChoice)> {
+) -> Result<(SharedMemory, FreeRanges, TransportChoice)> {
     let candidates = if named == Transport::Auto { &Transport::ALL[..] } else { &[named] };
     let mut refused = Vec::new();
     for &transport in candidates {

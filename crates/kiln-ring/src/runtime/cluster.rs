@@ -4,8 +4,8 @@ use super::actor::Actor;
 use super::cluster_mate::ClusterMate;
 use super::config::{RingConfig, RuntimeConfig};
 use super::link::Origin;
-use super::memory::Free;
-use super::region::{Piece, Pieces};
+use super::memory::FreeRanges;
+use super::region::{FreeList, WordRange};
 use crate::address::Address;
 use crate::device::Cluster;
 use crate::error::{Result, RingError};
@@ -19,7 +19,7 @@ pub const MAX_CLUSTER: usize = 8;
 const ALIGN: usize = 64;
 
 impl RuntimeConfig {
-    /// Workers in clusters of so many: see [`cluster`](Self::cluster).
+    /// Sets how many workers form a cluster: see [`cluster`](Self::cluster).
     pub fn clusters_of(self, workers: usize) -> Self {
         RuntimeConfig { cluster: workers, ..self }
     }
@@ -56,18 +56,18 @@ pub(super) fn has_clusters(device: &Device) -> bool {
     device.properties().capabilities.has_clusters()
 }
 
-impl Free {
+impl FreeRanges {
     /// Each worker's memory for rings, all of which is free.
-    pub(super) fn of_workers(config: &RuntimeConfig, workers: usize) -> Vec<Pieces> {
-        let pieces = |words| (0..workers).map(|_| Pieces::new("cluster's memory", words, 0)).collect();
-        config.clusters().map(|cluster| cluster.words).map(pieces).unwrap_or_default()
+    pub(super) fn of_workers(config: &RuntimeConfig, workers: usize) -> Vec<FreeList> {
+        let lists = |words| (0..workers).map(|_| FreeList::new("cluster's memory", words, 0)).collect();
+        config.clusters().map(|cluster| cluster.words).map(lists).unwrap_or_default()
     }
 
-    /// Gives back a ring of a worker, which lay in its own memory or in the arena.
-    pub(super) fn give_ring(&mut self, worker: Option<usize>, ring: Piece) {
+    /// Releases a ring of a worker, which lay in its own memory or in the arena.
+    pub(super) fn release_ring(&mut self, worker: Option<usize>, ring: WordRange) {
         match worker {
-            Some(worker) => self.near[worker].give(ring),
-            None => self.arena.give(ring),
+            Some(worker) => self.near[worker].release(ring),
+            None => self.arena.release(ring),
         }
     }
 }
@@ -122,7 +122,9 @@ impl<H: Handler> Actor<H> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// # Errors As of [`inbound_link`](Self::inbound_link); [`RingError::NoClusters`] where workers
+    /// # Errors
+    ///
+    /// As of [`inbound_link`](Self::inbound_link); [`RingError::NoClusters`] where workers
     /// stand in none; [`RingError::InlineInCluster`] for messages with [`Inline`](crate::Inline)
     /// arrays.
     pub fn inbound_link_in_cluster(&self, capacity: usize) -> Result<Address<H::Message>> {

@@ -21,11 +21,11 @@ pub struct RuntimeConfig {
     /// How many workers form a cluster: a power of two up to [`MAX_CLUSTER`](crate::MAX_CLUSTER),
     /// by default 1. Actors on workers of one cluster can send to queues in each other's shared
     /// memory ([`Actor::inbound_link_in_cluster`](crate::Actor::inbound_link_in_cluster)). GPUs
-    /// from compute capability 9.0 on have clusters, and the interpreter. There are as many workers
-    /// as fill the last cluster.
+    /// from compute capability 9.0 on have clusters, and the interpreter. The number of
+    /// workers is rounded up to whole clusters.
     ///
     /// The workers of a cluster leave the device together: where a handler does not end, none of
-    /// them acknowledges that it was told to.
+    /// them acknowledges the command.
     pub cluster: usize,
     /// Bytes of shared memory that each worker has for such queues, where workers form clusters: up
     /// to 1 MiB, and to what the device has.
@@ -43,8 +43,8 @@ pub struct RuntimeConfig {
     /// payload at a time for each 4 KiB of it: 64 at least, and 16384 at most.
     pub arena_bytes: usize,
     /// The most steps that loops of a handler may take for one message; 0 for no limit. The
-    /// interpreter runs handlers within the host's waits, which one without an end would hold up
-    /// for ever: there 0 is the default.
+    /// interpreter runs handlers within the host's waits, which an endless one would block for
+    /// ever.
     pub step_budget: u32,
     /// The time that handling takes is measured for one in so many messages, rounded up to a power
     /// of two; 0 for none. See [`ActorTelemetry::handling`](crate::ActorTelemetry::handling).
@@ -62,11 +62,11 @@ pub struct RuntimeConfig {
     pub acknowledge_within: Duration,
     /// How many dead letters are kept.
     pub dead_letters: usize,
-    /// How soon the loss of the device is reported at the latest, where nothing is being asked of
-    /// it. (A command that waits sees it sooner.)
+    /// The longest time until the loss of an idle device is reported. (A command that waits for the
+    /// device reports it sooner.)
     pub lost_within: Duration,
-    /// How long a worker may show no sign of life before its actors are given up: longer than any
-    /// handler takes for a message, and than 64 times `sleep`.
+    /// How long a worker's heartbeat may stop before its actors count as lost. It must be longer
+    /// than any handler takes for a message, and than 64 times `sleep`.
     pub stalled_after: Duration,
     /// How often the runtime takes checkpoints of its active actors by itself, where something has
     /// changed; `None` for never. An actor is held for that moment. Those whose messages or state
@@ -127,17 +127,17 @@ impl RuntimeConfig {
         }
     }
 
-    /// As many workers.
+    /// Sets the number of workers.
     pub fn workers(self, workers: usize) -> Self {
         RuntimeConfig { workers: Some(workers), ..self }
     }
 
-    /// Workers of one warp, or of one thread.
+    /// Sets whether a worker is a warp or a thread.
     pub fn warps(self, warps: bool) -> Self {
         RuntimeConfig { warps: Some(warps), ..self }
     }
 
-    /// At most as many actors a worker.
+    /// Sets the most actors of a worker.
     pub fn endpoints_per_worker(self, endpoints: usize) -> Self {
         RuntimeConfig { endpoints_per_worker: endpoints, ..self }
     }
@@ -147,12 +147,12 @@ impl RuntimeConfig {
         RuntimeConfig { checkpoint_every: Some(every), ..self }
     }
 
-    /// Without work for so long, the grid leaves the device; `None` for never.
+    /// Sets how long the grid polls without work before it leaves the device; `None` for ever.
     pub fn park_after(self, after: Option<Duration>) -> Self {
         RuntimeConfig { park_after: after, ..self }
     }
 
-    /// Messages by this transport.
+    /// Sets the transport of messages.
     pub fn transport(self, transport: Transport) -> Self {
         RuntimeConfig { transport, ..self }
     }
@@ -189,64 +189,63 @@ impl Default for RingConfig {
 }
 
 impl<S> RingConfig<S> {
-    /// The state that the actor begins with.
+    /// Sets the state that the actor begins with.
     pub fn state<T>(self, state: T) -> RingConfig<T> {
         let RingConfig { state: _, channel, restart, resume, beside } = self;
         RingConfig { state, channel, restart, resume, beside }
     }
 
-    /// As many priorities, from 1, the default, to [`MAX_PRIORITIES`](crate::MAX_PRIORITIES):
-    /// messages are sent to the lowest, 0, unless
-    /// [`SendOptions::priority`](crate::SendOptions::priority) says another.
+    /// Sets the number of priorities, from 1 (the default) to
+    /// [`MAX_PRIORITIES`](crate::MAX_PRIORITIES). A message has the lowest priority, 0, unless
+    /// [`SendOptions::priority`](crate::SendOptions::priority) sets another.
     ///
-    /// A message of a priority is begun only after the device has looked at all higher priorities
-    /// of the actor, since the message before it was done, and found nothing there. So what is sent
-    /// in a higher priority overtakes all that has not begun, and waits for one message at most,
-    /// wherever others of its priority do not come first. Order within a priority is that of
-    /// sending. Messages of other actors belong to no priority: they are handled in turn with those
-    /// of the host.
+    /// After each message the worker takes the next one from the highest non-empty priority. So a
+    /// message of a higher priority overtakes all lower ones that have not begun. It waits for the
+    /// message being handled and for earlier messages of its own priority. Messages of one priority
+    /// are handled in the order in which they were sent. Messages of other actors have no priority:
+    /// they are handled in turn with those of the host.
     ///
-    /// The [`capacity`](Self::capacity) is that of all priorities together, and each has slots for
-    /// as many messages, so that the memory that an actor takes grows with their number. Each takes
-    /// a place of [`endpoints_per_worker`](crate::RuntimeConfig::endpoints_per_worker) too. What
-    /// makes room in a full actor is in its lowest priority: see [`Overflow`].
+    /// All priorities share the [`capacity`](Self::capacity), but each has slots for that many
+    /// messages, so an actor's memory grows with the number of priorities. Each priority also takes
+    /// one of a worker's [`endpoints_per_worker`](crate::RuntimeConfig::endpoints_per_worker). A
+    /// full actor makes room in its lowest priority: see [`Overflow`].
     pub fn priorities(self, priorities: usize) -> Self {
         RingConfig { channel: self.channel.priorities(priorities), ..self }
     }
 
-    /// The most messages under way, in all priorities together.
+    /// Sets the most messages that are under way, in all priorities together.
     pub fn capacity(self, capacity: usize) -> Self {
         RingConfig { channel: self.channel.capacity(capacity), ..self }
     }
 
-    /// What a full queue does.
+    /// Sets the overflow policy.
     pub fn overflow(self, overflow: Overflow) -> Self {
         RingConfig { channel: self.channel.overflow(overflow), ..self }
     }
 
-    /// How threads of the host wait.
+    /// Sets how threads of the host wait.
     pub fn wait(self, wait: WaitPolicy) -> Self {
         RingConfig { channel: self.channel.wait(wait), ..self }
     }
 
-    /// Whether messages may have deadlines.
+    /// Sets whether messages may have deadlines.
     pub fn deadlines(self, deadlines: bool) -> Self {
         RingConfig { channel: self.channel.deadlines(deadlines), ..self }
     }
 
-    /// What becomes of replies that nobody asked for.
+    /// Sets what becomes of replies without a request that waits for them.
     pub fn replies(self, replies: Replies) -> Self {
         RingConfig { channel: self.channel.replies(replies), ..self }
     }
 
-    /// What happens when the handler fails.
+    /// Sets what happens when the handler fails.
     pub fn restart(self, restart: Restart) -> Self {
         RingConfig { restart, ..self }
     }
 
-    /// Whether restarts by the [policy](Self::restart) keep the actor's state: it goes on with the
-    /// state that it had before the message on which it failed. By default a restart begins with
-    /// the state that the actor was launched with.
+    /// Sets whether restarts by the [policy](Self::restart) keep the actor's state: it goes on with
+    /// the state that it had before the message on which it failed. By default a restart begins
+    /// with the state that the actor was launched with.
     ///
     /// Elements of arrays that the failed handler had replaced in place stay replaced.
     ///

@@ -1,4 +1,4 @@
-//! What happens to actors, told to whoever wants to know.
+//! Events of actors and devices, and their readers.
 
 use crate::lifecycle::Lifecycle;
 use std::collections::VecDeque;
@@ -22,7 +22,7 @@ pub struct Event {
     pub what: What,
 }
 
-/// What can happen.
+/// The kinds of events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum What {
@@ -65,7 +65,7 @@ pub enum What {
         /// Why.
         why: String,
     },
-    /// A worker shows no sign of life: a handler does not end. Its actors are lost.
+    /// A worker's heartbeat has stopped: a handler does not end. Its actors are lost.
     Stalled {
         /// The worker.
         worker: usize,
@@ -111,7 +111,7 @@ impl fmt::Display for What {
 }
 
 impl What {
-    /// Whether somebody should look.
+    /// Whether the event is logged as a warning.
     fn is_trouble(&self) -> bool {
         !matches!(self, What::Turned(_) | What::Restarted { .. } | What::Replaced { .. })
     }

@@ -1,4 +1,4 @@
-//! The resident grid: its program, and what its workers are told.
+//! The resident grid: its program, and the commands to its workers.
 
 use super::config::RuntimeConfig;
 use super::endpoints::{Endpoint, Endpoints};
@@ -40,12 +40,11 @@ pub(crate) struct Grid {
     patience: Duration,
     /// How many ask that the grid stay away from the device.
     away: u32,
-    /// Its workers have been told to leave, and not all of them had when that was no longer waited
-    /// for.
+    /// The workers were commanded to leave, and not all of them had left when the wait timed out.
     commanded_to_leave: bool,
 }
 
-/// What the host knows of a worker.
+/// The host's record of a worker.
 #[derive(Clone, Default)]
 struct WorkerSide {
     /// The number of the last command.
@@ -54,7 +53,7 @@ struct WorkerSide {
     leaves: bool,
     /// Which endpoints are taken.
     taken: Vec<bool>,
-    /// Endpoints up to the last that the worker was told of.
+    /// Endpoints up to the last that a command gave the worker.
     endpoints: usize,
     /// Its last sign of life.
     sign: Option<Sign>,
@@ -276,7 +275,7 @@ impl Grid {
         let mut wait = limit.wait();
         let mut look = begun + LOOK;
         let mut time: Option<WorkerTime> = None;
-        while !self.has_heard(memory, worker) {
+        while !self.has_acknowledged(memory, worker) {
             let pumped = self.pump(memory)?;
             let now = Instant::now();
             let mut impatient = false;
@@ -291,7 +290,7 @@ impl Grid {
                 impatient = spent >= self.patience && begun.elapsed() >= self.patience;
             }
             // It may have answered while this thread had no processor.
-            if (wait.is_over_after(pumped) || impatient) && !self.has_heard(memory, worker) {
+            if (wait.is_over_after(pumped) || impatient) && !self.has_acknowledged(memory, worker) {
                 let what = operation.name();
                 return Err(RingError::Unresponsive { worker, what, waited: begun.elapsed() });
             }
@@ -305,24 +304,24 @@ impl Grid {
     }
 
     /// Whether a worker has acknowledged the last command.
-    fn has_heard(&self, memory: &SharedMemory, worker: usize) -> bool {
+    fn has_acknowledged(&self, memory: &SharedMemory, worker: usize) -> bool {
         memory.outbox_words.load_acquire(worker * LINE + PAYLOAD) == self.workers[worker].number
     }
 
-    /// Whether a worker was told to leave, and nothing since.
+    /// Whether a worker's last command was to leave.
     fn is_leaving(&self, worker: usize) -> bool {
         self.commanded_to_leave && self.workers[worker].leaves
     }
 
     /// Whether a worker has left a grid of which others may be there.
     fn has_left(&self, memory: &SharedMemory, worker: usize) -> bool {
-        self.is_leaving(worker) && self.has_heard(memory, worker)
+        self.is_leaving(worker) && self.has_acknowledged(memory, worker)
     }
 
     /// Whether the grid is on the device.
     ///
     /// # Errors
-    /// The device is lost, or the grid ended without being told to.
+    /// The device is lost, or the grid ended without a command to leave.
     fn is_there(&mut self) -> Result<bool> {
         let Some(id) = self.resident else { return Ok(false) };
         let reason =
@@ -440,40 +439,41 @@ impl Grid {
     pub fn pump(&mut self, memory: &SharedMemory) -> Result<bool> {
         let may = self.is_within() && self.away == 0;
         let Some(program) = self.program.clone().filter(|_| may) else { return Ok(false) };
-        // A worker of one thread looks at one endpoint a poll, and at all up to the last that it
-        // was ever told of: those of actors that have ended lie between.
+        // A worker of one thread looks at one endpoint a poll, and at all up to the last that
+        // a command gave it: those of actors that have ended lie between.
         let endpoints = self.workers.iter().map(|side| side.endpoints).max();
         let id = self.launch(memory, &program, endpoints.unwrap_or(0) as u32 + 2)?;
         self.device.backend().need_residents()?.resident_wait(id, Duration::MAX)?;
         Ok(true)
     }
 
-    /// Tells all workers to leave, and waits until they have. Their records are in the arena then.
+    /// Commands all workers to leave, and waits until they have. Their records are in the arena
+    /// then.
     ///
-    /// None is told before all have answered: those beside a worker that a handler holds up would
-    /// be gone, and it would not.
+    /// The command is sent after all workers have acknowledged one before it: otherwise a worker
+    /// that a handler blocks would remain after the others have left.
     ///
     /// # Errors
-    /// A worker does not answer, and all go on.
+    /// A worker does not acknowledge, and all go on.
     pub fn leave(&mut self, memory: &SharedMemory) -> Result<()> {
         let Some(id) = self.resident else { return Ok(()) };
         if self.device.backend().need_residents()?.resident_done(id)? {
             self.has_gone();
             return Ok(());
         }
-        self.tell_all(memory, Operation::Settle)?;
-        self.tell_to_leave(memory)
+        self.command_all(memory, Operation::Settle)?;
+        self.command_to_leave(memory)
     }
 
-    /// Tells all workers to leave, and waits until they have.
+    /// Commands all workers to leave, and waits until they have.
     ///
     /// # Errors
     /// A worker began something that takes longer than is waited for. Then the grid leaves when
     /// that is done, and is brought back.
-    pub fn tell_to_leave(&mut self, memory: &SharedMemory) -> Result<()> {
+    pub fn command_to_leave(&mut self, memory: &SharedMemory) -> Result<()> {
         let Some(id) = self.resident else { return Ok(()) };
         self.commanded_to_leave = true;
-        self.tell_all(memory, Operation::Leave)?;
+        self.command_all(memory, Operation::Leave)?;
         let begun = Instant::now();
         let mut times: Vec<Option<WorkerTime>> = vec![None; self.workers.len()];
         while !self.device.backend().need_residents()?.resident_wait(id, LOOK)? {
@@ -493,14 +493,15 @@ impl Grid {
         Ok(())
     }
 
-    /// It left in time: it stays away until somebody needs it.
+    /// The grid left in time. It comes back with the next command or message.
     fn has_gone(&mut self) {
         self.resident = None;
         self.commanded_to_leave = false;
     }
 
-    /// Tells all workers the same that are not leaving already, and waits until all have answered.
-    fn tell_all(&mut self, memory: &SharedMemory, operation: Operation) -> Result<()> {
+    /// Sends a command to all workers that are not leaving already, and waits until all
+    /// acknowledge.
+    fn command_all(&mut self, memory: &SharedMemory, operation: Operation) -> Result<()> {
         let all = 0..self.workers.len();
         for worker in all.clone() {
             if !self.is_leaving(worker) {

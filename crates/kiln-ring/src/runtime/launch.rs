@@ -59,13 +59,13 @@ impl RingRuntime {
             gauges + gauge_words,
         ];
         let beside = body_config.beside.and_then(|place| place.worker_in(shared));
-        let (endpoints, pieces) = shared.reserve(form.priorities, beside, sizes).or_else(|_| {
+        let (endpoints, ranges) = shared.reserve(form.priorities, beside, sizes).or_else(|_| {
             // What is gone may still be looked at.
             shared.supervisor.look_over();
             shared.sweep();
             shared.reserve(form.priorities, beside, sizes)
         })?;
-        let [inbox, outbox, state] = pieces;
+        let [inbox, outbox, state] = ranges;
         let actor = shared.actors.fetch_add(1, Ordering::Relaxed);
         let mut record = [0u32; endpoint::WORDS];
         record[endpoint::KIND] = number;
@@ -90,12 +90,12 @@ impl RingRuntime {
             letters: Arc::clone(&shared.letters),
             wait: body_config.channel.wait,
         };
-        // From here on, whatever fails gives endpoint and pieces back.
+        // From here on, whatever fails gives endpoint and ranges back.
         let side = Arc::new(Side {
             shared: Arc::clone(shared),
             actor,
             endpoints,
-            pieces,
+            ranges,
             resident: AtomicBool::new(false),
             inbound_links: InboundLinks::new(form.requests.slot(), record, spec),
             standing: StandingCell::default(),
@@ -103,7 +103,7 @@ impl RingRuntime {
             faults: Faults::default(),
         });
         side.inbound_links.outputs.belongs_to(&side);
-        let (requests, answers) = (shared.memory.inbox_piece(inbox), shared.memory.outbox_piece(outbox));
+        let (requests, answers) = (shared.memory.inbox_range(inbox), shared.memory.outbox_range(outbox));
         SharedMemory::clear(&requests);
         SharedMemory::clear(&answers);
         let mut words = [0; line::WORDS];

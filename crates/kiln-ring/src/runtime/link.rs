@@ -11,7 +11,7 @@ use super::limit::Limit;
 use super::link_sender::{Sender, end_link, settle_owner};
 use super::output_ring::{OutputRing, OutputSpec};
 use super::outputs::Outputs;
-use super::region::Piece;
+use super::region::WordRange;
 use super::{Shared, Side};
 use crate::address::Address;
 use crate::error::{ConfigError, Result};
@@ -39,12 +39,12 @@ pub(crate) struct InboundLinks {
 /// One inbound link.
 pub(super) struct InboundLink {
     pub endpoint: Endpoint,
-    pub ring: Piece,
+    pub ring: WordRange,
     /// The places of the ring.
     layout: RingLayout,
     /// Whether the ring lies in the worker's own memory.
     pub near: bool,
-    pub link: Piece,
+    pub link: WordRange,
     /// Whether nobody can send any more.
     closed: bool,
     /// The links of the topic's publisher that it is one of.
@@ -102,14 +102,14 @@ impl InboundLinks {
             shared.grid().give_endpoint(inbound_link.endpoint);
             inbound_link.sender.iter().for_each(Sender::give_back);
             let mut free = shared.free();
-            free.give_ring(inbound_link.near.then_some(inbound_link.endpoint.worker), inbound_link.ring);
-            free.arena.give(inbound_link.link);
+            free.release_ring(inbound_link.near.then_some(inbound_link.endpoint.worker), inbound_link.ring);
+            free.arena.release(inbound_link.link);
         }
         self.outputs.give_up();
-        if let Some([outputs, taken]) = self.outputs.pieces() {
+        if let Some([outputs, taken]) = self.outputs.ranges() {
             let mut free = shared.free();
-            free.outbox.give(outputs);
-            free.inbox.give(taken);
+            free.outbox.release(outputs);
+            free.inbox.release(taken);
         }
     }
 }
@@ -141,9 +141,9 @@ impl Side {
         let layout = RingLayout::new(inbound_links.slot, capacity);
         let endpoint = shared.grid().take_endpoint_of(self.endpoints.first.worker)?;
         let near = matches!(from, Origin::Cluster);
-        let pieces =
-            shared.with_room(|| shared.take_inbound_link(near.then_some(endpoint.worker), layout.words()));
-        let [ring, link] = pieces.inspect_err(|_| shared.grid().give_endpoint(endpoint))?;
+        let ranges = shared
+            .with_room(|| shared.allocate_inbound_link(near.then_some(endpoint.worker), layout.words()));
+        let [ring, link] = ranges.inspect_err(|_| shared.grid().give_endpoint(endpoint))?;
         let serial = next_serial();
         let made = self.load_inbound_link((endpoint, kind), [ring, link], near, &layout, (serial, passed));
         // The worker may know it even where it did not say so.
@@ -174,12 +174,12 @@ impl Side {
     fn load_inbound_link(
         &self,
         (place, kind): (Endpoint, u32),
-        pieces: [Piece; 2],
+        ranges: [WordRange; 2],
         near: bool,
         layout: &RingLayout,
         (serial, passed): (u32, u64),
     ) -> Result<[u32; link::WORDS]> {
-        let (shared, [ring, at]) = (&self.shared, pieces);
+        let (shared, [ring, at]) = (&self.shared, ranges);
         let mut words = [0; link::WORDS];
         if near {
             // The worker clears it when it takes up the endpoint.
@@ -293,7 +293,7 @@ impl Side {
     /// How many messages its handler sent to actors that had ended.
     fn undelivered(&self) -> Result<u32> {
         let mut count = [0];
-        self.shared.memory.read_arena(self.pieces[2].at + actor::UNDELIVERED, &mut count)?;
+        self.shared.memory.read_arena(self.ranges[2].at + actor::UNDELIVERED, &mut count)?;
         Ok(count[0])
     }
 }
@@ -301,16 +301,16 @@ impl Side {
 impl Shared {
     /// Memory for an inbound link: its ring, which is to lie in a worker's own memory or in the
     /// arena, and its link's record.
-    fn take_inbound_link(&self, worker: Option<usize>, words: usize) -> Result<[Piece; 2]> {
+    fn allocate_inbound_link(&self, worker: Option<usize>, words: usize) -> Result<[WordRange; 2]> {
         let mut free = self.free();
         let ring = match worker {
-            Some(worker) => free.near[worker].take(words)?,
-            None => free.arena.take(words)?,
+            Some(worker) => free.near[worker].allocate(words)?,
+            None => free.arena.allocate(words)?,
         };
-        match free.arena.take(link::WORDS) {
+        match free.arena.allocate(link::WORDS) {
             Ok(link) => Ok([ring, link]),
             Err(error) => {
-                free.give_ring(worker, ring);
+                free.release_ring(worker, ring);
                 Err(error)
             }
         }

@@ -3,7 +3,7 @@
 use super::Shared;
 use super::endpoints::Endpoint;
 use super::limit::Limit;
-use super::region::Piece;
+use super::region::WordRange;
 use crate::error::Result;
 use crate::wire::command::Operation;
 use crate::wire::record::link;
@@ -12,7 +12,7 @@ use std::sync::{Arc, Weak};
 /// The sender's end of an inbound link whose sender belongs to another runtime.
 pub(super) struct Sender {
     runtime: Weak<Shared>,
-    record: Piece,
+    record: WordRange,
 }
 
 impl Sender {
@@ -30,7 +30,7 @@ impl Sender {
         words[link::FAR] = far as u32;
         words[link::FAR + 1] = (far >> 32) as u32;
         words[link::PEER] = at as u32;
-        let record = runtime.take_arena(link::WORDS)?;
+        let record = runtime.allocate_arena(link::WORDS)?;
         let sender = Sender { runtime: Arc::downgrade(runtime), record };
         match runtime.memory.write_arena(record.at, &words) {
             Ok(()) => Ok(sender),
@@ -50,7 +50,7 @@ impl Sender {
     /// Gives the record's memory back.
     pub fn give_back(&self) {
         if let Some(runtime) = self.runtime.upgrade() {
-            runtime.free().arena.give(self.record);
+            runtime.free().arena.release(self.record);
         }
     }
 }

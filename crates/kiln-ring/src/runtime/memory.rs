@@ -1,7 +1,7 @@
 //! The memory that a runtime shares with its device.
 
 use super::config::RuntimeConfig;
-use super::region::{Piece, Pieces};
+use super::region::{FreeList, WordRange};
 use crate::channel::{QueueMemory, RingMemory};
 use crate::error::{Result, RingError};
 use crate::wire::record::{LINE, section_words};
@@ -26,13 +26,13 @@ pub(crate) struct SharedMemory {
     pub outbox_words: RingMemory,
 }
 
-/// Which pieces of the regions are free.
-pub(crate) struct Free {
-    pub inbox: Pieces,
-    pub outbox: Pieces,
-    pub arena: Pieces,
+/// The free ranges of the regions.
+pub(crate) struct FreeRanges {
+    pub inbox: FreeList,
+    pub outbox: FreeList,
+    pub arena: FreeList,
     /// Of each worker's own memory, where workers stand in clusters.
-    pub near: Vec<Pieces>,
+    pub near: Vec<FreeList>,
 }
 
 impl SharedMemory {
@@ -42,7 +42,7 @@ impl SharedMemory {
         config: &RuntimeConfig,
         workers: usize,
         place: MappedPlace,
-    ) -> Result<(SharedMemory, Free)> {
+    ) -> Result<(SharedMemory, FreeRanges)> {
         let backend = device.backend();
         let lines = workers * LINE;
         let copies = config.clusters().map_or(0, |cluster| cluster.words);
@@ -64,7 +64,7 @@ impl SharedMemory {
             }
         };
         // SAFETY: the mappings are as long as said, aligned to 256 bytes, zeroed, and live as long
-        // as this value, which hands out pieces only.
+        // as this value, which hands out ranges only.
         let (inbox_ring, outbox_ring) = unsafe {
             (
                 RingMemory::new(inbox.host.cast(), inbox_words, inbox.write_combined, Arc::new(())),
@@ -85,11 +85,11 @@ impl SharedMemory {
         // SAFETY: the allocation just made.
         unsafe { backend.fill(memory.arena, 0, arena_words * 4, stream)? };
         backend.synchronize(stream)?;
-        let free = Free {
-            inbox: Pieces::new("inbox", inbox_words, lines),
-            outbox: Pieces::new("outbox", outbox_words, lines),
-            arena: Pieces::new("arena", arena_words, sections),
-            near: Free::of_workers(config, workers),
+        let free = FreeRanges {
+            inbox: FreeList::new("inbox", inbox_words, lines),
+            outbox: FreeList::new("outbox", outbox_words, lines),
+            arena: FreeList::new("arena", arena_words, sections),
+            near: FreeRanges::of_workers(config, workers),
         };
         Ok((memory, free))
     }
@@ -109,9 +109,9 @@ impl SharedMemory {
         [a, b, c, d, e, f, g, h, i]
     }
 
-    /// The host's access to a piece of the inbox.
-    pub fn inbox_piece(&self, piece: Piece) -> RingMemory {
-        self.inbox_part(piece.at, piece.words)
+    /// The host's access to a range of the inbox.
+    pub fn inbox_range(&self, range: WordRange) -> RingMemory {
+        self.inbox_part(range.at, range.words)
     }
 
     /// The host's access to words of the inbox, from a multiple of 16 on.
@@ -127,12 +127,12 @@ impl SharedMemory {
         unsafe { self.outbox_words.part(at, words) }
     }
 
-    /// The host's access to a piece of the outbox.
-    pub fn outbox_piece(&self, piece: Piece) -> RingMemory {
-        self.outbox_part(piece.at, piece.words)
+    /// The host's access to a range of the outbox.
+    pub fn outbox_range(&self, range: WordRange) -> RingMemory {
+        self.outbox_part(range.at, range.words)
     }
 
-    /// Clears a piece of the host's memory, so that no stamp of an earlier use is taken for a new
+    /// Clears a range of the host's memory, so that no stamp of an earlier use is taken for a new
     /// one.
     pub fn clear(memory: &RingMemory) {
         (0..memory.words() / QUAD).for_each(|q| memory.store_quad(q * QUAD, [0; QUAD]));
@@ -146,7 +146,7 @@ impl SharedMemory {
         if bytes.is_empty() {
             return Ok(());
         }
-        // SAFETY: pieces and sections lie inside the arena.
+        // SAFETY: ranges and sections lie inside the arena.
         unsafe { backend.upload(DevicePtr(self.arena.0 + 4 * at as u64), &bytes, self.stream)? };
         Ok(backend.synchronize(self.stream)?)
     }
@@ -161,7 +161,7 @@ impl SharedMemory {
         if bytes.is_empty() {
             return Ok(());
         }
-        // SAFETY: pieces and sections lie inside the arena and the inbox.
+        // SAFETY: ranges and sections lie inside the arena and the inbox.
         unsafe { self.device.backend().download(&mut bytes, from, self.stream)? };
         for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(4)) {
             *word = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
@@ -169,21 +169,21 @@ impl SharedMemory {
         Ok(())
     }
 
-    /// Fills a piece of the arena with zeros, and waits until it is.
-    pub fn clear_arena(&self, piece: Piece) -> Result<()> {
+    /// Fills a range of the arena with zeros, and waits until it is.
+    pub fn clear_arena(&self, range: WordRange) -> Result<()> {
         let backend = self.device.backend();
-        // SAFETY: a piece lies inside the arena.
-        unsafe { backend.fill(self.arena_at(piece), 0, piece.words * 4, self.stream)? };
+        // SAFETY: a range lies inside the arena.
+        unsafe { backend.fill(self.arena_at(range), 0, range.words * 4, self.stream)? };
         Ok(backend.synchronize(self.stream)?)
     }
 
-    /// Begins to copy the first `bytes` of host memory to a piece; gives what is recorded after it.
-    pub fn fill_arena(&self, piece: Piece, from: &Mapped, bytes: usize) -> Result<EventId> {
+    /// Begins to copy the first `bytes` of host memory to a range; gives what is recorded after it.
+    pub fn fill_arena(&self, range: WordRange, from: &Mapped, bytes: usize) -> Result<EventId> {
         let backend = self.device.backend();
         if bytes > 0 {
-            // SAFETY: the caller's bytes fit the piece, which lies inside the arena, and the host
+            // SAFETY: the caller's bytes fit the range, which lies inside the arena, and the host
             // memory, which it leaves alone until the event has passed.
-            unsafe { backend.copy(self.arena_at(piece), from.device, bytes, self.stream)? };
+            unsafe { backend.copy(self.arena_at(range), from.device, bytes, self.stream)? };
         }
         Ok(backend.record(self.stream, false)?)
     }
@@ -193,8 +193,8 @@ impl SharedMemory {
         self.arena.0
     }
 
-    fn arena_at(&self, piece: Piece) -> DevicePtr {
-        DevicePtr(self.arena.0 + 4 * piece.at as u64)
+    fn arena_at(&self, range: WordRange) -> DevicePtr {
+        DevicePtr(self.arena.0 + 4 * range.at as u64)
     }
 
     /// Reads words of the inbox, four at a time: as the host where it may, else through the device.
@@ -213,7 +213,7 @@ impl SharedMemory {
     /// Gives the memory back.
     ///
     /// # Safety
-    /// No kernel uses it any more, and nobody uses a piece of it from now on.
+    /// No kernel uses it any more, and nobody uses a range of it from now on.
     pub unsafe fn release(&mut self) {
         let backend = self.device.backend();
         // SAFETY: as the caller promises; each is freed once.

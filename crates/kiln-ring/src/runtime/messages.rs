@@ -66,7 +66,9 @@ impl<H: Handler> Actor<H> {
 
     /// Sends a message [with a priority, a deadline or a limit to waiting](SendOptions).
     ///
-    /// # Errors As of [`send`](Self::send); no room in time; the actor has no such priority, or no
+    /// # Errors
+    ///
+    /// As of [`send`](Self::send); no room in time; the actor has no such priority, or no
     /// deadlines.
     pub fn send_with(&self, message: H::Message, options: SendOptions) -> Result<Sent, SendError> {
         self.channel().send_with(&message, options)

@@ -3,7 +3,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `config.rs` | [`RuntimeConfig`], [`RingConfig`] |
-//! | `memory.rs`, `region.rs` | the memory that host and device share, and who has which piece |
+//! | `memory.rs`, `region.rs` | the memory that host and device share, and its free lists |
 //! | `transport.rs`, `choose_transport.rs`, `probe.rs` | [`Transport`]; choosing and testing one |
 //! | `endpoints.rs` | where a worker polls |
 //! | `grid.rs` | the resident grid: compiling, launching, telling workers what to do |
@@ -106,9 +106,9 @@ use kiln_backend::{Backend, Tenant, is_printing};
 use kiln_runtime::Device;
 use limit::Limit;
 use link::InboundLinks;
-use memory::{Free, SharedMemory};
+use memory::{FreeRanges, SharedMemory};
 use ref_counts::RefCounts;
-use region::Piece;
+use region::WordRange;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -144,7 +144,7 @@ pub(crate) struct Shared {
     transport: TransportChoice,
     protocol: Protocol,
     memory: SharedMemory,
-    free: Mutex<Free>,
+    free: Mutex<FreeRanges>,
     ref_counts: RefCounts,
     grid: Mutex<Grid>,
     /// What the sites of faults are, by their numbers from 1.
@@ -309,7 +309,7 @@ impl RingRuntime {
     }
 }
 
-/// Pieces of the arena for payloads.
+/// Ranges of the arena for payloads.
 impl Shared {
     /// The arrays that a state refers to, once they are filled.
     fn held_by<S: Layout>(self: &Arc<Self>, state: &S) -> Result<Vec<Hold>> {
@@ -327,16 +327,16 @@ impl Shared {
         self.device.backend()
     }
 
-    pub(crate) fn take_arena(&self, words: usize) -> Result<Piece> {
-        self.with_room(|| self.free().arena.take(words))
+    pub(crate) fn allocate_arena(&self, words: usize) -> Result<WordRange> {
+        self.with_room(|| self.free().arena.allocate(words))
     }
 
-    pub(crate) fn give_arena(&self, piece: Piece) {
-        self.free().arena.give(piece);
+    pub(crate) fn release_arena(&self, range: WordRange) {
+        self.free().arena.release(range);
     }
 
-    pub(crate) fn clear_arena(&self, piece: Piece) -> Result<()> {
-        self.memory.clear_arena(piece)
+    pub(crate) fn clear_arena(&self, range: WordRange) -> Result<()> {
+        self.memory.clear_arena(range)
     }
 }
 
@@ -373,25 +373,25 @@ impl Shared {
         self.places().get(&actor).copied()
     }
 
-    fn free(&self) -> MutexGuard<'_, Free> {
+    fn free(&self) -> MutexGuard<'_, FreeRanges> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take(&self, inbox: usize, outbox: usize, state: usize) -> Result<[Piece; 3]> {
+    fn allocate_ranges(&self, inbox: usize, outbox: usize, state: usize) -> Result<[WordRange; 3]> {
         let mut free = self.free();
-        let inbox = free.inbox.take(inbox)?;
-        let outbox = match free.outbox.take(outbox) {
-            Ok(piece) => piece,
+        let inbox = free.inbox.allocate(inbox)?;
+        let outbox = match free.outbox.allocate(outbox) {
+            Ok(range) => range,
             Err(error) => {
-                free.inbox.give(inbox);
+                free.inbox.release(inbox);
                 return Err(error);
             }
         };
-        match free.arena.take(state) {
+        match free.arena.allocate(state) {
             Ok(state) => Ok([inbox, outbox, state]),
             Err(error) => {
-                free.inbox.give(inbox);
-                free.outbox.give(outbox);
+                free.inbox.release(inbox);
+                free.outbox.release(outbox);
                 Err(error)
             }
         }
@@ -404,17 +404,17 @@ impl Shared {
         priorities: usize,
         beside: Option<usize>,
         [inbox, outbox, arena]: [usize; 3],
-    ) -> Result<(Endpoints, [Piece; 3])> {
+    ) -> Result<(Endpoints, [WordRange; 3])> {
         let endpoints = self.grid().take_endpoints(priorities, beside)?;
-        let pieces = self.take(inbox, outbox, arena);
-        Ok((endpoints, pieces.inspect_err(|_| self.grid().give_endpoints(endpoints))?))
+        let ranges = self.allocate_ranges(inbox, outbox, arena);
+        Ok((endpoints, ranges.inspect_err(|_| self.grid().give_endpoints(endpoints))?))
     }
 
-    fn give(&self, [inbox, outbox, state]: [Piece; 3]) {
+    fn release_ranges(&self, [inbox, outbox, state]: [WordRange; 3]) {
         let mut free = self.free();
-        free.inbox.give(inbox);
-        free.outbox.give(outbox);
-        free.arena.give(state);
+        free.inbox.release(inbox);
+        free.outbox.release(outbox);
+        free.arena.release(state);
     }
 
     /// The grid, once nobody asks any more that it stay away.
@@ -563,7 +563,7 @@ impl Drop for Shared {
         let left = grid.leave(&self.memory).is_ok();
         self.end_ref_counts(left);
         if left {
-            // SAFETY: the grid has left, and actors, which hold pieces, hold this value.
+            // SAFETY: the grid has left, and actors, which hold ranges, hold this value.
             unsafe { self.memory.release() };
         }
     }
@@ -577,7 +577,7 @@ pub(crate) struct Side {
     actor: u32,
     endpoints: Endpoints,
     /// Of the inbox, the outbox and the arena.
-    pieces: [Piece; 3],
+    ranges: [WordRange; 3],
     /// Whether a worker may use the place and the memory.
     resident: AtomicBool,
     inbound_links: InboundLinks,
@@ -614,12 +614,12 @@ impl Side {
     }
 
     fn write_state(&self, words: &[u32]) -> Result<()> {
-        self.shared.memory.write_arena(self.pieces[2].at + line::WORDS, words)
+        self.shared.memory.write_arena(self.ranges[2].at + line::WORDS, words)
     }
 
     /// Reads whole quads of the request ring.
     fn read_requests(&self, at: usize, words: &mut [u32]) -> Result<()> {
-        self.shared.memory.read_inbox(self.pieces[0].at + at, words)
+        self.shared.memory.read_inbox(self.ranges[0].at + at, words)
     }
 
     /// The device's time, in nanoseconds.
@@ -634,7 +634,7 @@ impl Side {
     }
 
     fn read_state(&self, words: &mut [u32]) -> Result<()> {
-        self.shared.memory.read_arena(self.pieces[2].at + line::WORDS, words)
+        self.shared.memory.read_arena(self.ranges[2].at + line::WORDS, words)
     }
 }
 
@@ -699,7 +699,7 @@ impl Drop for Side {
         if !self.resident.load(Ordering::Acquire) {
             self.inbound_links.give_back(&self.shared);
             self.shared.grid().give_endpoints(self.endpoints);
-            self.shared.give(self.pieces);
+            self.shared.release_ranges(self.ranges);
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use super::Side;
 use super::memory::SharedMemory;
-use super::region::Piece;
+use super::region::WordRange;
 use crate::channel::{QueueMemory, RingMemory, WaitPolicy, Wakers};
 use crate::dead_letter::{DeadLetters, Letter};
 use crate::error::Result;
@@ -59,7 +59,7 @@ pub(crate) struct OutputRing {
 
 struct Made {
     /// Of the outbox and of the inbox.
-    pieces: [Piece; 2],
+    ranges: [WordRange; 2],
     ring: RingLayout,
     outputs: RingMemory,
     taken: RingMemory,
@@ -124,35 +124,35 @@ impl OutputRing {
         }
         let shared = &side.shared;
         let ring = RingLayout::new(self.spec.slot, self.spec.capacity);
-        let pieces = {
+        let ranges = {
             let mut free = shared.free();
-            let outputs = free.outbox.take(ring.words())?;
-            match free.inbox.take(QUAD) {
+            let outputs = free.outbox.allocate(ring.words())?;
+            match free.inbox.allocate(QUAD) {
                 Ok(taken) => [outputs, taken],
                 Err(error) => {
-                    free.outbox.give(outputs);
+                    free.outbox.release(outputs);
                     return Err(error);
                 }
             }
         };
         let made = Made {
-            pieces,
+            ranges,
             ring,
-            outputs: shared.memory.outbox_piece(pieces[0]),
-            taken: shared.memory.inbox_piece(pieces[1]),
+            outputs: shared.memory.outbox_range(ranges[0]),
+            taken: shared.memory.inbox_range(ranges[1]),
         };
         SharedMemory::clear(&made.outputs);
         SharedMemory::clear(&made.taken);
         let mut line = [0; actor::WORDS];
-        line[actor::OUTPUTS] = pieces[0].at as u32;
+        line[actor::OUTPUTS] = ranges[0].at as u32;
         line[actor::LOG2_SLOTS] = ring.log2_slots();
         line[actor::STRIDE] = ring.slot().stride() as u32;
-        line[actor::TAKEN_AT] = pieces[1].at as u32;
-        let written = shared.memory.write_arena(side.pieces[2].at, &line[..actor::UNDELIVERED]);
+        line[actor::TAKEN_AT] = ranges[1].at as u32;
+        let written = shared.memory.write_arena(side.ranges[2].at, &line[..actor::UNDELIVERED]);
         if let Err(error) = written {
             let mut free = shared.free();
-            free.outbox.give(pieces[0]);
-            free.inbox.give(pieces[1]);
+            free.outbox.release(ranges[0]);
+            free.inbox.release(ranges[1]);
             return Err(error);
         }
         // Nobody else makes it.
@@ -161,8 +161,8 @@ impl OutputRing {
     }
 
     /// The memory, to be given back: of the outbox and of the inbox.
-    pub fn pieces(&self) -> Option<[Piece; 2]> {
-        self.made.get().map(|made| made.pieces)
+    pub fn ranges(&self) -> Option<[WordRange; 2]> {
+        self.made.get().map(|made| made.ranges)
     }
 
     /// Whether nothing more comes.

@@ -91,7 +91,9 @@ impl<H: Handler> Actor<H> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// # Errors As of [`inbound_link`](Self::inbound_link); [`RingError::PayloadAcross`] for
+    /// # Errors
+    ///
+    /// As of [`inbound_link`](Self::inbound_link); [`RingError::PayloadAcross`] for
     /// messages that refer to arrays; and [`RingError::OutOfReach`] where the other runtime's
     /// device cannot write to this one's memory.
     pub fn inbound_link_from(&self, sender: &RingRuntime, capacity: usize) -> Result<Address<H::Message>> {

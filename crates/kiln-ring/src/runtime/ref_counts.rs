@@ -2,7 +2,7 @@
 //! between actors.
 //!
 //! What the host sends, it keeps the arrays of until it is answered. What an actor sends on, the
-//! host never sees: so the device counts. The reference-count table is a piece of the arena with
+//! host never sees: so the device counts. The reference-count table is a range of the arena with
 //! two words for each of so many arrays:
 //!
 //! ```text
@@ -34,7 +34,7 @@
 //! and now and then ([`Shared::sweep`]); until then it is *abroad*.
 
 use super::Shared;
-use super::region::Piece;
+use super::region::WordRange;
 use crate::error::{Result, RingError};
 use crate::payload::{Allocation, Arena, allocation, forget, next_number, register};
 use kiln_backend::{Backend, EventId, Mapped};
@@ -48,7 +48,7 @@ pub(super) struct RefCounts(Mutex<RefCountState>);
 #[derive(Default)]
 struct RefCountState {
     /// The device's.
-    table: Option<Piece>,
+    table: Option<WordRange>,
     /// Whether actors may hand arrays on: then the device's numbers are kept.
     counts: bool,
     lines: Vec<Line>,
@@ -138,8 +138,8 @@ impl RefCountState {
 impl Shared {
     /// Zeroed memory for an array of so many words, which nobody has yet.
     pub(crate) fn allocate(self: &Arc<Self>, len: usize) -> Result<Arc<Allocation>> {
-        let piece = self.take_arena(len)?;
-        self.clear_arena(piece).inspect_err(|_| self.give_arena(piece))?;
+        let range = self.allocate_arena(len)?;
+        self.clear_arena(range).inspect_err(|_| self.release_arena(range))?;
         if self.ref_counts.state().free == 0 {
             self.sweep();
         }
@@ -151,10 +151,10 @@ impl Shared {
         {
             state.leave(line, settled);
             drop(state);
-            self.give_arena(piece);
+            self.release_arena(range);
             return Err(error);
         }
-        let memory = Allocation::new((piece, len), (number, line), settled);
+        let memory = Allocation::new((range, len), (number, line), settled);
         let arena: Weak<dyn Arena> = Arc::downgrade(self) as _;
         register(arena, &memory);
         Ok(memory)
@@ -165,13 +165,13 @@ impl Shared {
     pub(super) fn open_ref_counts(&self) -> Result<[u32; 2]> {
         let lines = self.ref_counts.state().lines.len();
         if self.ref_counts.state().table.is_none() {
-            let table = self.take_arena(2 * lines)?;
+            let table = self.allocate_arena(2 * lines)?;
             let cleared = self.clear_arena(table);
             let mut state = self.ref_counts.state();
             if cleared.is_err() || state.table.is_some() {
                 // Another thread was first.
                 drop(state);
-                self.give_arena(table);
+                self.release_arena(table);
                 cleared?;
             } else {
                 state.table = Some(table);
@@ -213,7 +213,7 @@ impl Shared {
         }
         // SAFETY: nobody has the array, nor can anybody find it.
         unsafe { memory.give_staging(self) };
-        self.give_arena(memory.piece);
+        self.release_arena(memory.range);
         Ok(true)
     }
 
@@ -287,12 +287,12 @@ impl Arena for Shared {
         self.device.backend()
     }
 
-    fn read(&self, piece: Piece, words: &mut [u32]) -> Result<()> {
-        self.memory.read_arena(piece.at, words)
+    fn read(&self, range: WordRange, words: &mut [u32]) -> Result<()> {
+        self.memory.read_arena(range.at, words)
     }
 
-    fn fill(&self, piece: Piece, from: &Mapped, bytes: usize) -> Result<EventId> {
-        self.memory.fill_arena(piece, from, bytes)
+    fn fill(&self, range: WordRange, from: &Mapped, bytes: usize) -> Result<EventId> {
+        self.memory.fill_arena(range, from, bytes)
     }
 
     fn is_referenced(&self, line: Option<usize>, taken: u32) -> Result<bool> {

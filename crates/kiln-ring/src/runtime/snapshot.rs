@@ -160,7 +160,9 @@ impl RingRuntime {
     /// Some of this runtime's actors at one moment: all that send to each other. Active ones are
     /// held meanwhile, for two commands each and the copies. [`Snapshot`] has an example.
     ///
-    /// # Errors An actor belongs to another runtime, is being terminated, is named twice or has the
+    /// # Errors
+    ///
+    /// An actor belongs to another runtime, is being terminated, is named twice or has the
     /// address of one that is not named; messages or states that refer to payloads; inbound links
     /// of topics or of other runtimes; a sender stopped half-way; the device does not answer.
     pub fn snapshot(&self, actors: &[&dyn AnyActor]) -> Result<Snapshot> {

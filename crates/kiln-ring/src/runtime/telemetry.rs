@@ -52,7 +52,7 @@ impl Body {
             self.side.explain_message(Reason::Failed { cause, number }, record[fault::LINK], position)
         });
         let mut line = [0; actor::WORDS];
-        shared.memory.read_arena(self.side.pieces[2].at, &mut line)?;
+        shared.memory.read_arena(self.side.ranges[2].at, &mut line)?;
         let received = u64::from(line[actor::RECEIVED]) | u64::from(line[actor::RECEIVED + 1]) << 32;
         let (mut processed, mut failed, mut depths) = (received, line[actor::RECEIVED_UNHANDLED], Vec::new());
         for (priority, (lane, passed)) in self.mailbox.rings().zip(&self.passed).enumerate() {

@@ -124,7 +124,7 @@ fn a_grid_that_leaves_late_comes_back() {
     let (rt, busy, idle) = (&test.rt, &test.busy, &test.idle);
     for _ in 0..2 {
         // The second time, the idle worker was told to leave before.
-        let late = rt.0.grid().tell_to_leave(&rt.0.memory);
+        let late = rt.0.grid().command_to_leave(&rt.0.memory);
         assert!(matches!(late, Err(RingError::Unresponsive { worker: 0, .. })), "{late:?}");
     }
     // Whether or not it has seen that it is to leave, that is not taken back.

@@ -15,43 +15,42 @@ use crate::wire::record::link;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// A topic: whoever publishes a message to it sends it to every actor that subscribes at that
-/// moment.
+/// A topic: a message that is published to it goes to every actor that subscribes at that moment.
 ///
-/// On the device each publisher has links of its own to all subscribers, so that publishers do not
-/// meet, and each subscriber gets the messages of each publisher in order. A subscriber whose queue
-/// is full holds up the publishers (see [`RingCtx::send`](crate::RingCtx::send)). One that ends is
-/// left out from then on.
+/// On the device each publisher has its own links to all subscribers, so publishers do not contend,
+/// and a subscriber gets the messages of one publisher in order. A subscriber whose queue is full
+/// blocks the publishers (see [`RingCtx::send`](crate::RingCtx::send)). A subscriber that ends is
+/// removed.
 ///
-/// Clones are the same topic. What it needs on the device stays as long as the runtime.
+/// Clones are the same topic. Its memory on the device is freed with the runtime.
 ///
 /// ```
 /// use kiln_lang::prelude::*;
 /// use kiln_ring::{Address, RingConfig, RingCtx, RingRuntime, ring_kernel};
 ///
 /// #[ring_kernel(crate = kiln_ring)]
-/// fn tell(ctx: &RingCtx, all: &mut Address<u32>, x: u32) {
+/// fn announce(ctx: &RingCtx, all: &mut Address<u32>, x: u32) {
 ///     ctx.send(all, x + 1);
 /// }
 ///
 /// #[ring_kernel(crate = kiln_ring)]
-/// fn hear(_ctx: &RingCtx, factor: &mut u32, x: u32) -> u32 {
+/// fn multiply(_ctx: &RingCtx, factor: &mut u32, x: u32) -> u32 {
 ///     x * *factor
 /// }
 ///
 /// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
 /// let topic = runtime.topic::<u32>();
-/// let teller = runtime.launch(tell, RingConfig::default().state(topic.publisher()?))?;
-/// let hearers = [2, 3].map(|factor| runtime.launch(hear, RingConfig::default().state(factor)));
-/// for hearer in &hearers {
-///     let hearer = hearer.as_ref().unwrap();
-///     topic.subscribe(hearer, 16)?;
-///     hearer.activate()?;
+/// let publisher = runtime.launch(announce, RingConfig::default().state(topic.publisher()?))?;
+/// let subscribers = [2, 3].map(|factor| runtime.launch(multiply, RingConfig::default().state(factor)));
+/// for subscriber in &subscribers {
+///     let subscriber = subscriber.as_ref().unwrap();
+///     topic.subscribe(subscriber, 16)?;
+///     subscriber.activate()?;
 /// }
-/// teller.activate()?;
-/// teller.send(9)?;
-/// let heard = hearers.each_ref().map(|hearer| hearer.as_ref().unwrap().outputs().recv());
-/// assert_eq!(heard, [Ok(20), Ok(30)]);
+/// publisher.activate()?;
+/// publisher.send(9)?;
+/// let got = subscribers.each_ref().map(|subscriber| subscriber.as_ref().unwrap().outputs().recv());
+/// assert_eq!(got, [Ok(20), Ok(30)]);
 /// assert_eq!(topic.publish(&1)?, 2); // from the host
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -122,7 +121,7 @@ impl<M: Message> Topic<M> {
         if M::HOLDS {
             shared.count_references()?;
         }
-        let at = shared.take_arena(link::WORDS)?.at;
+        let at = shared.allocate_arena(link::WORDS)?.at;
         let serial = next_serial();
         let mut words = [0; link::WORDS];
         words[link::SERIAL] = serial;
