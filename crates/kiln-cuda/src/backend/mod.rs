@@ -58,12 +58,6 @@ use tenants::Tenants;
 /// compiler is never taken from a cache.
 const GENERATOR: &str = env!("KILN_SOURCE_DIGEST");
 
-/// Whether PTX means what it says only when it is compiled as a whole program: the driver's linker
-/// ignores register budgets.
-fn needs_whole_program(ptx: &str) -> bool {
-    ptx.contains("setmaxnreg")
-}
-
 /// Refuses code for which the compiler gave performance up where the kernel asked for it: that is a
 /// bug of the emitter, and no slower kernel than the user wrote.
 fn accept(kernel: &Kernel, log: &JitLog) -> Result<()> {
@@ -241,7 +235,7 @@ impl Cuda {
         let emission = clock.lap();
         let (context, options) = (&self.device.context, JitOptions::default());
         let refused = |error| self.refused(kernel, error);
-        if !needs_whole_program(&module.text) {
+        if !module.whole_program {
             let (module, cubin) = self.assemble(kernel, module)?;
             let assembly = clock.lap();
             let artifact = artifact(kernel, module, |_| Code::Cubin(cubin.bytes), &cubin.log);

@@ -29,6 +29,9 @@ pub struct Module {
     pub maps: Vec<TensorMap>,
     /// Blocks of a cluster, along x.
     pub cluster: u32,
+    /// Whether the text means what it says only when it is compiled as a whole program, and not as
+    /// code to be linked: it has register budgets, which the driver's linker ignores.
+    pub whole_program: bool,
     /// What can fault or print. If there is any, two hidden words follow the parameters; see
     /// [`records`](super::records).
     pub sites: Vec<Site>,
@@ -88,6 +91,7 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<Module> {
         words: words as u32,
         maps: w.explicit.maps.all,
         cluster: kernel.cluster,
+        whole_program: w.explicit.whole_program,
         sites: w.sites,
     })
 }

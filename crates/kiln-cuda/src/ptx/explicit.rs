@@ -355,12 +355,7 @@ impl Writer<'_> {
             self.put(format_args!("@{below} bra {next}"));
             self.put(format_args!("setp.ge.u32 {above}, {warp}, {}", first + task.copies * task.warps));
             self.put(format_args!("@{above} bra {next}"));
-            match task.registers {
-                0 => {}
-                n if n < at_entry => self.put(format_args!("setmaxnreg.dec.sync.aligned.u32 {n}")),
-                n if n > at_entry => self.put(format_args!("setmaxnreg.inc.sync.aligned.u32 {n}")),
-                _ => {}
-            }
+            self.register_budget(task.registers, at_entry);
             let mut team = self.team(barrier, thread, 32 * first, task);
             if is_one_thread(self.kernel, data.regions[i], 32 * task.warps) {
                 // A predicate would cost the assembler its registers for what is the same in a
@@ -379,6 +374,17 @@ impl Writer<'_> {
             self.put(format_args!("bar.sync 0"));
         }
         Ok(())
+    }
+
+    /// Changes the registers of the threads of a task to its budget, 0 for none.
+    fn register_budget(&mut self, budget: u32, at_entry: u32) {
+        if budget == 0 || budget == at_entry {
+            return;
+        }
+        let change = if budget < at_entry { "dec" } else { "inc" };
+        self.put(format_args!("setmaxnreg.{change}.sync.aligned.u32 {budget}"));
+        // The driver's linker ignores budgets.
+        self.explicit.whole_program = true;
     }
 
     fn arrive(&mut self, data: &OpData, team: Team) -> Result<()> {

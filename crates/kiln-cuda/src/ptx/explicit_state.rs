@@ -12,6 +12,8 @@ pub(super) struct ExplicitState {
     pub(super) used: bool,
     /// Some task has a register budget.
     pub(super) budgets: bool,
+    /// See [`Module::whole_program`](super::Module::whole_program).
+    pub(super) whole_program: bool,
     pub(super) maps: TensorMaps,
     /// The operation of the body before which the mbarriers must be there.
     pub(super) meet_before: Option<Op>,
