@@ -9,7 +9,7 @@ use std::{env, fs, io};
 fn main() {
     let mut hasher = DefaultHasher::new();
     let here = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
-    for folder in ["src", "../kiln-compiler/src", "../kiln-ir/src"] {
+    for folder in ["src", "../kiln-compiler/src", "../kiln-ir/src", "../kiln-backend/src"] {
         let folder = here.join(folder);
         if folder.is_dir() {
             println!("cargo::rerun-if-changed={}", folder.display());

@@ -1,6 +1,6 @@
 //! What a device is and can do.
 
-use crate::Capabilities;
+use crate::{Capabilities, CostModel};
 
 /// A device and its limits. Sizes are in bytes.
 #[derive(Debug, Clone)]
@@ -37,6 +37,18 @@ pub struct Properties {
     pub residency: Residency,
     /// What it can do beyond the core.
     pub capabilities: Capabilities,
+}
+
+impl Properties {
+    /// What work costs on the device: the model of its compute capability, with its own number of
+    /// multiprocessors and shared memory.
+    pub fn cost_model(&self) -> CostModel {
+        CostModel {
+            units: self.units as usize,
+            shared_memory: self.shared_memory as usize,
+            ..CostModel::of_capability(self.compute_capability)
+        }
+    }
 }
 
 /// How a device runs a [resident launch](crate::Residents::launch_resident).

@@ -8,6 +8,7 @@
 //! synchronization and leaves the device usable.
 
 mod capabilities;
+mod cost_model;
 mod device;
 mod error;
 mod limit;
@@ -19,6 +20,9 @@ mod resident;
 mod variables;
 
 pub use capabilities::{Capabilities, Clock, Execution, MatrixFormat, MatrixUnits};
+pub use cost_model::{
+    CopyTaskLimits, CostModel, Latencies, MemoryCosts, ProductCosts, Rates, StreamingSizes,
+};
 pub use device::{DevicePtr, EventId, Properties, Residency, StreamId};
 pub use error::{Error, Fault, FaultKind, Finding, Result};
 

@@ -1,5 +1,7 @@
 //! What the lowering must know of a device.
 
+use kiln_backend::CostModel;
+
 /// The compute capability with products of warpgroups.
 const WARPGROUPS: (u32, u32) = (9, 0);
 
@@ -41,6 +43,8 @@ pub struct Target {
     /// Whether loops of products may get a task that copies, which needs bulk tensor copies:
     /// compute capability 9.0 too.
     pub tasks: bool,
+    /// What work costs, by which layouts and tasks are chosen.
+    pub cost: CostModel,
 }
 
 impl Target {
@@ -57,6 +61,7 @@ impl Target {
             warpgroups,
             mixed_products: true,
             tasks: warpgroups,
+            cost: CostModel::of_capability(Some(capability)),
         }
     }
 
@@ -79,6 +84,7 @@ impl Target {
             warpgroups: false,
             mixed_products: false,
             tasks: false,
+            cost: CostModel::of_capability(None),
         }
     }
 }

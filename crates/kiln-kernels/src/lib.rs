@@ -18,7 +18,7 @@
 //! [`Matmul`] is a product, a precision and an *epilogue*: a value that is a parameter of the
 //! kernel (`KernelParam`), and code that gets tiles of sums in registers. One kernel at the
 //! explicit level (`matmul/hopper/`) serves all element types, stacks and divided inner extents
-//! by its `Plan`, which an estimate chooses from the shape (`matmul/plan.rs`). One at the tile
+//! by its `Plan`, which an estimate chooses from the shape (`matmul/estimate.rs`). One at the tile
 //! level (`matmul/plain.rs`) serves everything else.
 //!
 //! Where whole rounds of tiles would leave most programs idle, the steps of the last ones are

@@ -1,6 +1,6 @@
 //! Row-wise normalizations: softmax and layer norm.
 
-use crate::sizes::{row_tile, same_shape};
+use crate::sizes::{row_tile, row_warps, same_shape};
 use kiln_lang::prelude::*;
 use kiln_runtime::{Error, Result, Tensor};
 
@@ -62,9 +62,8 @@ pub fn softmax(x: &Tensor<f32, 2>, y: &mut Tensor<f32, 2>) -> Result<()> {
     same_shape("softmax", x, y)?;
     let device = x.device().clone();
     let block = row_tile(x.shape()[1]);
-    // 32 bytes of a row a thread: on an H200, 1 % to 2 % faster than any fewer warps
-    // (bench/notes.md).
-    let warps = (block * 4 / (32 * 32)).clamp(1, 16) as u32;
+    let each = device.properties().cost_model().streaming.softmax_thread_bytes;
+    let warps = row_warps(&device, block * size_of::<f32>(), each);
     kernels::softmax(x, y, block).warps(warps).launch(&device)
 }
 
@@ -102,8 +101,9 @@ pub fn layer_norm<T: Float>(
     }
     let device = x.device().clone();
     let block = row_tile(columns);
-    // 64 bytes of a row a thread; several rows a program, which could share the weight and the
-    // bias, are no faster on an H200 (bench/notes.md).
-    let warps = (block * size_of::<T>() / (32 * 64)).clamp(1, 16) as u32;
+    let each = device.properties().cost_model().streaming.layer_norm_thread_bytes;
+    let warps = row_warps(&device, block * size_of::<T>(), each);
+    // Several rows a program, which could share the weight and the bias, are no faster on an H200
+    // (bench/notes.md).
     kernels::layer_norm(x, weight, bias, y, epsilon, 1, block).warps(warps).launch(&device)
 }

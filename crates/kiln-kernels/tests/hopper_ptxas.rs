@@ -9,10 +9,10 @@ use half::bf16;
 use kiln_cuda::{compile_to_ptx, ptx};
 use kiln_ir::Kernel;
 use kiln_kernels::matmul::epilogue::{Along, Combined, Identity, Map, Residual, Then, Vector};
-use kiln_kernels::matmul::plan::{Choice, Division, Gpu, Request, choose, ranked};
+use kiln_kernels::matmul::plan::{Choice, Division, Request, choose, ranked};
 use kiln_kernels::matmul::{Epilogue, Factor, hopper};
 use kiln_lang::{E4M3, Numeric, Val};
-use kiln_runtime::{Device, Result, Tensor};
+use kiln_runtime::{CostModel, Device, Result, Tensor};
 use std::process::Command;
 
 assembler::tests! {
@@ -25,7 +25,7 @@ assembler::tests! {
     plain:
 }
 
-const H200: Gpu = Gpu { units: 132, shared_memory: 227 << 10 };
+const H200: CostModel = CostModel::H200;
 
 /// A product whose result has 16 bits.
 fn request<T: Factor>([m, n, k]: [usize; 3], two_level: bool, epilogue: bool) -> Request {
@@ -69,6 +69,7 @@ fn stream_k<T: Factor, E: Epilogue<T::Sum>>(
 fn check(what: &str, kernel: &Kernel) {
     let module = compile_to_ptx(kernel, ptx::Target { compute: (9, 0), ptx: (9, 0) })
         .unwrap_or_else(|e| panic!("{what}: {e}"));
+    assert_eq!(module.whole_program, module.text.contains("setmaxnreg"), "{what}");
     let Some(ptxas) = assembler::path() else { return };
     let name: String = what.chars().filter(|c| c.is_ascii_alphanumeric()).collect();
     let path = std::env::temp_dir().join(format!("kiln-{name}-{}.ptx", std::process::id()));

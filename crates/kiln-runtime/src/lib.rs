@@ -84,7 +84,8 @@ pub use device::Device;
 pub use dyn_kernel::{DynArg, DynKernel, DynLaunch};
 pub use error::{Error, Result};
 pub use kiln_backend::{
-    Capabilities, Clock, Execution, Fault, FaultKind, MatrixFormat, MatrixUnits, Properties, Report, Stages,
+    Capabilities, Clock, CopyTaskLimits, CostModel, Execution, Fault, FaultKind, Latencies, MatrixFormat,
+    MatrixUnits, MemoryCosts, ProductCosts, Properties, Rates, Report, Stages, StreamingSizes,
 };
 pub use launch::Launch;
 pub use loaded::Build;

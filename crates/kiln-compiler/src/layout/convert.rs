@@ -2,24 +2,23 @@
 
 use super::distributed::{LANE_BITS, Layout};
 use super::linear::{Bases, Linear};
+use kiln_backend::CostModel;
 use std::fmt;
 
-/// Cost of a barrier of the block, in the unit of [`Conversion::cost`].
-const BARRIER: u32 = 100;
-
-/// Banks of shared memory, each 4 bytes wide.
-const BANKS: u32 = 32;
+/// Bytes of a bank of shared memory.
+const BANK_BYTES: u32 = 4;
 
 /// A way from one layout to another.
 ///
 /// ```
+/// use kiln_backend::CostModel;
 /// use kiln_compiler::layout::{Conversion, Layout};
 /// use kiln_ir::Shape;
 /// let shape = Shape::new(&[32, 32]);
 /// let (rows, columns) = (Layout::coalesced(&shape, 1, 4, 1), Layout::coalesced(&shape, 0, 4, 1));
-/// let conversion = Conversion::between(&rows, &columns, 4);
+/// let conversion = Conversion::between(&rows, &columns, 4, &CostModel::H200);
 /// assert!(conversion.to_string().starts_with("through scratch"));
-/// assert_eq!(Conversion::between(&rows, &rows, 4).cost, 0);
+/// assert_eq!(Conversion::between(&rows, &rows, 4, &CostModel::H200).cost, 0);
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Conversion {
@@ -108,12 +107,12 @@ impl Staging {
 
     /// How many 128-byte wavefronts moving a tile of this layout takes: the shared-memory unit's
     /// time in cycles.
-    fn wavefronts(&self, layout: &Layout) -> u32 {
+    fn wavefronts(&self, layout: &Layout, banks: u32) -> u32 {
         let vector = self.vector(layout);
         let width = (vector * self.bytes).max(4);
         let lanes = Linear::new(layout.lane());
         // The hardware serves as many lanes together as fill all banks once.
-        let together = (BANKS * 4 / width).min(32);
+        let together = (banks * BANK_BYTES / width).min(32);
         let mut waves = 0;
         for group in 0..32 / together {
             let mut words: Vec<u32> = (group * together..(group + 1) * together)
@@ -124,8 +123,8 @@ impl Staging {
                 .collect();
             words.sort_unstable();
             words.dedup();
-            let mut load = [0; BANKS as usize];
-            words.iter().for_each(|word| load[(word % BANKS) as usize] += 1);
+            let mut load = vec![0; banks as usize];
+            words.iter().for_each(|word| load[(word % banks) as usize] += 1);
             waves += load.into_iter().max().unwrap_or(0);
         }
         let warps = 1 << layout.warp().iter().filter(|b| **b != 0).count();
@@ -134,11 +133,12 @@ impl Staging {
 
     /// The padding under which one layout is written and the other read fastest, with the time of
     /// both.
-    fn best(from: &Layout, to: &Layout, bytes: u32) -> (Staging, u32) {
+    fn best(from: &Layout, to: &Layout, bytes: u32, banks: u32) -> (Staging, u32) {
         let len = elements(from);
-        let time = |staging: Staging| (staging, staging.wavefronts(from) + staging.wavefronts(to));
+        let time =
+            |staging: Staging| (staging, staging.wavefronts(from, banks) + staging.wavefronts(to, banks));
         let mut best = time(Staging::packed(len, bytes));
-        let first = (BANKS * 4 / bytes).trailing_zeros();
+        let first = (banks * BANK_BYTES / bytes).trailing_zeros();
         for pad_after in first..len.trailing_zeros() {
             for pad in [16, bytes.max(4)] {
                 let candidate = time(Staging::padded(len, bytes, pad_after, pad));
@@ -157,11 +157,11 @@ fn elements(layout: &Layout) -> u32 {
 
 impl Conversion {
     /// The cheapest way to bring elements of so many bytes from one layout to another of the same
-    /// tile.
-    pub fn between(from: &Layout, to: &Layout, bytes: u32) -> Conversion {
+    /// tile, on a GPU with these costs.
+    pub fn between(from: &Layout, to: &Layout, bytes: u32, costs: &CostModel) -> Conversion {
         within_threads(from, to)
-            .or_else(|| within_warps(from, to, bytes))
-            .unwrap_or_else(|| through_scratch(from, to, bytes))
+            .or_else(|| within_warps(from, to, bytes, costs))
+            .unwrap_or_else(|| through_scratch(from, to, bytes, costs))
     }
 }
 
@@ -205,7 +205,7 @@ fn within_threads(from: &Layout, to: &Layout) -> Option<Conversion> {
     })
 }
 
-fn within_warps(from: &Layout, to: &Layout, bytes: u32) -> Option<Conversion> {
+fn within_warps(from: &Layout, to: &Layout, bytes: u32, costs: &CostModel) -> Option<Conversion> {
     // Lanes may read any copy; a warp has only its own.
     let (map, own) = (sources(from, to)?, own_sources(from, to)?);
     let (mine, theirs) = (to.register().len(), from.register().len());
@@ -227,13 +227,13 @@ fn within_warps(from: &Layout, to: &Layout, bytes: u32) -> Option<Conversion> {
         lanes: part(lanes, in_lanes, theirs),
     };
     let cost = (2 * to.registers() as u32 * bytes.div_ceil(4)) << warps.len();
-    let through = through_scratch(from, to, bytes);
+    let through = through_scratch(from, to, bytes, costs);
     (cost <= through.cost).then_some(Conversion { route, cost })
 }
 
-fn through_scratch(from: &Layout, to: &Layout, bytes: u32) -> Conversion {
-    let (staging, waves) = Staging::best(from, to, bytes);
-    Conversion { route: Route::Scratch(staging), cost: waves + BARRIER }
+fn through_scratch(from: &Layout, to: &Layout, bytes: u32, costs: &CostModel) -> Conversion {
+    let (staging, waves) = Staging::best(from, to, bytes, costs.memory.banks);
+    Conversion { route: Route::Scratch(staging), cost: waves + costs.latencies.barrier }
 }
 
 impl fmt::Display for Conversion {
@@ -261,7 +261,7 @@ mod tests {
     /// Moves flat indices by the route and checks that every thread ends up with what its layout
     /// says.
     fn check(from: &Layout, to: &Layout, bytes: u32) -> Conversion {
-        let conversion = Conversion::between(from, to, bytes);
+        let conversion = Conversion::between(from, to, bytes, &CostModel::H200);
         if let Route::Shuffle { lanes, .. } = &conversion.route {
             let mut seen = 0;
             for &base in lanes.bases().iter().filter(|b| **b != 0) {
@@ -332,13 +332,13 @@ mod tests {
         let shape = Shape::new(&[64, 64]);
         let rows = Layout::coalesced(&shape, 1, 4, 4);
         let columns = Layout::coalesced(&shape, 0, 1, 4);
-        let conversion = Conversion::between(&rows, &columns, 4);
+        let conversion = Conversion::between(&rows, &columns, 4, &CostModel::H200);
         let Route::Scratch(staging) = conversion.route else { panic!("{conversion}") };
         assert!(staging.pad > 0);
         // 4096 elements of 4 bytes are 128 wavefronts each way at best; without padding reading
         // takes 32 times that.
-        assert!(conversion.cost - BARRIER <= 4 * 128 + 128, "{conversion}");
-        assert_eq!(Staging::packed(4096, 4).wavefronts(&columns), 32 * 128);
+        assert!(conversion.cost - CostModel::H200.latencies.barrier <= 4 * 128 + 128, "{conversion}");
+        assert_eq!(Staging::packed(4096, 4).wavefronts(&columns, 32), 32 * 128);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::coalesce::Contiguity;
 use super::facts::IntFacts;
 use super::in_flight;
 use super::layouts::{LayoutId, Layouts};
-use super::pipeline::{self, Pipelines};
+use super::pipeline::{self, Pipelines, Stages};
 use super::plan::{LayoutPlan, Room};
 use super::products::{self, Products};
 use super::roles::{self, Role};
@@ -38,12 +38,14 @@ pub(crate) fn assign_layouts<'k>(
         inputs: HashMap::new(),
         products: Products::default(),
         pipelines: Pipelines::default(),
+        cost: target.cost,
     };
     let mut classes = Classes::new(kernel, &plan.roles, room.exchanges);
     let roles = plan.roles.clone();
     let class = |v: Value| classes.find(v);
     plan.products = products::find(kernel, target, &roles, warps, class, |layout| plan.intern(layout));
-    plan.pipelines = pipeline::find(kernel, room.stages, facts, &plan.products, &mut plan.roles, warps);
+    let stages = Stages { most: target.cost.memory.most_stages, bytes: room.stages };
+    plan.pipelines = pipeline::find(kernel, stages, facts, &plan.products, &mut plan.roles, warps);
     classes.gather(kernel, facts, &mut plan);
     for index in 0..values {
         if plan.roles[index] == Role::Materialized && plan.home[index].is_none() {
@@ -380,13 +382,14 @@ impl Demand<'_, '_> {
         let bytes = self.kernel.ty(tile).elem().bytes();
         let own = contiguity.layout(&shape, self.plan.warps);
         let here = self.plan.layout(at_hand);
-        let direct = contiguity.cost(here, &shape, bytes, load);
-        let best = contiguity.cost(&own, &shape, bytes, load);
+        let sector = self.plan.cost.memory.sector;
+        let cost = |layout: &Layout| contiguity.cost(layout, &shape, bytes, load, sector);
+        let (direct, best) = (cost(here), cost(&own));
         if direct <= best || !self.exchange {
             return at_hand;
         }
         let (from, to) = if load { (&own, here) } else { (here, &own) };
-        let convert = Conversion::between(from, to, bytes).cost;
+        let convert = Conversion::between(from, to, bytes, &self.plan.cost).cost;
         if direct <= best + convert { at_hand } else { self.plan.intern(own) }
     }
 

@@ -8,9 +8,6 @@ use kiln_ir::{Kernel, Shape, Value};
 /// The longest access of a thread, in bytes.
 const VECTOR_BYTES: u32 = 16;
 
-/// The unit in which device memory is fetched, in bytes.
-const SECTOR: u32 = 32;
-
 /// How a box of a view is laid out in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Contiguity {
@@ -86,10 +83,10 @@ impl Contiguity {
             .collect()
     }
 
-    /// The memory sectors a block touches when it moves the box in a layout: time in the unit of
-    /// [`Conversion::cost`](crate::layout::Conversion::cost). Where warps hold copies each of them
-    /// loads, but only one stores.
-    pub fn cost(self, layout: &Layout, shape: &Shape, bytes: u32, load: bool) -> u32 {
+    /// The memory sectors of so many bytes that a block touches when it moves the box in a layout:
+    /// time in the unit of [`Conversion::cost`](crate::layout::Conversion::cost). Where warps hold
+    /// copies each of them loads, but only one stores.
+    pub fn cost(self, layout: &Layout, shape: &Shape, bytes: u32, load: bool, sector: u32) -> u32 {
         if shape.rank() == 0 {
             return 1;
         }
@@ -97,9 +94,9 @@ impl Contiguity {
         let vector = 1u32 << self.vector_bits(layout, shape, self.aligned).len();
         let apart = layout.lane().iter().filter(|b| match place.coordinate(**b) {
             0 => **b != 0,
-            step => step * bytes >= SECTOR,
+            step => step * bytes >= sector,
         });
-        let sectors = (vector * bytes).div_ceil(SECTOR) << apart.count();
+        let sectors = (vector * bytes).div_ceil(sector) << apart.count();
         let warps = 1 << layout.warp().iter().filter(|b| load || **b != 0).count();
         sectors * (layout.registers() as u32 / vector) * warps
     }
@@ -178,8 +175,8 @@ mod tests {
     fn columns_cost_more_than_rows() {
         let shape = Shape::new(&[64, 64]);
         let rows = Contiguity { axis: 1, aligned: 4, uncut: 4 };
-        let ideal = 64 * 64 * 4 / SECTOR;
-        assert_eq!(rows.cost(&Layout::coalesced(&shape, 1, 4, 4), &shape, 4, true), ideal);
-        assert_eq!(rows.cost(&Layout::coalesced(&shape, 0, 1, 4), &shape, 4, true), 8 * ideal);
+        let ideal = 64 * 64 * 4 / 32;
+        assert_eq!(rows.cost(&Layout::coalesced(&shape, 1, 4, 4), &shape, 4, true, 32), ideal);
+        assert_eq!(rows.cost(&Layout::coalesced(&shape, 0, 1, 4), &shape, 4, true, 32), 8 * ideal);
     }
 }

@@ -28,7 +28,7 @@ impl Lowering<'_> {
     ) -> Result<Registers, CompileError> {
         let (from, to) = (self.layout(from), self.layout(to));
         let elem = self.em.elem(registers[0]);
-        let conversion = Conversion::between(&from, &to, elem.bytes());
+        let conversion = Conversion::between(&from, &to, elem.bytes(), &self.plan.cost);
         let count = to.registers() as u32;
         let converted: Vec<Value> = match conversion.route {
             Route::Registers { registers: map } => {

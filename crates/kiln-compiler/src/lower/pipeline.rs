@@ -17,8 +17,6 @@ use kiln_ir::{Block, Def, Kernel, Level, Literal, Op, OpKind, Shape, Value};
 use smallvec::SmallVec;
 use std::collections::{HashMap, HashSet};
 
-/// The most stages: more hide no longer latency.
-const MOST_STAGES: u32 = 4;
 /// Shared memory that small exchanges may take, in bytes.
 const WINDOW: u32 = 2048;
 /// Slots begin at multiples of so many bytes, those that warpgroups read of more.
@@ -27,6 +25,15 @@ const ALIGN: u32 = 128;
 const COPY: u32 = 16;
 /// Bytes of the elements that matrix units turn.
 const HALF: u32 = 2;
+
+/// What there is for stages.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stages {
+    /// The most of them.
+    pub most: u32,
+    /// Bytes of shared memory.
+    pub bytes: u32,
+}
 
 /// A load into shared memory.
 #[derive(Clone, Debug)]
@@ -88,11 +95,10 @@ impl Pipelines {
     }
 }
 
-/// Finds the loops to pipeline in so many bytes of shared memory, and gives what is staged that
-/// role.
+/// Finds the loops to pipeline with so many stages, and gives what is staged that role.
 pub(crate) fn find<'k>(
     kernel: &'k Kernel,
-    budget: u32,
+    budget: Stages,
     facts: &mut IntFacts<'k>,
     products: &Products,
     roles: &mut [Role],
@@ -136,7 +142,7 @@ struct Finder<'a, 'k> {
 type Staged = Vec<Value>;
 
 impl Finder<'_, '_> {
-    fn pipeline(&mut self, op: Op, budget: u32) -> Option<(Pipeline, Vec<Staged>)> {
+    fn pipeline(&mut self, op: Op, budget: Stages) -> Option<(Pipeline, Vec<Staged>)> {
         let data = self.kernel.op(op);
         let step = self.kernel.as_const(data.for_bounds()[2])?.as_i128();
         let body = *data.regions.first()?;
@@ -157,8 +163,8 @@ impl Finder<'_, '_> {
             return None;
         }
         let stage = stage.next_multiple_of(align);
-        let free = budget.checked_sub(WINDOW + self.products.slot_bytes)?;
-        let stages = stages(stage, free, self.warps)?;
+        let free = budget.bytes.checked_sub(WINDOW + self.products.slot_bytes)?;
+        let stages = stages(stage, Stages { bytes: free, ..budget }, self.warps)?;
         let in_order = self.kernel.block(body).ops.iter().copied().filter(|op| slice.contains(op)).collect();
         let in_flight = Vec::new();
         Some((Pipeline { loads, slice: in_order, stages, stage, step, in_flight }, staged))
@@ -273,10 +279,10 @@ impl Finder<'_, '_> {
 
 /// How many stages of so many bytes: as many as leave room for a second block, which registers do
 /// too for up to four warps, or else as there is room for. `None` if not even two.
-fn stages(bytes: u32, free: u32, warps: u32) -> Option<u32> {
-    let fitting = |space: u32| (space / bytes.max(1)).min(MOST_STAGES);
-    let beside = if warps <= 4 { fitting(free / 2) } else { 0 };
-    Some(if beside >= 2 { beside } else { fitting(free) }).filter(|stages| *stages >= 2)
+fn stages(bytes: u32, budget: Stages, warps: u32) -> Option<u32> {
+    let fitting = |space: u32| (space / bytes.max(1)).min(budget.most);
+    let beside = if warps <= 4 { fitting(budget.bytes / 2) } else { 0 };
+    Some(if beside >= 2 { beside } else { fitting(budget.bytes) }).filter(|stages| *stages >= 2)
 }
 
 /// A layout of chunks of so many elements along an axis, of which threads left over hold copies.

@@ -5,6 +5,7 @@ use super::pipeline::Pipelines;
 use super::products::Products;
 use super::roles::Role;
 use crate::layout::Layout;
+use kiln_backend::CostModel;
 use kiln_ir::{Kernel, Op, OpData, OpKind, Value};
 use smallvec::SmallVec;
 use std::collections::HashMap;
@@ -26,6 +27,8 @@ pub(crate) struct LayoutPlan {
     pub products: Products,
     /// The loops whose loads are under way some rounds before their own.
     pub pipelines: Pipelines,
+    /// What work costs on the target.
+    pub cost: CostModel,
 }
 
 /// What a plan may use shared memory for.

@@ -167,7 +167,8 @@ impl Report<'_> {
             return;
         }
         let bytes = self.kernel.ty(value).elem().bytes();
-        let conversion = Conversion::between(self.plan.layout(from), self.plan.layout(to), bytes);
+        let (from, to) = (self.plan.layout(from), self.plan.layout(to));
+        let conversion = Conversion::between(from, to, bytes, &self.plan.cost);
         self.line(data, &format!("  {why}: {conversion}"));
     }
 }

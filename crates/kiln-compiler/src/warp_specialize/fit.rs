@@ -6,6 +6,7 @@ use super::copies::Copied;
 use crate::lower::facts::IntFacts;
 use crate::lower::products;
 use crate::target::Target;
+use kiln_backend::CopyTaskLimits;
 use kiln_ir::{
     Block, Def, ExplicitOp, Kernel, Level, Literal, Loc, Op, OpData, OpKind, Scalar, Shape, Value,
 };
@@ -15,13 +16,6 @@ use std::collections::{HashMap, HashSet};
 const WARPGROUP: u32 = 4;
 /// Rows of a product for each warp.
 const ROWS: u32 = 16;
-/// The most sums a thread may have: with the warp that copies, a block leaves it 168 registers.
-/// Sums that a round looks at need as many again.
-const MOST_SUMS: u32 = 128;
-const MOST_SUMS_SEEN: u32 = 96;
-/// The fewest sums of a product that a round only adds to: smaller tiles are those of small
-/// matrices, where the first copy comes later than without tasks.
-const FEWEST_SUMS: u32 = 128 * 128;
 
 /// Where a factor in shared memory comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -121,7 +115,7 @@ pub(super) struct Fit {
 impl Fit {
     pub fn of(kernel: &Kernel, target: &Target) -> Result<Fit, NotEligible> {
         let warps = suits(kernel, target)?;
-        let mut finder = Finder::new(kernel, warps);
+        let mut finder = Finder::new(kernel, warps, target);
         let mut loops = Vec::new();
         for &op in &kernel.block(kernel.body).ops {
             let data = kernel.op(op);
@@ -243,6 +237,7 @@ struct Finder<'k> {
     kernel: &'k Kernel,
     facts: IntFacts<'k>,
     warps: u32,
+    target: &'k Target,
     users: HashMap<Value, Vec<Op>>,
     outside: HashSet<Op>,
     kept: Vec<Copied>,
@@ -250,13 +245,14 @@ struct Finder<'k> {
 }
 
 impl<'k> Finder<'k> {
-    fn new(kernel: &'k Kernel, warps: u32) -> Finder<'k> {
+    fn new(kernel: &'k Kernel, warps: u32, target: &'k Target) -> Finder<'k> {
         let mut users: HashMap<Value, Vec<Op>> = HashMap::new();
         kernel.walk(|op, data| data.operands.iter().for_each(|&v| users.entry(v).or_default().push(op)));
         let mut finder = Finder {
             kernel,
             facts: IntFacts::new(kernel),
             warps,
+            target,
             users,
             outside: HashSet::new(),
             kept: Vec::new(),
@@ -333,12 +329,12 @@ impl<'k> Finder<'k> {
         Ok(found)
     }
 
-    /// Whether a task that copies makes the loop faster (measured on an H200; bench/notes.md has
-    /// the figures).
+    /// Whether a task that copies makes the loop faster, by the target's cost model.
     fn pays(&self, found: &LoopFit, loc: Loc) -> Result<(), NotEligible> {
         let sums = |product: &Product| self.kernel.shape(self.kernel.result(product.op)).len() as u32;
-        let each = found.products.iter().map(sums).sum::<u32>() / (32 * self.warps);
-        let most = if found.in_flight { MOST_SUMS } else { MOST_SUMS_SEEN };
+        let CopyTaskLimits { most_sums, most_sums_seen, fewest_sums } = self.target.cost.copy_task;
+        let each = found.products.iter().map(sums).sum::<u32>() / (self.target.warp * self.warps);
+        let most = if found.in_flight { most_sums } else { most_sums_seen };
         if each > most {
             return NotEligible::new(
                 loc,
@@ -346,7 +342,7 @@ impl<'k> Finder<'k> {
             );
         }
         let least = found.products.iter().map(sums).min().unwrap_or(0);
-        if found.in_flight && least < FEWEST_SUMS {
+        if found.in_flight && least < fewest_sums {
             return NotEligible::new(loc, format!("products of {least} sums are too small to gain"));
         }
         Ok(())

@@ -8,8 +8,6 @@ use super::results::{self, Leaving};
 use crate::target::Target;
 use kiln_ir::{Builder, ExplicitOp, Kernel, OpKind, Scalar, Space, Type, Value};
 
-/// The most stages: more hide no longer latency.
-const MOST_STAGES: u32 = 4;
 /// The most warps that multiply in a block that leaves room for another.
 const FEW_WARPS: u32 = 4;
 /// Shared memory that the system keeps for each block, in bytes.
@@ -71,8 +69,8 @@ fn bytes(shape: &Shape) -> u32 {
 impl SharedPlan {
     /// Divides so many bytes: results get a strip each before stages are counted, and more if that
     /// costs no stage. False if there are too few stages.
-    fn divide(&mut self, free: u32, stage: u32, fewest: u32) -> bool {
-        let fitting = |strips: u32| (free.saturating_sub(strips) / stage.max(1)).min(MOST_STAGES);
+    fn divide(&mut self, free: u32, stage: u32, [fewest, most]: [u32; 2]) -> bool {
+        let fitting = |strips: u32| (free.saturating_sub(strips) / stage.max(1)).min(most);
         let strips: u32 = self.leaving.iter().map(Leaving::bytes).sum();
         self.stages = fitting(strips);
         if self.stages < fewest {
@@ -101,16 +99,17 @@ impl SharedMemory {
         let stage: u32 = plan.rings.iter().map(bytes).sum();
         let kept: u32 = fit.kept.iter().map(Copied::bytes).sum();
         let fewest = if fit.loops.iter().any(|l| l.in_flight) { 3 } else { 2 };
+        let stages = [fewest, target.cost.memory.most_stages];
         plan.leaving = results::find(kernel, fit);
         // Two blocks of few warps hide each other's beginnings and ends.
         let beside = (target.shared_memory + SYSTEM) / 2 - SYSTEM;
         let beside = beside.saturating_sub(LEAST_RESERVE + kept);
         let whole = target.shared_memory.saturating_sub(RESERVE + kept);
         let mut enough =
-            fit.warps <= FEW_WARPS && plan.divide(beside, stage, fewest) || plan.divide(whole, stage, fewest);
+            fit.warps <= FEW_WARPS && plan.divide(beside, stage, stages) || plan.divide(whole, stage, stages);
         if !enough {
             plan.leaving.clear();
-            enough = plan.divide(whole, stage, fewest);
+            enough = plan.divide(whole, stage, stages);
         }
         if !enough {
             let loc = kernel.op(fit.loops[0].op).loc;

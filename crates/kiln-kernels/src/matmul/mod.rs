@@ -5,7 +5,9 @@
 //!
 //! | file | holds |
 //! |---|---|
+//! | `choice.rs` | what is asked of a plan, what is chosen, and the names of choices |
 //! | `epilogue.rs` | what is done to sums before they are stored |
+//! | `estimate.rs` | how long a product takes by a plan |
 //! | `factor.rs` | what can be multiplied, and what it is summed in |
 //! | `hopper/` | the kernel for GPUs of compute capability 9.0, at the explicit level |
 //! | `plain.rs` | the kernel for every device, at the tile level |
@@ -16,7 +18,9 @@
 //! | `stream.rs` | tiles that programs share, step by step: stream-K |
 //! | `tensor_cores.rs` | whether and how a call goes to the tensor cores |
 
+mod choice;
 pub mod epilogue;
+mod estimate;
 mod factor;
 pub mod hopper;
 pub mod plain;

@@ -1,7 +1,8 @@
 //! Choices of plans for what was multiplied lately: an estimate looks at every way to divide the
 //! work, which would be much of a call's time on the host.
 
-use super::plan::{Choice, Form, Gpu, Request, choose, of_form};
+use super::plan::{Choice, Form, Request, choose, of_form};
+use kiln_runtime::CostModel;
 use std::cell::RefCell;
 use std::collections::HashMap;
 
@@ -9,23 +10,23 @@ use std::collections::HashMap;
 const MOST: usize = 256;
 
 /// A question, and its answer. One without a form always has one.
-type Seen = HashMap<(Request, Gpu, Option<Form>), Option<Choice>>;
+type Seen = HashMap<(Request, CostModel, Option<Form>), Option<Choice>>;
 
 thread_local! {
     static SEEN: RefCell<Seen> = RefCell::new(HashMap::new());
 }
 
 /// [`choose`].
-pub(super) fn choice(request: &Request, gpu: &Gpu) -> Choice {
+pub(super) fn choice(request: &Request, gpu: &CostModel) -> Choice {
     answer(request, gpu, None).unwrap_or_else(|| choose(request, gpu))
 }
 
 /// [`of_form`].
-pub(super) fn choice_of_form(request: &Request, gpu: &Gpu, form: Form) -> Option<Choice> {
+pub(super) fn choice_of_form(request: &Request, gpu: &CostModel, form: Form) -> Option<Choice> {
     answer(request, gpu, Some(form))
 }
 
-fn answer(request: &Request, gpu: &Gpu, form: Option<Form>) -> Option<Choice> {
+fn answer(request: &Request, gpu: &CostModel, form: Option<Form>) -> Option<Choice> {
     SEEN.with_borrow_mut(|seen| {
         if seen.len() >= MOST {
             seen.clear();
@@ -44,7 +45,7 @@ mod tests {
 
     #[test]
     fn what_was_seen_is_what_is_estimated() {
-        let gpus = [132, 114].map(|units| Gpu { units, shared_memory: 227 << 10 });
+        let gpus = [132, 114].map(|units| CostModel { units, ..CostModel::H200 });
         // Each twice, and more than are remembered between.
         for m in (1..2 * MOST).chain(1..8) {
             let request = Request {

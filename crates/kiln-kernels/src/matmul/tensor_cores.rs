@@ -3,14 +3,14 @@
 
 use super::epilogue::{Epilogue, Identity};
 use super::factor::{Factor, Unit, factors};
-use super::plan::{Choice, Gpu, Request, ranked};
+use super::plan::{Choice, Request, ranked};
 use super::seen::{choice, choice_of_form};
 use super::{hopper, rows, splits, stream};
 use crate::tuning::{self, Choosing, Tuning, Way, class};
 use half::{bf16, f16};
 use kiln_lang::Precision;
 use kiln_lang::prelude::*;
-use kiln_runtime::{Device, Result, Tensor};
+use kiln_runtime::{CostModel, Device, Result, Tensor};
 use std::any::TypeId;
 
 /// Bytes that addresses and rows of what bulk copies move are multiples of.
@@ -56,8 +56,7 @@ pub(super) fn multiply<
         packs: is::<E::Out, f32>() && (is::<O, f16>() || is::<O, bf16>()),
         epilogue: !plain,
     };
-    let properties = device.properties();
-    let gpu = Gpu { units: properties.units as usize, shared_memory: properties.shared_memory as usize };
+    let gpu = device.properties().cost_model();
     let estimate = || choice(&request, &gpu);
     if movable(c) || anywhere(&estimate()) {
         let chosen = tuned(a, b, c, &epilogue, (&request, &gpu), tuning)?;
@@ -88,7 +87,7 @@ fn tuned<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric, E: 
     b: &Tensor<U, 3>,
     c: &Tensor<O, 3>,
     epilogue: &E,
-    (request, gpu): (&Request, &Gpu),
+    (request, gpu): (&Request, &CostModel),
     tuning: Tuning,
 ) -> Result<Option<Choice>> {
     if tuning.is_off() {
