@@ -2,7 +2,8 @@
 
 use crate::failure::Failure;
 use clap::ValueEnum;
-use kiln_compiler::{Target as LoweringTarget, expand::expand, lower_to_threads, warp_specialize};
+use kiln_compiler::Target as LoweringTarget;
+use kiln_compiler::pipeline::{self, Step};
 use kiln_cuda::{compile_to_ptx, ptx};
 use kiln_ir::{Kernel, parse, verify};
 use serde_json::json;
@@ -86,6 +87,15 @@ impl Target {
         Some(ptx::Target { compute, ptx: PTX })
     }
 
+    /// What the passes are told of a GPU.
+    fn lowering(self) -> Option<LoweringTarget> {
+        match self.gpu() {
+            Some(gpu) => Some(LoweringTarget::cuda(gpu.compute, self.shared_memory())),
+            None if self == Target::Portable => Some(LoweringTarget::portable(1, PORTABLE_SHARED_MEMORY)),
+            None => None,
+        }
+    }
+
     /// Shared memory that a block can ask for, in bytes (CUDA C++ Programming Guide, "Technical
     /// Specifications per Compute Capability").
     fn shared_memory(self) -> u32 {
@@ -102,14 +112,13 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if args.optimize {
         kiln_compiler::optimize(&mut kernel).map_err(|error| Failure::Source(error.to_string()))?;
     }
-    let kernel_name = kernel.name.clone();
-    let text = match (args.emit, args.target.gpu()) {
-        (Stage::Ir, _) => kernel.to_string(),
-        (Stage::Tir, Some(gpu)) => lower(kernel, gpu, args.target.shared_memory())?.to_string(),
-        (Stage::Tir, None) if args.target == Target::Portable => portable(kernel)?.to_string(),
-        (Stage::Tasks, Some(gpu)) => tasks(kernel, gpu, args.target.shared_memory())?.to_string(),
-        (Stage::Ptx, Some(gpu)) => compile_to_ptx(&kernel, gpu)?.text,
-        (Stage::Clif, None) if args.target == Target::Cpu => kiln_cpu::clif(&kernel)?,
+    let (kernel_name, lowering) = (kernel.name.clone(), args.target.lowering());
+    let text = match (args.emit, args.target.gpu(), &lowering) {
+        (Stage::Ir, ..) => kernel.to_string(),
+        (Stage::Tir, _, Some(target)) => passed(&kernel, target, target.pipeline())?.to_string(),
+        (Stage::Tasks, Some(_), Some(target)) => passed(&kernel, target, pipeline::TASKS)?.to_string(),
+        (Stage::Ptx, Some(gpu), _) => compile_to_ptx(&kernel, gpu)?.text,
+        (Stage::Clif, ..) if args.target == Target::Cpu => kiln_cpu::clif(&kernel)?,
         _ => return Err(Failure::Usage(unfitting(args))),
     };
     let mut out = std::io::stdout().lock();
@@ -152,28 +161,10 @@ fn place(text: &str, name: String, error: &kiln_ir::VerifyError) -> String {
     }
 }
 
-fn lower(mut kernel: Kernel, gpu: ptx::Target, shared_memory: u32) -> Result<Kernel, Failure> {
-    expand(&mut kernel);
-    let target = LoweringTarget::cuda(gpu.compute, shared_memory);
-    let tasks =
-        warp_specialize(&kernel, &target).ok().and_then(|tasks| lower_to_threads(&tasks, &target).ok());
-    match tasks {
-        Some(lowered) => Ok(lowered),
-        None => lower_to_threads(&kernel, &target).map_err(|error| Failure::Source(error.to_string())),
-    }
-}
-
-fn portable(mut kernel: Kernel) -> Result<Kernel, Failure> {
-    expand(&mut kernel);
-    let target = LoweringTarget::portable(1, PORTABLE_SHARED_MEMORY);
-    lower_to_threads(&kernel, &target).map_err(|error| Failure::Source(error.to_string()))
-}
-
-fn tasks(mut kernel: Kernel, gpu: ptx::Target, shared_memory: u32) -> Result<Kernel, Failure> {
-    expand(&mut kernel);
-    warp_specialize(&kernel, &LoweringTarget::cuda(gpu.compute, shared_memory)).map_err(|kept| {
-        Failure::Source(format!("{}: it gets no task that copies: {}", kept.location, kept.reason))
-    })
+/// The kernel at the end of a pipeline.
+fn passed(kernel: &Kernel, target: &LoweringTarget, steps: &[Step]) -> Result<Kernel, Failure> {
+    let compiled = pipeline::run(kernel, target, steps);
+    compiled.map(|done| done.kernel).map_err(|error| Failure::Source(error.to_string()))
 }
 
 fn unfitting(args: &Args) -> String {

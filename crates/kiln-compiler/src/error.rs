@@ -75,6 +75,14 @@ pub enum CompileError {
         /// What to do instead.
         hint: String,
     },
+    /// The kernel is as good without a task that copies.
+    #[error("{location}: it gets no task that copies: {reason}")]
+    NotSpecialized {
+        /// What stands in the way.
+        location: String,
+        /// Why.
+        reason: String,
+    },
     /// A bug in the compiler.
     #[error("internal error in the compiler at {location}: {message}; please report it")]
     Internal {

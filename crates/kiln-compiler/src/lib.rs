@@ -1,12 +1,13 @@
 //! Passes over Kiln IR: canonicalization, analyses, layouts and the lowering from tiles to threads.
 //!
-//! A kernel goes through [`optimize`], [`expand::expand`] and, for GPUs, [`warp_specialize`] and
-//! [`lower_to_threads`]; each takes and gives a kernel that [`kiln_ir::verify`] accepts. No pass
-//! changes what a kernel means: the interpreter runs what any of them gives, which is how they are
-//! tested.
+//! A kernel goes through the passes that [`pipeline`] lists for its target: [`optimize`] and, for
+//! GPUs, [`expand::expand`], [`warp_specialize`] and [`lower_to_threads`]. Each takes and gives a
+//! kernel that [`kiln_ir::verify`] accepts. No pass changes what a kernel means: the interpreter runs
+//! what any of them gives, which is how they are tested.
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`pipeline`] | which passes a kernel goes through for each target |
 //! | [`passes`], `opt` | canonicalization, folding, CSE, dead code, loop invariants |
 //! | [`analysis`] | what the launch must know: which part of a tensor a program writes |
 //! | `fault_region` | faults as values, in terms of `if` and loops |
@@ -98,6 +99,7 @@ mod legalize;
 mod lower;
 mod opt;
 pub mod passes;
+pub mod pipeline;
 mod target;
 mod warp_specialize;
 mod widen;

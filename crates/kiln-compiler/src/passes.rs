@@ -63,11 +63,20 @@ pub fn run_pass(kernel: &mut Kernel, name: &str) -> Result<bool, CompileError> {
     // The other passes know no fault regions.
     let lowered = fault_region::run(kernel);
     let changed = run(kernel) || lowered;
+    verify_after(name, kernel)?;
+    Ok(changed)
+}
+
+/// Runs the verifier in debug builds.
+///
+/// # Errors
+/// The pass of this name broke the kernel.
+pub(crate) fn verify_after(name: &str, kernel: &Kernel) -> Result<(), CompileError> {
     if cfg!(debug_assertions)
         && let Err(errors) = verify(kernel)
     {
         let message = format!("pass `{name}` broke the kernel: {}\n{kernel}", errors[0]);
-        return Err(internal(errors[0].location.clone(), message));
+        return Err(CompileError::Internal { location: errors[0].location.clone(), message });
     }
-    Ok(changed)
+    Ok(())
 }

@@ -15,6 +15,8 @@ pub enum TargetKind {
     },
     /// GPUs of which nothing is known but what [`Target`] says.
     Portable,
+    /// The host's processors, whose code is generated from tiles.
+    Cpu,
 }
 
 /// The device that threads are lowered for.
@@ -62,6 +64,22 @@ impl Target {
             mixed_products: true,
             tasks: warpgroups,
             cost: CostModel::of_capability(Some(capability)),
+        }
+    }
+
+    /// The host's processors, whose blocks can have so many threads and bytes of shared memory.
+    pub fn cpu(max_threads: u32, shared_memory: u32) -> Target {
+        Target {
+            kind: TargetKind::Cpu,
+            warp: 32,
+            subgroup: 32,
+            addresses: true,
+            max_threads,
+            shared_memory,
+            warpgroups: false,
+            mixed_products: false,
+            tasks: false,
+            cost: CostModel::of_capability(None),
         }
     }
 

@@ -5,7 +5,7 @@ use crate::cost::Cost;
 use crate::report::SiteTable;
 use crate::spmd::{self, Lockstep};
 use kiln_backend::{Error, Program, Report, Result, Stages};
-use kiln_compiler::{optimize, widen_products};
+use kiln_compiler::{Target, pipeline};
 use kiln_ir::{Kernel, Level, OpKind, Space, verify};
 use std::any::Any;
 use std::sync::Arc;
@@ -75,12 +75,10 @@ fn prepare(kernel: &Kernel) -> Result<Kernel> {
     }
     refuse_explicit(kernel)?;
     check_limits(kernel)?;
-    let mut kernel = widen_products(kernel, |_, _| false).unwrap_or_else(|| kernel.clone());
-    optimize(&mut kernel).map_err(|e| Error::Internal {
-        place: "the optimizer",
-        message: format!("`{}`: {e}", kernel.name),
+    let compiled = pipeline::compile(kernel, &Target::cpu(MAX_THREADS, SHARED_MEMORY)).map_err(|e| {
+        Error::Internal { place: "the optimizer", message: format!("`{}`: {e}", kernel.name) }
     })?;
-    Ok(kernel)
+    Ok(compiled.kernel)
 }
 
 /// The explicit level and operations on fragments name what a GPU's units do side by side, of which

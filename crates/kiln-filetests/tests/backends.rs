@@ -1,7 +1,6 @@
 //! Backends against the interpreter on random kernels.
 
-use kiln_compiler::expand::expand;
-use kiln_compiler::{CompileError, Target, lower_to_threads, optimize};
+use kiln_compiler::{CompileError, Target, lower_to_threads, pipeline};
 use kiln_cpu::CpuBackend;
 use kiln_fuzz::compare::{compare, seeds};
 use kiln_fuzz::generate::Options;
@@ -46,13 +45,9 @@ fn the_cpu_does_so_in_chunks_of_any_size() {
 
 /// The way a kernel goes to a GPU.
 fn for_gpu(kernel: &Kernel) -> Result<Kernel, CompileError> {
-    let mut source = kernel.clone();
-    optimize(&mut source)?;
-    expand(&mut source);
-    optimize(&mut source)?;
-    let mut lowered = lower_to_threads(&source, &Target::cuda((9, 0), 227 << 10))?;
-    optimize(&mut lowered)?;
-    Ok(lowered)
+    // The interpreter knows tasks before the lowering only.
+    let target = Target { tasks: false, ..Target::cuda((9, 0), 227 << 10) };
+    Ok(pipeline::compile(kernel, &target)?.kernel)
 }
 
 /// With all passes and with none, so that what the passes simplify is lowered too.

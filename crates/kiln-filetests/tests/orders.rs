@@ -1,7 +1,7 @@
 //! The code for GPUs with its threads in random orders: it gives the same results in all of them,
 //! and without one of its barriers it does not.
 
-use kiln_compiler::{Target, expand, lower_to_threads, optimize};
+use kiln_compiler::{Target, pipeline};
 use kiln_fuzz::{Case, run::run};
 use kiln_interp::{Interp, Options};
 use kiln_ir::{Kernel, Literal, parse};
@@ -26,13 +26,7 @@ const SUMS: &str = "kernel @sums(%x: view<i64, 1, global>, %y: mut view<i64, 1, 
 ";
 
 fn lowered(text: &str) -> Kernel {
-    let mut kernel = parse(text).unwrap();
-    optimize(&mut kernel).unwrap();
-    expand::expand(&mut kernel);
-    optimize(&mut kernel).unwrap();
-    let mut lowered = lower_to_threads(&kernel, &Target::cuda((9, 0), 227 << 10)).unwrap();
-    optimize(&mut lowered).unwrap();
-    lowered
+    pipeline::compile(&parse(text).unwrap(), &Target::cuda((9, 0), 227 << 10)).unwrap().kernel
 }
 
 /// What a kernel leaves in memory, in the order of a seed or in lockstep, without the sanitizer.

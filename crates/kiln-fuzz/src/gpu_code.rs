@@ -7,7 +7,7 @@ use kiln_backend::{
     Backend, Compiled, DevicePtr, Error, EventId, Launch, Mapped, MappedMemory, MappedPlace, MappedPlaces,
     PrintSink, Program, Properties, ResidentId, Residents, Result, StreamId, Tenant,
 };
-use kiln_compiler::{CompileError, legalize_tiles};
+use kiln_compiler::{CompileError, Target, pipeline};
 use kiln_cuda::{compile_to_tasks, compile_to_threads, ptx};
 use kiln_interp::{Interp, Options};
 use kiln_ir::{Kernel, Level, OpKind};
@@ -91,8 +91,9 @@ impl Backend for GpuCode {
                 place: "the legalization of tiles",
                 message: e.to_string(),
             };
-            let legal = legalize_tiles(kernel).map_err(failed)?;
-            return self.interp.compile(legal.as_ref().unwrap_or(kernel));
+            let target = Target::cuda(hopper.compute, self.properties().shared_memory);
+            let legal = pipeline::run(kernel, &target, pipeline::EXPLICIT).map_err(failed)?;
+            return self.interp.compile(&legal.kernel);
         }
         let threads = compile_to_threads(kernel, hopper)?;
         (self.check)(kernel, Some(&threads))?;

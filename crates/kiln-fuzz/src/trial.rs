@@ -7,7 +7,7 @@ use crate::mode::Mode;
 use crate::reduce::reduce;
 use crate::run::{Outcome, difference, run};
 use kiln_backend::{Backend, Diagnostics, Error, FaultKind};
-use kiln_compiler::{CompileError, Target, expand, lower_to_threads, optimize};
+use kiln_compiler::{CompileError, Target, pipeline};
 use kiln_interp::{Interp, Options as InterpOptions};
 use kiln_ir::{BinaryOp, Bounds, Kernel, Level, Op, OpData, OpKind};
 use std::cell::{Cell, RefCell};
@@ -206,13 +206,9 @@ fn seed_of_order(case: &Case) -> u64 {
 
 /// The way a kernel goes to a GPU.
 fn for_gpu(kernel: &Kernel) -> Result<Kernel, CompileError> {
-    let mut source = kernel.clone();
-    optimize(&mut source)?;
-    expand::expand(&mut source);
-    optimize(&mut source)?;
-    let mut lowered = lower_to_threads(&source, &Target::cuda((9, 0), 227 << 10))?;
-    optimize(&mut lowered)?;
-    Ok(lowered)
+    // The interpreter knows tasks before the lowering only.
+    let target = Target { tasks: false, ..Target::cuda((9, 0), 227 << 10) };
+    Ok(pipeline::compile(kernel, &target)?.kernel)
 }
 
 /// Where a GPU, or its code, does not do what the interpreter did.

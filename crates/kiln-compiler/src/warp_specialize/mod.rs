@@ -30,6 +30,7 @@ mod memory;
 mod producer;
 mod results;
 
+use crate::error::CompileError;
 use crate::target::Target;
 use fit::Fit;
 use kiln_ir::{BinaryOp, Builder, CompareOp, ExplicitOp, Kernel, Loc, Op, OpKind, Scalar, Task, Type, Value};
@@ -44,6 +45,12 @@ pub struct NotSpecialized {
     pub location: String,
     /// What stands in the way.
     pub reason: String,
+}
+
+impl From<NotSpecialized> for CompileError {
+    fn from(NotSpecialized { location, reason }: NotSpecialized) -> CompileError {
+        CompileError::NotSpecialized { location, reason }
+    }
 }
 
 /// Why not, while it is looked for.

@@ -2,7 +2,7 @@
 
 use crate::ptx;
 use kiln_backend::{Error, Result};
-use kiln_compiler::{CompileError, Target, expand::expand, lower_to_threads, optimize, warp_specialize};
+use kiln_compiler::{CompileError, Target, pipeline};
 use kiln_ir::{Kernel, verify};
 
 /// Compiles a kernel to PTX, for a GPU that need not be there.
@@ -55,12 +55,17 @@ pub fn compile_to_threads(kernel: &Kernel, target: ptx::Target) -> Result<Kernel
 /// which knows tasks before the lowering only.
 ///
 /// # Errors
-/// [`Error::Compile`] for a kernel that is not well-formed.
+/// Those of [`compile_to_threads`].
 pub fn compile_to_tasks(kernel: &Kernel, target: ptx::Target) -> Result<Option<Kernel>> {
     check(kernel)?;
     let threads = lowering_target(target, shared_memory_of(target));
-    let tasks = canonical(kernel).and_then(|source| specialized(&source, &threads));
-    Ok(tasks.map_err(|error| explain(kernel, target, error))?.map(|(tasks, _)| tasks))
+    let explained = |error| explain(kernel, target, error);
+    let compiled = pipeline::compile(kernel, &threads).map_err(explained)?;
+    if !compiled.passes.contains(&pipeline::WARP_SPECIALIZE.name()) {
+        return Ok(None);
+    }
+    let tasks = pipeline::run(kernel, &threads, pipeline::TASKS).map_err(explained)?;
+    Ok(Some(tasks.kernel))
 }
 
 /// What the lowering is told of a GPU whose blocks can have `shared` bytes of shared memory.
@@ -82,44 +87,8 @@ pub(super) fn emit(kernel: &Kernel, target: ptx::Target, shared: u32) -> Result<
 /// Compiles a kernel as far as PTX is written from it.
 pub(super) fn lower(kernel: &Kernel, threads: &Target, target: ptx::Target) -> Result<Kernel> {
     check(kernel)?;
-    run_passes(kernel, threads).map_err(|error| explain(kernel, target, error))
-}
-
-/// What is cleaned up over tiles is cleaned up once and not for every register, so most of it is
-/// done there: before the expansion, and after it. The third time is for the index arithmetic of
-/// the lowering.
-fn run_passes(kernel: &Kernel, target: &Target) -> std::result::Result<Kernel, CompileError> {
-    let source = canonical(kernel)?;
-    let mut lowered = match specialized(&source, target)? {
-        Some((_, lowered)) => lowered,
-        None => lower_to_threads(&source, target)?,
-    };
-    optimize(&mut lowered)?;
-    Ok(lowered)
-}
-
-/// A kernel over tiles as it is lowered.
-fn canonical(kernel: &Kernel) -> std::result::Result<Kernel, CompileError> {
-    let mut source = kernel.clone();
-    optimize(&mut source)?;
-    expand(&mut source);
-    optimize(&mut source)?;
-    Ok(source)
-}
-
-/// The kernel with a task that copies, before and after its lowering, if it is one that gets one.
-/// What has no room or no lowering in this form is left as it is.
-fn specialized(
-    source: &Kernel,
-    target: &Target,
-) -> std::result::Result<Option<(Kernel, Kernel)>, CompileError> {
-    let Ok(mut tasks) = warp_specialize(source, target) else { return Ok(None) };
-    optimize(&mut tasks)?;
-    match lower_to_threads(&tasks, target) {
-        Ok(lowered) => Ok(Some((tasks, lowered))),
-        Err(error @ CompileError::Internal { .. }) => Err(error),
-        Err(_) => Ok(None),
-    }
+    let compiled = pipeline::compile(kernel, threads).map_err(|error| explain(kernel, target, error))?;
+    Ok(compiled.kernel)
 }
 
 fn check(kernel: &Kernel) -> Result<()> {
@@ -162,7 +131,8 @@ fn explain(kernel: &Kernel, target: ptx::Target, error: CompileError) -> Error {
             message: format!("`{name}`, {location}: {message}"),
         },
         CompileError::TooManyParts { ref location, .. }
-        | CompileError::TilesNeedWarps { ref location, .. } => {
+        | CompileError::TilesNeedWarps { ref location, .. }
+        | CompileError::NotSpecialized { ref location, .. } => {
             let text = error.to_string();
             let message = text.strip_prefix(&format!("{location}: ")).unwrap_or(&text).to_owned();
             Error::Compile { kernel: name, location: location.clone(), message }

@@ -3,7 +3,7 @@
 use crate::Test;
 use crate::device::{Arg, Device};
 use crate::{floats, random};
-use kiln_compiler::{Target, expand::expand, lower_to_threads, optimize};
+use kiln_compiler::{Target, pipeline};
 use kiln_wgpu::Features;
 
 pub const TESTS: &[Test] = &[
@@ -33,12 +33,10 @@ fn run(device: &Device, text: &str, grid: [u32; 3], args: &[Arg]) -> Result<Vec<
 }
 
 fn run_in(device: &Device, warp: u32, text: &str, grid: [u32; 3], args: &[Arg]) -> Result<Vec<f32>, String> {
-    let mut kernel = kiln_ir::parse(text).map_err(|e| e.to_string())?;
+    let kernel = kiln_ir::parse(text).map_err(|e| e.to_string())?;
     kiln_ir::verify(&kernel).map_err(|e| format!("{e:?}"))?;
-    optimize(&mut kernel).map_err(|e| e.to_string())?;
-    expand(&mut kernel);
-    optimize(&mut kernel).map_err(|e| e.to_string())?;
-    let threads = lower_to_threads(&kernel, &Target::portable(warp, 16 << 10)).map_err(|e| e.to_string())?;
+    let target = Target::portable(warp, 16 << 10);
+    let threads = pipeline::compile(&kernel, &target).map_err(|e| e.to_string())?.kernel;
     let module = kiln_wgpu::compile(&threads, Features { warp, ..device.features })
         .map_err(|e| format!("{e}\n{threads}"))?;
     let results = device.run(&module, grid, args)?;
