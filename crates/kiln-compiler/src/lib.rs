@@ -2,8 +2,8 @@
 //!
 //! A kernel goes through the passes that [`pipeline`] lists for its target: [`optimize`] and, for
 //! GPUs, [`expand::expand`], [`warp_specialize`] and [`lower_to_threads`]. Each takes and gives a
-//! kernel that [`kiln_ir::verify`] accepts. No pass changes what a kernel means: the interpreter runs
-//! what any of them gives, which is how they are tested.
+//! kernel that [`kiln_ir::verify`] accepts. No pass changes what a kernel means: the interpreter
+//! runs what any of them gives, which is how they are tested.
 //!
 //! | module | holds |
 //! |---|---|
@@ -109,6 +109,6 @@ pub use error::CompileError;
 pub use legalize::legalize_tiles;
 pub use lower::{explain_layouts, lower_to_threads};
 pub use passes::optimize;
-pub use target::{Target, TargetKind};
+pub use target::{Target, TargetKind, WARP};
 pub use warp_specialize::{NotSpecialized, warp_specialize};
 pub use widen::widen_products;

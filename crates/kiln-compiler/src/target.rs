@@ -2,6 +2,15 @@
 
 use kiln_backend::CostModel;
 
+/// Threads of a warp of NVIDIA's GPUs, and of those that shuffle and vote in kernels over threads,
+/// whatever the target (`kiln_ir::OpKind::Shuffle`).
+///
+/// Fragments of matrix units and the explicit level are of such warps, so they are refused on
+/// targets with others. Everything else is dealt to warps of [`Target::warp`] threads. Indices of
+/// views are i64 in kernels on all targets; the lowering narrows those that are known to fit 32
+/// bits, and a target without 64-bit integers has to do without the others.
+pub const WARP: u32 = 32;
+
 /// The compute capability with products of warpgroups.
 const WARPGROUPS: (u32, u32) = (9, 0);
 
@@ -24,7 +33,7 @@ pub enum TargetKind {
 pub struct Target {
     /// The family.
     pub kind: TargetKind,
-    /// Threads of a warp, as layouts count them; the lowering supports 32.
+    /// Threads of a warp, as layouts count them: a power of two, [`WARP`] on NVIDIA's GPUs.
     pub warp: u32,
     /// How many threads can shuffle among themselves, a power of two. Where they are fewer than a
     /// warp, what lanes further apart exchange goes through scratch memory; 1 has no shuffles.
@@ -55,8 +64,8 @@ impl Target {
         let warpgroups = capability == WARPGROUPS;
         Target {
             kind: TargetKind::Cuda { capability },
-            warp: 32,
-            subgroup: 32,
+            warp: WARP,
+            subgroup: WARP,
             addresses: true,
             max_threads: 1024,
             shared_memory,
@@ -71,8 +80,8 @@ impl Target {
     pub fn cpu(max_threads: u32, shared_memory: u32) -> Target {
         Target {
             kind: TargetKind::Cpu,
-            warp: 32,
-            subgroup: 32,
+            warp: WARP,
+            subgroup: WARP,
             addresses: true,
             max_threads,
             shared_memory,
@@ -94,7 +103,7 @@ impl Target {
     pub fn portable(subgroup: u32, shared_memory: u32) -> Target {
         Target {
             kind: TargetKind::Portable,
-            warp: 32,
+            warp: WARP,
             subgroup,
             addresses: false,
             max_threads: 256,

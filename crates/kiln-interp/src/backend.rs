@@ -8,6 +8,7 @@ use crate::program::Loaded;
 use crate::residents::Residents;
 use crate::shadow::Report;
 use crate::streams::Streams;
+use crate::threads::WARP;
 use crate::time::Time;
 use kiln_backend::{
     Backend, Capabilities, Clock, Compiled, DevicePtr, Diagnostics, Error, EventId, Execution, Fault,
@@ -35,12 +36,15 @@ pub struct Options {
     /// lockstep. Blocks of a cluster, and of the explicit level, which wait for each other, always
     /// run in increasing order; the threads of a resident launch always run in lockstep.
     pub seed: Option<u64>,
+    /// Threads of a warp, at least 1: 32, which is what shuffles and votes of kernels mean. Kernels
+    /// that were lowered for a target with other warps need theirs.
+    pub warp: u32,
 }
 
 impl Default for Options {
     /// With the sanitizer, in the increasing order.
     fn default() -> Options {
-        Options { sanitize: true, memory: 8 << 30, seed: None }
+        Options { sanitize: true, memory: 8 << 30, seed: None, warp: WARP as u32 }
     }
 }
 
@@ -154,7 +158,7 @@ impl Interp {
             id: options.name(),
             name: "Kiln reference interpreter".into(),
             units: 1,
-            warp: 32,
+            warp: options.warp.max(1),
             max_threads: 1024,
             max_grid: [i32::MAX as u32, 65535, 65535],
             shared_memory: 227 << 10,
@@ -348,7 +352,7 @@ impl Backend for Interp {
             });
         }
         explicit::check(kernel)?;
-        let loaded = Loaded::new(kernel);
+        let loaded = Loaded::new(kernel, self.properties.warp as usize);
         let threads: u64 = loaded.block.iter().map(|&e| u64::from(e)).product();
         self.limit(kernel, "threads per block", threads, self.properties.max_threads.into())?;
         let shared = loaded.shared_bytes as u64;

@@ -31,13 +31,15 @@ pub struct Loaded {
     pub leave_alone: bool,
     /// What fault regions catch, if there are any.
     pub fault_regions: Option<FaultRegions>,
+    /// Threads of a warp.
+    pub warp: usize,
     /// The address of each allocation in its space.
     pub allocations: HashMap<Op, u64>,
 }
 
 impl Loaded {
-    /// Lays out a kernel.
-    pub fn new(kernel: &Kernel) -> Loaded {
+    /// Lays out a kernel for warps of so many threads.
+    pub fn new(kernel: &Kernel, warp: usize) -> Loaded {
         let (block, threaded) = match kernel.level {
             Level::Tile { .. } => ([1; 3], false),
             Level::Thread { block } => (block, true),
@@ -53,6 +55,7 @@ impl Loaded {
             acquires: false,
             leave_alone: leave_alone(kernel),
             fault_regions: FaultRegions::of(kernel),
+            warp,
             allocations: HashMap::new(),
         };
         kernel.walk(|op, data| {

@@ -4,7 +4,6 @@
 use crate::mask::Mask;
 use crate::order::mixed;
 use crate::program::Loaded;
-use crate::threads::WARP;
 use kiln_ir::{Block, ClusterOp, FaultRegions, FragmentOp, Kernel, LinearOp, Op, OpData, OpKind, Space};
 use std::sync::Arc;
 
@@ -49,6 +48,8 @@ pub struct Schedule {
     random: u64,
     /// Whether strands are interrupted anywhere.
     fine: bool,
+    /// Threads of a warp.
+    warp: usize,
 }
 
 impl Schedule {
@@ -60,7 +61,7 @@ impl Schedule {
         let mut rules = vec![none; kernel.counts().1];
         let context = Context { kernel, fault_regions: loaded.fault_regions.as_ref(), fine };
         context.find(kernel.body, false, &mut rules);
-        Schedule { rules: rules.into(), seed, random: seed, fine }
+        Schedule { rules: rules.into(), seed, random: seed, fine, warp: loaded.warp }
     }
 
     /// Begins the block with this linear index.
@@ -86,7 +87,7 @@ impl Schedule {
 
     /// Divides threads at random: warps first, then the threads of each part. No part is empty.
     pub fn divide(&mut self, mask: &Mask) -> Vec<Mask> {
-        let parts = self.divide_units(mask, WARP, PARTS[0]);
+        let parts = self.divide_units(mask, self.warp, PARTS[0]);
         parts.iter().flat_map(|part| self.divide_units(part, 1, PARTS[1])).collect()
     }
 

@@ -178,9 +178,12 @@ impl Machine<'_> {
                 OpKind::Extent(axis) => out.fill(m.view(data.view())?.extents[*axis as usize] as u64),
                 OpKind::Stride(axis) => out.fill(m.view(data.view())?.strides[*axis as usize] as u64),
                 OpKind::Shuffle(mode) => {
-                    threads::shuffle(*mode, out, input(), m.data(data.lane()), (mask, m.here()))?
+                    let warp = m.loaded.warp;
+                    threads::shuffle(*mode, out, input(), m.data(data.lane()), (mask, m.here()), warp)?
                 }
-                OpKind::Vote(mode) => threads::vote(*mode, out, m.data(data.condition()), (mask, m.here()))?,
+                OpKind::Vote(mode) => {
+                    threads::vote(*mode, out, m.data(data.condition()), (mask, m.here()), m.loaded.warp)?
+                }
                 OpKind::Address => out.fill(m.view(data.view())?.base),
                 OpKind::Scratch { offset } => out.fill((*offset).into()),
                 // `execute` does not hand these on.

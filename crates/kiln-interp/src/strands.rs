@@ -21,7 +21,6 @@
 use crate::machine::Machine;
 use crate::mask::Mask;
 use crate::schedule::{Convergence, Rule};
-use crate::threads::WARP;
 use crate::trap::Trap;
 use crate::value::Data;
 use kiln_backend::Error;
@@ -112,7 +111,7 @@ impl Machine<'_> {
         let width = there.len();
         let unit = match self.rule(op).map(|rule| rule.convergence) {
             Some(Convergence::Block) => width,
-            _ => WARP,
+            _ => self.loaded.warp,
         };
         there.chunks(unit.max(1)).all(|warp| warp.iter().all(|&on| on) || !warp.contains(&true))
     }

@@ -8,7 +8,7 @@ use kiln_backend::Finding;
 use kiln_ir::numeric::Element;
 use kiln_ir::{Axis, ShuffleMode, VoteMode};
 
-/// Threads of a warp.
+/// Threads of a warp, unless the options say otherwise; those of matrix units always are so many.
 pub const WARP: usize = 32;
 
 /// The index of a thread on x, y and z.
@@ -27,30 +27,35 @@ pub fn thread_id(out: &mut Data, axis: Axis, block: [u32; 3]) -> Result<(), Trap
 
 /// What the threads of each warp say.
 ///
-/// The masks are of the threads that vote, and of those that have not left the block if any has.
+/// The masks are of the threads that vote, and of those that have not left the block if any has;
+/// warps have `width` threads.
 pub fn vote(
     mode: VoteMode,
     out: &mut Data,
     predicate: &Data,
     (mask, here): (&Mask, Option<&Mask>),
+    width: usize,
 ) -> Result<(), Trap> {
-    need_warps("a vote", mask, here)?;
+    need_warps("a vote", mask, here, width)?;
     let predicate = bool::of(predicate)?;
-    let ballots: Vec<(u32, u32)> = (0..predicate.len())
-        .step_by(WARP)
+    // Of each warp: threads that vote, those that say yes, and a bit for each of the first 32 that
+    // do.
+    let ballots: Vec<(usize, usize, u32)> = (0..predicate.len())
+        .step_by(width)
         .map(|first| {
-            let warp = (first..predicate.len().min(first + WARP)).filter(|&lane| mask.has(lane));
-            warp.fold((0, 0), |(active, ballot), lane| {
-                let bit = 1u32 << (lane - first);
-                (active | bit, if predicate[lane] { ballot | bit } else { ballot })
+            let warp = (first..predicate.len().min(first + width)).filter(|&lane| mask.has(lane));
+            warp.fold((0, 0, 0), |(active, yes, ballot), lane| {
+                let says = predicate[lane];
+                let bit = if lane - first < WARP { u32::from(says) << (lane - first) } else { 0 };
+                (active + 1, yes + usize::from(says), ballot | bit)
             })
         })
         .collect();
-    let of = |lane: usize| ballots[lane / WARP];
+    let of = |lane: usize| ballots[lane / width];
     match mode {
         VoteMode::All => each(out, |lane| of(lane).0 == of(lane).1),
         VoteMode::Any => each(out, |lane| of(lane).1 != 0),
-        VoteMode::Ballot => each(out, |lane| of(lane).1),
+        VoteMode::Ballot => each(out, |lane| of(lane).2),
     }
 }
 
@@ -66,9 +71,9 @@ fn is_here(here: Option<&Mask>, lane: usize) -> bool {
 }
 
 /// An error unless each warp has all of its threads here, or none.
-pub fn need_warps(what: &str, mask: &Mask, here: Option<&Mask>) -> Result<(), Trap> {
-    for first in (0..mask.width()).step_by(WARP) {
-        let there = first..mask.width().min(first + WARP);
+pub fn need_warps(what: &str, mask: &Mask, here: Option<&Mask>, width: usize) -> Result<(), Trap> {
+    for first in (0..mask.width()).step_by(width) {
+        let there = first..mask.width().min(first + width);
         let active = there.clone().filter(|&lane| mask.has(lane)).count();
         if there.clone().all(|lane| mask.has(lane) == is_here(here, lane)) || active == 0 {
             continue;
@@ -80,7 +85,7 @@ pub fn need_warps(what: &str, mask: &Mask, here: Option<&Mask>) -> Result<(), Tr
             "{what} reached by {active} of the {} threads of warp {}, and thread {missing} is not among them; \
              let all threads of the warp reach it, and choose with `select` what each does with the result",
             there.len(),
-            first / WARP
+            first / width
         );
         return Err(Trap::finding(Finding::Divergence, detail).in_lane(present));
     }
@@ -97,19 +102,20 @@ pub fn shuffle(
     value: &Data,
     b: &Data,
     (mask, here): (&Mask, Option<&Mask>),
+    width: usize,
 ) -> Result<(), Trap> {
-    need_warps("a shuffle", mask, here)?;
+    need_warps("a shuffle", mask, here, width)?;
     let b = i64::of(b)?;
     let source = |lane: usize| {
-        let (own, by) = ((lane % WARP) as i64, b[lane].rem_euclid(WARP as i64));
+        let (own, by) = ((lane % width) as i64, b[lane].rem_euclid(width as i64));
         let there = match mode {
             ShuffleMode::Index => by,
             ShuffleMode::Up => own - by,
             ShuffleMode::Down => own + by,
             ShuffleMode::Xor => own ^ by,
         };
-        let there = usize::try_from(there).ok().filter(|&t| t < WARP)?;
-        let there = lane - lane % WARP + there;
+        let there = usize::try_from(there).ok().filter(|&t| t < width)?;
+        let there = lane - lane % width + there;
         (there < mask.width() && is_here(here, there)).then_some(there)
     };
     dispatch!(any value.elem(), T => {

@@ -2,13 +2,11 @@
 //! through shared memory. The results are uniform.
 
 use super::Lowering;
+use crate::target::WARP;
 use kiln_ir::{
     AtomicOp, Axis, BinaryOp, Block, Bounds, Builder, CompareOp, Level, Literal, Op, OpKind, Scalar, Scope,
     Shape, Space, Type, Value, VoteMode,
 };
-
-/// Threads of a warp.
-const WARP: u32 = 32;
 
 impl Lowering<'_> {
     /// Whether a condition holds in every thread of the block. All of them must get here.

@@ -1,6 +1,6 @@
 //! How to bring a tile from one layout to another, and what that costs.
 
-use super::distributed::{LANE_BITS, Layout};
+use super::distributed::Layout;
 use super::linear::{Bases, Linear};
 use kiln_backend::CostModel;
 use std::fmt;
@@ -109,16 +109,16 @@ impl Staging {
     /// time in cycles.
     fn wavefronts(&self, layout: &Layout, banks: u32) -> u32 {
         let vector = self.vector(layout);
-        let width = (vector * self.bytes).max(4);
-        let lanes = Linear::new(layout.lane());
+        let access = (vector * self.bytes).max(BANK_BYTES);
+        let (lanes, width) = (Linear::new(layout.lane()), 1 << layout.lane().len());
         // The hardware serves as many lanes together as fill all banks once.
-        let together = (banks * BANK_BYTES / width).min(32);
+        let together = (banks * BANK_BYTES / access).min(width);
         let mut waves = 0;
-        for group in 0..32 / together {
+        for group in 0..width / together {
             let mut words: Vec<u32> = (group * together..(group + 1) * together)
                 .flat_map(|lane| {
-                    let from = self.offset(lanes.apply(lane)) / 4;
-                    from..from + width / 4
+                    let from = self.offset(lanes.apply(lane)) / BANK_BYTES;
+                    from..from + access / BANK_BYTES
                 })
                 .collect();
             words.sort_unstable();
@@ -210,10 +210,11 @@ fn within_warps(from: &Layout, to: &Layout, bytes: u32, costs: &CostModel) -> Op
     let (map, own) = (sources(from, to)?, own_sources(from, to)?);
     let (mine, theirs) = (to.register().len(), from.register().len());
     let in_registers = (1u32 << theirs) - 1;
-    let in_lanes = ((1u32 << LANE_BITS) - 1) << theirs;
-    let (registers, lanes) = map[..mine + LANE_BITS].split_at(mine);
-    let warps = &own[mine + LANE_BITS..];
-    let stays = warps.iter().enumerate().all(|(i, b)| *b == 1 << (theirs + LANE_BITS + i));
+    let lane_bits = to.lane().len();
+    let in_lanes = ((1u32 << lane_bits) - 1) << theirs;
+    let (registers, lanes) = map[..mine + lane_bits].split_at(mine);
+    let warps = &own[mine + lane_bits..];
+    let stays = warps.iter().enumerate().all(|(i, b)| *b == 1 << (theirs + lane_bits + i));
     let fixed = lanes.iter().all(|b| b & !in_lanes == 0);
     if !stays || !fixed || registers.iter().any(|b| b & !(in_registers | in_lanes) != 0) {
         return None;
@@ -269,8 +270,9 @@ mod tests {
                 seen |= base;
             }
         }
-        let lanes_of = |thread: u32| (thread & 31, thread >> 5);
-        for thread in 0..1u32 << (LANE_BITS + to.warp().len()) {
+        let lane_bits = to.lane().len();
+        let lanes_of = |thread: u32| (thread & ((1 << lane_bits) - 1), thread >> lane_bits);
+        for thread in 0..1u32 << to.thread().len() {
             let (lane, warp) = lanes_of(thread);
             for register in 0..to.registers() {
                 let wanted = to.index(register, lane, warp);

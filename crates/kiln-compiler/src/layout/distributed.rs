@@ -1,12 +1,34 @@
 //! Which thread and register holds which element of a tile.
 
 use super::linear::{Bases, Linear};
+use crate::target::WARP;
 use kiln_ir::Shape;
 use smallvec::SmallVec;
 use std::fmt;
 
-/// Lanes of a warp, as a power of two.
-pub const LANE_BITS: usize = 5;
+/// The threads that hold a tile: warps of so many threads. Both are powers of two.
+///
+/// A number stands for so many warps of [`WARP`] threads.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Threads {
+    /// Threads of a warp.
+    pub width: u32,
+    /// Warps.
+    pub warps: u32,
+}
+
+impl From<u32> for Threads {
+    fn from(warps: u32) -> Threads {
+        Threads { width: WARP, warps }
+    }
+}
+
+impl Threads {
+    /// Bits of the index of a thread.
+    fn bits(self) -> u32 {
+        self.width.trailing_zeros() + self.warps.trailing_zeros()
+    }
+}
 
 /// A distributed layout: a linear map from (register, lane, warp) to the row-major index of an
 /// element.
@@ -18,12 +40,15 @@ pub const LANE_BITS: usize = 5;
 /// Because bases are flat indices, reshaping a tile leaves its layout alone.
 ///
 /// ```
-/// use kiln_compiler::layout::Layout;
+/// use kiln_compiler::layout::{Layout, Threads};
 /// use kiln_ir::Shape;
 /// // 256 elements over one warp: 4 adjacent elements a thread, twice.
 /// let layout = Layout::coalesced(&Shape::new(&[256]), 0, 4, 1);
 /// assert_eq!(layout.to_string(), "registers [1, 2, 128] lanes [4, 8, 16, 32, 64] warps []");
 /// assert_eq!(layout.index(0b101, 3, 0), 1 + 128 + 12);
+/// // Over four warps of 8 threads: twice, too.
+/// let layout = Layout::coalesced(&Shape::new(&[256]), 0, 4, Threads { width: 8, warps: 4 });
+/// assert_eq!(layout.to_string(), "registers [1, 2, 128] lanes [4, 8, 16] warps [32, 64]");
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Layout {
@@ -68,18 +93,18 @@ impl AxisBits {
 
 impl Layout {
     /// The layout of a scalar: every thread holds it.
-    pub fn scalar(warps: u32) -> Layout {
-        Layout::deal([], 0, warps)
+    pub fn scalar(threads: impl Into<Threads>) -> Layout {
+        Layout::deal([], 0, threads.into())
     }
 
-    /// Deals the bits of a flat index, in the order given: `vector` bits to registers, then 5 to
-    /// lanes, then one to each bit of the warp index, the rest to registers. Lane and warp bits for
-    /// which nothing is left hold copies.
-    fn deal(bits: impl IntoIterator<Item = u32>, vector: u32, warps: u32) -> Layout {
+    /// Deals the bits of a flat index, in the order given: `vector` bits to registers, then one to
+    /// each bit of the lane index, one to each bit of the warp index, the rest to registers. Lane
+    /// and warp bits for which nothing is left hold copies.
+    fn deal(bits: impl IntoIterator<Item = u32>, vector: u32, threads: Threads) -> Layout {
         let mut bases = bits.into_iter().map(|bit| 1u32 << bit);
         let mut register: Bases = bases.by_ref().take(vector as usize).collect();
-        let lane = (0..LANE_BITS).map(|_| bases.next().unwrap_or(0)).collect();
-        let warp = (0..warps.trailing_zeros()).map(|_| bases.next().unwrap_or(0)).collect();
+        let lane = (0..threads.width.trailing_zeros()).map(|_| bases.next().unwrap_or(0)).collect();
+        let warp = (0..threads.warps.trailing_zeros()).map(|_| bases.next().unwrap_or(0)).collect();
         register.extend(bases);
         Layout { register, lane, warp }
     }
@@ -91,8 +116,9 @@ impl Layout {
 
     /// The layout for memory that is contiguous along `axis`: threads hold `vector` adjacent
     /// elements, neighboring lanes neighboring vectors. The vector is shortened where otherwise
-    /// threads would go without elements. `warps` is a power of two.
-    pub fn coalesced(shape: &Shape, axis: usize, vector: u32, warps: u32) -> Layout {
+    /// threads would go without elements.
+    pub fn coalesced(shape: &Shape, axis: usize, vector: u32, threads: impl Into<Threads>) -> Layout {
+        let threads = threads.into();
         let mut bits: SmallVec<[u32; 20]> = SmallVec::new();
         if shape.rank() > 0 {
             let others = (0..shape.rank()).rev().filter(|&a| a != axis);
@@ -101,8 +127,8 @@ impl Layout {
                 bits.extend(place.shift..place.shift + place.count);
             }
         }
-        let spare = (bits.len() as u32).saturating_sub(LANE_BITS as u32 + warps.trailing_zeros());
-        Layout::deal(bits, vector.trailing_zeros().min(spare), warps)
+        let spare = (bits.len() as u32).saturating_sub(threads.bits());
+        Layout::deal(bits, vector.trailing_zeros().min(spare), threads)
     }
 
     /// The layout for elements that are adjacent along one axis of memory and another of a slot of
@@ -115,10 +141,11 @@ impl Layout {
         shape: &Shape,
         [from, to]: [usize; 2],
         [vector, chunk]: [u32; 2],
-        warps: u32,
+        threads: impl Into<Threads>,
     ) -> Layout {
+        let threads = threads.into();
         let [from, to] = [from, to].map(|axis| AxisBits::of(shape, axis));
-        let spare = (from.count + to.count).saturating_sub(LANE_BITS as u32 + warps.trailing_zeros());
+        let spare = (from.count + to.count).saturating_sub(threads.bits());
         let wide = vector.trailing_zeros().min(from.count).min(spare);
         let deep = chunk.trailing_zeros().min(to.count).min(spare - wide);
         let bits = |of: AxisBits, range: std::ops::Range<u32>| {
@@ -131,14 +158,15 @@ impl Layout {
             .chain(bits(from, wide + 1..wide + 3))
             .chain(bits(to, deep + 2..to.count))
             .chain(bits(from, wide + 3..from.count));
-        Layout::deal(order, wide + deep, warps)
+        Layout::deal(order, wide + deep, threads)
     }
 
     /// The layout in which threads accumulate a product of matrices `[m, n]`: each owns blocks of
     /// up to 8 × 8 elements, columns in vectors of 4.
-    pub fn product(shape: &Shape, warps: u32) -> Layout {
+    pub fn product(shape: &Shape, threads: impl Into<Threads>) -> Layout {
+        let threads = threads.into();
         let (rows, columns) = (AxisBits::of(shape, 0), AxisBits::of(shape, 1));
-        let spare = (rows.count + columns.count).saturating_sub(LANE_BITS as u32 + warps.trailing_zeros());
+        let spare = (rows.count + columns.count).saturating_sub(threads.bits());
         let high = rows.count.min(3).min(spare / 2);
         let wide = columns.count.min(2).min(spare - high);
         let mut row = rows.shift..rows.shift + rows.count;
@@ -150,7 +178,7 @@ impl Layout {
         bits.extend(row.by_ref().take(2));
         bits.extend(row);
         bits.extend(column);
-        Layout::deal(bits, wide + high, warps)
+        Layout::deal(bits, wide + high, threads)
     }
 
     /// The layout in which warpgroups accumulate a product `[m, n]` (PTX ISA, "wgmma.mma_async",
@@ -169,7 +197,7 @@ impl Layout {
             .chain(row(4..by_warps))
             .chain(column(3..32))
             .chain(row(by_warps..32));
-        Layout::deal(bits, 2, warps)
+        Layout::deal(bits, 2, warps.into())
     }
 
     /// The layout in which a product takes a tile from registers whose elements, packed by pairs,
@@ -189,10 +217,10 @@ impl Layout {
 
     /// The layout for a scan along `axis`: adjacent elements in registers, then lanes, then warps,
     /// so that threads in order hold runs in order.
-    pub fn scanning(shape: &Shape, axis: usize, warps: u32) -> Layout {
-        let place = AxisBits::of(shape, axis);
-        let spare = place.count.saturating_sub(LANE_BITS as u32 + warps.trailing_zeros()).min(2);
-        Layout::coalesced(shape, axis, 1 << spare, warps)
+    pub fn scanning(shape: &Shape, axis: usize, threads: impl Into<Threads>) -> Layout {
+        let (threads, place) = (threads.into(), AxisBits::of(shape, axis));
+        let spare = place.count.saturating_sub(threads.bits()).min(2);
+        Layout::coalesced(shape, axis, 1 << spare, threads)
     }
 
     /// The number of elements a thread holds.

@@ -1,13 +1,17 @@
 //! Layouts of the matrices of a product whose warps multiply fragments (PTX ISA, "Matrix Fragments
 //! for mma.m16n8k8", "k16", "k32").
 
-use super::distributed::{AxisBits, LANE_BITS, Layout};
+use super::distributed::{AxisBits, Layout};
 use super::linear::Bases;
+use crate::target::WARP;
 use kiln_ir::Shape;
 
 /// The rows and columns of the product that a warp computes with one instruction. Its depth is 32
 /// bytes.
 pub const MMA: [u32; 2] = [16, 8];
+
+/// Bits of the index of a lane that holds fragments: NVIDIA's matrix units are those of its warps.
+pub const LANE_BITS: usize = WARP.trailing_zeros() as usize;
 
 /// How warps divide a product `[m, n]`: as a grid of so many rows and columns, each a power of two.
 /// Where the product is too small for all warps, those left over compute the same as others.

@@ -15,7 +15,7 @@ mod linear;
 mod slot;
 
 pub use convert::{Conversion, Route, Staging};
-pub use distributed::{AxisBits, LANE_BITS, Layout};
-pub use fragments::{MMA, WarpGrid};
+pub use distributed::{AxisBits, Layout, Threads};
+pub use fragments::{LANE_BITS, MMA, WarpGrid};
 pub use linear::{Bases, Linear};
 pub use slot::Slot;

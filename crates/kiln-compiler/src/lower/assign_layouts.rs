@@ -14,7 +14,7 @@ use super::pipeline::{self, Pipelines, Stages};
 use super::plan::{LayoutPlan, Room};
 use super::products::{self, Products};
 use super::roles::{self, Role};
-use crate::layout::{Conversion, Layout};
+use crate::layout::{Conversion, Layout, Threads};
 use crate::target::Target;
 use kiln_ir::{Block, ExplicitOp, Kernel, Op, OpData, OpKind, Shape, Value};
 use smallvec::{SmallVec, smallvec};
@@ -29,9 +29,11 @@ pub(crate) fn assign_layouts<'k>(
     room: Room,
 ) -> LayoutPlan {
     let values = kernel.counts().0;
+    let threads = Threads { width: target.warp, warps };
     let mut plan = LayoutPlan {
-        layouts: Layouts::new(warps),
+        layouts: Layouts::new(threads),
         warps,
+        threads,
         roles: roles::assign(kernel),
         home: vec![None; values],
         wanted: vec![SmallVec::new(); values],
@@ -60,7 +62,7 @@ pub(crate) fn assign_layouts<'k>(
 /// The layout of a tile that nothing else decides about.
 fn default_layout(plan: &mut LayoutPlan, shape: &Shape, bytes: u32) -> LayoutId {
     let last = shape.rank().saturating_sub(1);
-    plan.intern(Layout::coalesced(shape, last, 16 / bytes, plan.warps))
+    plan.intern(Layout::coalesced(shape, last, 16 / bytes, plan.threads))
 }
 
 /// Materialized values that share a layout, as a union-find forest, with what each class has to go
@@ -158,7 +160,7 @@ impl Classes {
             let (value, layout) = match &data.kind {
                 OpKind::Dot(_) => {
                     let sums = plan.products.by_op.get(&op).map(|p| p.sums).unwrap_or_else(|| {
-                        let layout = Layout::product(&kernel.shape(data.results[0]), plan.warps);
+                        let layout = Layout::product(&kernel.shape(data.results[0]), plan.threads);
                         plan.intern(layout)
                     });
                     self.hints(data.results[0]).product = Some(sums);
@@ -258,7 +260,7 @@ impl Classes {
             }
             let shape = kernel.shape(value);
             let bytes = shape.len() * kernel.ty(value).elem().bytes() as usize;
-            let id = plan.intern(layout.layout(&shape, plan.warps));
+            let id = plan.intern(layout.layout(&shape, plan.threads));
             let hint = &mut self.hints(value).memory;
             if hint.is_none_or(|(most, _)| bytes > most) {
                 *hint = Some((bytes, id));
@@ -368,7 +370,8 @@ impl Demand<'_, '_> {
     /// The layout in which a tile is stored.
     fn stored(&mut self, data: &OpData, tile: Value) -> LayoutId {
         if self.plan.roles[tile.index()] == Role::Rematerializable {
-            let own = access(self.kernel, self.facts, data).layout(&self.kernel.shape(tile), self.plan.warps);
+            let own =
+                access(self.kernel, self.facts, data).layout(&self.kernel.shape(tile), self.plan.threads);
             return self.plan.intern(own);
         }
         let natural = self.natural(tile);
@@ -380,7 +383,7 @@ impl Demand<'_, '_> {
         let contiguity = access(self.kernel, self.facts, data);
         let shape = self.kernel.shape(tile);
         let bytes = self.kernel.ty(tile).elem().bytes();
-        let own = contiguity.layout(&shape, self.plan.warps);
+        let own = contiguity.layout(&shape, self.plan.threads);
         let here = self.plan.layout(at_hand);
         let sector = self.plan.cost.memory.sector;
         let cost = |layout: &Layout| contiguity.cost(layout, &shape, bytes, load, sector);
@@ -494,7 +497,7 @@ impl Demand<'_, '_> {
                 let layout = match ordered {
                     true => home,
                     false => {
-                        let own = Layout::scanning(&shape, *axis as usize, self.plan.warps);
+                        let own = Layout::scanning(&shape, *axis as usize, self.plan.threads);
                         self.plan.intern(own)
                     }
                 };

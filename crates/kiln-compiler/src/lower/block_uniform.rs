@@ -17,8 +17,12 @@ impl Lowering<'_> {
             _ if self.em.kernel.as_const(value).is_some() => value,
             1 => value,
             // What one warp computes of one value is one value.
-            2..=32 if self.uniformity.as_ref().is_some_and(|u| !u.varies(data.input())) => value,
-            2..=32 => {
+            _ if threads <= self.target.warp
+                && self.uniformity.as_ref().is_some_and(|u| !u.varies(data.input())) =>
+            {
+                value
+            }
+            _ if threads <= self.target.warp => {
                 let first = self.em.i64(0);
                 self.read_lane(value, first)
             }

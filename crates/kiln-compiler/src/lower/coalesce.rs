@@ -2,7 +2,7 @@
 //! another layout would cost.
 
 use super::facts::{IntFacts, Known};
-use crate::layout::{AxisBits, Layout};
+use crate::layout::{AxisBits, Layout, Threads};
 use kiln_ir::{Kernel, Shape, Value};
 
 /// The longest access of a thread, in bytes.
@@ -67,8 +67,8 @@ impl Contiguity {
     }
 
     /// The layout in which the box is moved fastest.
-    pub fn layout(self, shape: &Shape, warps: u32) -> Layout {
-        Layout::coalesced(shape, self.axis, self.aligned, warps)
+    pub fn layout(self, shape: &Shape, threads: impl Into<Threads>) -> Layout {
+        Layout::coalesced(shape, self.axis, self.aligned, threads)
     }
 
     /// The register bits of a layout that step through one vector of up to `vector` elements,

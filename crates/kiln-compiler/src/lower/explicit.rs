@@ -6,6 +6,7 @@ use super::plan::Room;
 use super::roles::is_tile;
 use super::{Lowering, Registers};
 use crate::error::CompileError;
+use crate::target::WARP;
 use kiln_ir::{Block, ExplicitOp, Kernel, Op, OpData, OpKind, Operand, Scalar, Task, Type, Value};
 
 /// Warps of a warpgroup.
@@ -117,7 +118,7 @@ impl<'k> Lowering<'k> {
                     hint: format!("one thread does its work: give it up to {WARPGROUP} warps"),
                 });
             }
-            let first = self.em.thread_is_first(32 * task.warps - 1);
+            let first = self.em.thread_is_first(WARP * task.warps - 1);
             let first = first.ok_or_else(|| self.internal("a task without threads".into()))?;
             self.branch(first, &[], |l| l.region_body(region), |_| Ok(Vec::new()))?;
         } else {

@@ -1,6 +1,6 @@
 //! The layouts that tiles of a kernel have, by number.
 
-use crate::layout::Layout;
+use crate::layout::{Layout, Threads};
 use std::collections::HashMap;
 
 /// The number of a layout.
@@ -19,10 +19,10 @@ pub(crate) struct Layouts {
 }
 
 impl Layouts {
-    /// The layout of scalars, for so many warps.
-    pub fn new(warps: u32) -> Layouts {
+    /// The layout of scalars, held by these threads.
+    pub fn new(threads: Threads) -> Layouts {
         let mut layouts = Layouts { all: Vec::new(), ids: HashMap::new() };
-        layouts.intern(Layout::scalar(warps));
+        layouts.intern(Layout::scalar(threads));
         layouts
     }
 

@@ -78,9 +78,9 @@ mod warpgroups;
 
 use crate::error::CompileError;
 use crate::fault_region;
-use crate::layout::{LANE_BITS, Layout};
+use crate::layout::Layout;
 use crate::legalize::legalize_tiles;
-use crate::target::Target;
+use crate::target::{Target, TargetKind, WARP};
 use crate::widen::widen_products;
 pub use report::explain_layouts;
 
@@ -224,11 +224,12 @@ fn asks_for_uniform(kernel: &Kernel) -> bool {
 /// The block's extents: as given, or as many warps as suit the largest tile of the kernel as it
 /// was, `whole`, before its tiles were legalized.
 fn choose_block(kernel: &Kernel, whole: &Kernel, target: &Target) -> Result<[u32; 3], CompileError> {
-    if target.warp != 1 << LANE_BITS {
+    let nvidia = matches!(target.kind, TargetKind::Cuda { .. });
+    if !target.warp.is_power_of_two() || target.warp > target.max_threads || nvidia && target.warp != WARP {
         return Err(CompileError::Unsupported {
             location: kernel.describe(Loc::default()),
             what: format!("a target with warps of {} threads", target.warp),
-            hint: "lower for warps of 32".into(),
+            hint: format!("lower for warps of {WARP}"),
         });
     }
     let mut largest = 0;
@@ -255,7 +256,8 @@ fn choose_block(kernel: &Kernel, whole: &Kernel, target: &Target) -> Result<[u32
     let block = match kernel.level {
         Level::Thread { block } => block,
         Level::Tile { warps } => {
-            let default = || default_warps(largest, product).min(target.max_threads / target.warp);
+            let threads = || WARP * default_warps(largest, product);
+            let default = || (threads() / target.warp).clamp(1, target.max_threads / target.warp);
             let matrix_units = || products::warps(kernel, whole, target);
             [target.warp * tasks.or(warps).or_else(matrix_units).unwrap_or_else(default), 1, 1]
         }
@@ -273,9 +275,9 @@ fn choose_block(kernel: &Kernel, whole: &Kernel, target: &Target) -> Result<[u32
     }
 }
 
-/// Warps for a kernel whose largest tile has so many elements: 8 to 32 elements a thread, so that a
-/// thread has several vectors in flight and a block leaves room for others; up to 64 for products
-/// of matrices, which reuse what they load more the larger a thread's block is.
+/// Warps of [`WARP`] threads for a kernel whose largest tile has so many elements: 8 to 32 elements
+/// a thread, so that a thread has several vectors in flight and a block leaves room for others; up
+/// to 64 for products of matrices, which reuse what they load more the larger a thread's block is.
 fn default_warps(elements: usize, product: bool) -> u32 {
     match elements {
         4096..=16384 if product => (elements / 2048).next_power_of_two().max(4) as u32,

@@ -4,7 +4,7 @@ use super::layouts::{LayoutId, Layouts};
 use super::pipeline::Pipelines;
 use super::products::Products;
 use super::roles::Role;
-use crate::layout::Layout;
+use crate::layout::{Layout, Threads};
 use kiln_backend::CostModel;
 use kiln_ir::{Kernel, Op, OpData, OpKind, Value};
 use smallvec::SmallVec;
@@ -15,6 +15,8 @@ pub(crate) struct LayoutPlan {
     pub(super) layouts: Layouts,
     /// The number of warps of a block.
     pub warps: u32,
+    /// Its threads.
+    pub threads: Threads,
     /// What each value becomes.
     pub roles: Vec<Role>,
     /// The layout in which a materialized tile is made.

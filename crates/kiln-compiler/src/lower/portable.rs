@@ -1,14 +1,14 @@
 //! Targets without addresses, and those whose subgroups are narrower than a warp.
 //!
-//! Layouts deal with warps of 32 threads on every target. Where fewer threads can shuffle, lanes
-//! that are further apart exchange through scratch memory, where the barrier pass orders them as it
+//! Layouts deal with warps of the target's width. Where fewer threads can shuffle, lanes that are
+//! further apart exchange through scratch memory, where the barrier pass orders them as it
 //! does all exchanges.
 
 use super::Lowering;
 use super::convert::Exchange;
 use crate::address;
 use crate::error::CompileError;
-use crate::target::Target;
+use crate::target::{Target, WARP};
 use kiln_ir::{BinaryOp, Kernel, LinearOp, OpData, OpKind, Scalar, ShuffleMode, Value};
 
 /// Makes addresses for a target that has them, and refuses what needs them elsewhere. The first
@@ -50,8 +50,8 @@ fn needs_addresses(data: &OpData) -> bool {
     )
 }
 
-/// Refuses the shuffles and votes of a kernel over threads, which are of 32 threads, on a target
-/// with narrower subgroups: its warps need not be together, so that no barrier can order them.
+/// Refuses the shuffles and votes of a kernel over threads, which are of [`WARP`] threads, on a
+/// target with others: its warps need not be together, so that no barrier can order them.
 pub(super) fn refuse_shuffles(kernel: &Kernel, target: &Target) -> Result<(), CompileError> {
     let mut found = None;
     kernel.walk(|_, data| {
@@ -59,13 +59,13 @@ pub(super) fn refuse_shuffles(kernel: &Kernel, target: &Target) -> Result<(), Co
             found = Some((data.kind.mnemonic(), data.loc));
         }
     });
-    match found.filter(|_| target.subgroup < target.warp) {
+    match found.filter(|_| target.subgroup < WARP || target.warp != WARP) {
         None => Ok(()),
         Some((name, loc)) => Err(CompileError::Unsupported {
             location: kernel.describe(loc),
             what: format!(
                 "`{name}` among {} threads on a device that has subgroups of {}",
-                target.warp, target.subgroup
+                WARP, target.subgroup
             ),
             hint: "use shared memory and barriers, or a reduction of a tile".into(),
         }),
@@ -94,9 +94,9 @@ impl Lowering<'_> {
             let elem = self.em.elem(value);
             return self.em.one(OpKind::Shuffle(ShuffleMode::Index), &[value, lane], elem);
         }
-        let thread = self.em.thread();
+        let (thread, warp) = (self.em.thread(), self.target.warp);
         let first = self.em.hoisted(|e| {
-            let mask = e.i32(-32);
+            let mask = e.i32(-i64::from(warp));
             e.and(thread, mask)
         });
         let lane = self.em.cast(lane, Scalar::I32);

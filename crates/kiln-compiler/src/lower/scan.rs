@@ -4,7 +4,7 @@
 use super::Lowering;
 use super::combine::{Combiner, Partial};
 use crate::error::CompileError;
-use crate::layout::{AxisBits, LANE_BITS, Layout};
+use crate::layout::{AxisBits, Layout};
 use kiln_ir::{CompareOp, Op, OpData, OpKind, Scalar, Shape, Value};
 use smallvec::smallvec;
 
@@ -179,7 +179,7 @@ impl Lowering<'_> {
         let reader: Vec<u32> = thread.iter().map(|&b| scan.place.remove(b) << shift).collect();
         let mut mine = vec![0; thread.len()];
         for (i, &bit) in warps.iter().enumerate() {
-            mine[LANE_BITS + bit as usize] = 1 << i;
+            mine[scan.layout.lane().len() + bit as usize] = 1 << i;
         }
         let writer: Vec<u32> = reader.iter().zip(&mine).map(|(a, b)| a | b).collect();
         let lanes = scan.layout.lane().iter().enumerate().filter(|(_, b)| scan.place.touches(**b));

@@ -3,6 +3,7 @@
 
 use super::Lowering;
 use crate::error::CompileError;
+use crate::target::WARP;
 use kiln_ir::{CompareOp, OpData, OpKind, Order, Scalar, Scope, Space, Value};
 
 impl Lowering<'_> {
@@ -53,7 +54,7 @@ impl Lowering<'_> {
     fn by_one_thread(&mut self, does: impl FnOnce(&mut Self)) -> Result<(), CompileError> {
         let first = match self.one_thread {
             true => None,
-            false => self.em.thread_is_first(32 * self.warps - 1),
+            false => self.em.thread_is_first(WARP * self.warps - 1),
         };
         let Some(first) = first else {
             does(self);

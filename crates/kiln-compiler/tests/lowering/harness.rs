@@ -201,6 +201,28 @@ impl<'a> Case<'a> {
             .collect()
     }
 
+    /// Checks that the kernel lowered for warps of another width, all of whose threads can shuffle
+    /// or a half, does what the kernel does.
+    pub fn check_warps_of(&self, width: u32) {
+        let device = Interp::new(Options { warp: width, ..Options::default() });
+        for warps in [Some(1), Some(2), Some(8), None] {
+            for subgroup in [width, width / 2] {
+                let kernel = self.kernel(warps, true);
+                let target = Target { warp: width, subgroup, ..Target::portable(subgroup, 64 << 10) };
+                let lowered = lower_for(&kernel, &Target { max_threads: 1024, ..target });
+                let expected = self.run(&kernel).unwrap_or_else(|e| panic!("the tile kernel: {e}\n{kernel}"));
+                let got = self.run_on(&device, &lowered).unwrap_or_else(|e| {
+                    panic!("lowered for {warps:?} warps of {width}: {e}\n{kernel}\n{lowered}")
+                });
+                let mut report = String::new();
+                for (i, (expected, got)) in expected.iter().zip(&got).enumerate() {
+                    self.compare(i, expected, got, &mut report);
+                }
+                assert!(report.is_empty(), "{warps:?} warps of {width}:\n{report}\n{kernel}\n{lowered}");
+            }
+        }
+    }
+
     /// Checks that the lowered kernel does what the kernel does, with several numbers of warps,
     /// with and without facts.
     pub fn check(&self) {
@@ -255,7 +277,12 @@ pub fn target() -> Target {
 
 /// Lowers a kernel and verifies the result.
 pub fn lower(kernel: &Kernel) -> Kernel {
-    let lowered = lower_to_threads(kernel, &target()).unwrap_or_else(|e| panic!("{e}\n{kernel}"));
+    lower_for(kernel, &target())
+}
+
+/// Lowers a kernel for a target and verifies the result.
+pub fn lower_for(kernel: &Kernel, target: &Target) -> Kernel {
+    let lowered = lower_to_threads(kernel, target).unwrap_or_else(|e| panic!("{e}\n{kernel}"));
     verify(&lowered).unwrap_or_else(|e| panic!("{e:?}\n{kernel}\n{lowered}"));
     let (values, ..) = lowered.counts();
     for value in (0..values).map(kiln_ir::Value::from_index) {

@@ -65,7 +65,7 @@ kernel @sum(%x: view<f32, 1, global> {$0}, %y: mut view<f32, 1, global> {$1}) ti
     Case::new(text, 3, buffers).within(1e-4).check();
 }
 
-const SOFTMAX: &str = "
+pub const SOFTMAX: &str = "
 kernel @softmax(%x: view<f32, 2, global> {$0}, %y: mut view<f32, 2, global> {$1}) tile {
   %0 = program_id x : i64
   %1 = const 0 : i64

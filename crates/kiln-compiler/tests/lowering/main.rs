@@ -16,4 +16,5 @@ mod scalars;
 mod shapes;
 mod shared_tiles;
 mod warp_specialize;
+mod warp_widths;
 mod warpgroups;

@@ -85,10 +85,31 @@ kernel @k(%x: mut view<f32, 2, global>, %y: mut view<f32, 2, global>) tile {
 }
 
 #[test]
-fn warps_of_another_size() {
-    let wide = Target { warp: 64, ..target() };
-    let error = refuse("kernel @k() tile {\n}\n", &wide);
-    assert!(
-        matches!(&error, CompileError::Unsupported { what, .. } if what == "a target with warps of 64 threads")
-    );
+fn warps_that_a_gpu_does_not_have() {
+    let portable = Target { warp: 24, ..Target::portable(8, 16 << 10) };
+    for (target, width) in [(Target { warp: 64, ..target() }, 64), (portable, 24)] {
+        let error = refuse("kernel @k() tile {\n}\n", &target);
+        let expected = format!("a target with warps of {width} threads");
+        assert!(matches!(&error, CompileError::Unsupported { what, .. } if *what == expected), "{error}");
+    }
+}
+
+/// Shuffles of kernels over threads are among 32.
+#[test]
+fn shuffles_where_warps_have_another_width() {
+    let text = "kernel @k(%y: mut view<i64, 1, global>) thread [64, 1, 1] {
+  %0 = thread_id x : i64
+  %1 = const 1 : i64
+  %2 = shuffle.xor %0, %1 : i64
+  scatter.trust %y[%0] = %2
+}
+";
+    for (warp, subgroup) in [(64, 64), (8, 8), (32, 8)] {
+        let error = refuse(text, &Target { warp, ..Target::portable(subgroup, 16 << 10) });
+        let what = format!("`shuffle` among 32 threads on a device that has subgroups of {subgroup}");
+        assert!(
+            matches!(&error, CompileError::Unsupported { what: found, .. } if found.contains(&what)),
+            "{error}"
+        );
+    }
 }
