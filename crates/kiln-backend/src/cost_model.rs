@@ -2,8 +2,9 @@
 //! divide it.
 //!
 //! Choices compare estimates with each other, so only ratios of figures matter. Times are cycles of
-//! a multiprocessor's clock, rates are bytes a cycle. Figures of data sheets are marked *data
-//! sheet*; all others were measured on an H200 (`bench/notes.md`).
+//! a multiprocessor's clock, rates are bytes a cycle. Figures marked *data sheet* are the vendor's,
+//! rounded. All others are those of the H200 that the kernels were tuned on: `bench/notes.md` has
+//! the measurements that were written down, and the rest are estimates that gave the plans there.
 
 use std::hash::{Hash, Hasher};
 
