@@ -27,11 +27,7 @@ impl Writer<'_> {
     pub(crate) fn indexed(&mut self, op: &OpData, bounds: Bounds) -> Result<ElementAccess> {
         if bounds == Bounds::Check {
             let what = format!("a checked index of `{}`", op.kind.mnemonic());
-            return Err(self.unsupported(
-                op,
-                what,
-                "Mask the access: faults are not reported on this device.",
-            ));
+            return Err(self.unsupported(op, what, "Lower the kernel to threads first."));
         }
         let scalar = self.index_scalar();
         let mut predicate = op.mask().map(|mask| self.get(mask)).transpose()?;

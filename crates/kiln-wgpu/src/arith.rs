@@ -15,7 +15,10 @@ impl Writer<'_> {
     pub(crate) fn constant(&mut self, op: &OpData, literal: Literal) -> Result<()> {
         let [result] = op.results[..] else { return Ok(()) };
         let scalar = self.scalar(op, result)?;
-        let expr = self.literal(literal, scalar);
+        let expr = match self.features.is_code(literal.elem()) {
+            true => self.body.u32(literal.bits() as u32),
+            false => self.literal(literal, scalar),
+        };
         self.set(op, expr);
         Ok(())
     }
@@ -61,7 +64,7 @@ impl Writer<'_> {
     pub(crate) fn unary(&mut self, op: &OpData, unary: UnaryOp) -> Result<()> {
         use UnaryOp::*;
         let (x, elem) = (self.get(op.input())?, self.elem(op.input()));
-        let scalar = self.scalar(op, op.input())?;
+        let (x, scalar) = self.computed(x, elem, self.scalar(op, op.input())?);
         let is_float = elem.is_float();
         let math = |w: &mut Self, fun| w.body.math(fun, &[x]);
         let result = match unary {
@@ -93,6 +96,7 @@ impl Writer<'_> {
                 return Err(self.unsupported(op, format!("`{}` of {elem}", unary.name()), EXPANDED));
             }
         };
+        let result = if unary == IsNan { result } else { self.rounded(result, elem) };
         self.set(op, result);
         Ok(())
     }
@@ -121,10 +125,36 @@ impl Writer<'_> {
         a: Expr,
         b: Expr,
     ) -> Option<Expr> {
-        use BinaryOp::*;
         if elem == Elem::Bool {
             return self.combine_bools(op, a, b);
         }
+        let (a, _) = self.computed(a, elem, scalar);
+        let (b, scalar) = self.computed(b, elem, scalar);
+        let result = self.arithmetic(op, elem, scalar, a, b)?;
+        Some(self.rounded(result, elem))
+    }
+
+    /// A value in the type in which it is computed: f32 for codes.
+    fn computed(&mut self, x: Expr, elem: Elem, scalar: Scalar) -> (Expr, Scalar) {
+        match self.features.is_code(elem) {
+            true => (self.widened(x, elem), Scalar::F32),
+            false => (x, scalar),
+        }
+    }
+
+    /// A result that was computed in f32 as a value of an element type of fewer bits. For sums,
+    /// products, quotients and roots, rounding twice is rounding once: f32 has more than twice the
+    /// digits.
+    fn rounded(&mut self, x: Expr, elem: Elem) -> Expr {
+        match elem {
+            _ if self.features.is_code(elem) => self.narrowed_to(x, elem),
+            Elem::BF16 => self.rounded_to_bf16(x),
+            _ => x,
+        }
+    }
+
+    fn arithmetic(&mut self, op: BinaryOp, elem: Elem, scalar: Scalar, a: Expr, b: Expr) -> Option<Expr> {
+        use BinaryOp::*;
         let (is_int, is_float) = (elem.is_int(), elem.is_float());
         let operator = match op {
             Add => B::Add,
@@ -179,7 +209,8 @@ impl Writer<'_> {
     pub(crate) fn compare(&mut self, op: &OpData, compare: CompareOp) -> Result<()> {
         let (mut a, mut b) = (self.get(op.left())?, self.get(op.right())?);
         let elem = self.elem(op.left());
-        self.scalar(op, op.left())?;
+        let scalar = self.scalar(op, op.left())?;
+        [a, b] = [a, b].map(|x| self.computed(x, elem, scalar).0);
         let operator = match compare {
             // Some drivers say that NaN does not differ from itself.
             CompareOp::Eq | CompareOp::Ne => B::Equal,
@@ -211,6 +242,11 @@ impl Writer<'_> {
         let [a, b, c] = [self.get(op.left())?, self.get(op.right())?, self.get(op.addend())?];
         let elem = self.elem(op.left());
         let result = match elem {
+            Elem::F16 if self.features.is_code(elem) => {
+                let [a, b, c] = [a, b, c].map(|x| self.widened(x, elem));
+                let sum = self.multiply_add_to_odd(a, b, c);
+                self.narrowed_to(sum, elem)
+            }
             Elem::F16 | Elem::F32 | Elem::F64 => self.body.math(M::Fma, &[a, b, c]),
             Elem::I32 | Elem::U32 | Elem::I64 | Elem::U64 => {
                 let product = self.body.binary(B::Multiply, a, b);

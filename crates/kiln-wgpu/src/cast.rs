@@ -10,10 +10,20 @@ use naga::{BinaryOperator as B, Literal, MathFunction as M, Scalar, ScalarKind};
 impl Writer<'_> {
     pub(crate) fn cast(&mut self, op: &OpData) -> Result<()> {
         let [result] = op.results[..] else { return Ok(()) };
-        let (x, from_elem, to_elem) = (self.get(op.input())?, self.elem(op.input()), self.elem(result));
-        let (from, to) = (self.scalar(op, op.input())?, self.scalar(op, result)?);
+        let (mut x, mut from_elem, to_elem) =
+            (self.get(op.input())?, self.elem(op.input()), self.elem(result));
+        let (mut from, to) = (self.scalar(op, op.input())?, self.scalar(op, result)?);
+        if from_elem != to_elem && self.features.is_code(from_elem) {
+            x = self.widened(x, from_elem);
+            (from_elem, from) = (Elem::F32, Scalar::F32);
+        }
         let converted = match (from.kind, to.kind) {
             _ if from_elem == to_elem => x,
+            _ if self.features.is_code(to_elem) => {
+                // Integers that f32 does not hold are beyond the largest number.
+                let wide = self.as_single(x, from);
+                self.narrowed_to(wide, to_elem)
+            }
             (ScalarKind::Bool, _) => {
                 let (one, none) = (self.body.literal(integer(to, 1)), self.body.literal(zero(to)));
                 self.body.select(x, one, none)
@@ -24,20 +34,27 @@ impl Writer<'_> {
                 self.body.not(is_zero)
             }
             (ScalarKind::Float, ScalarKind::Float) => {
-                if to_elem == Elem::BF16 && from == Scalar::F64 {
-                    return Err(self.twice_rounded(op, from_elem, to_elem));
+                if to_elem == Elem::BF16 {
+                    let wide = self.as_single(x, from);
+                    self.rounded_to_bf16(wide)
+                } else if from == to {
+                    x
+                } else {
+                    self.body.convert(x, to)
                 }
-                let wide = if from == to { x } else { self.body.convert(x, to) };
-                if to_elem == Elem::BF16 { self.rounded_to_bf16(wide) } else { wide }
             }
             (ScalarKind::Float, _) => self.saturated(x, from, to_elem, to),
             (_, ScalarKind::Float) => {
-                // Integers of up to 24 bits are exact in f32.
-                if to_elem == Elem::BF16 && from_elem.bytes() > 1 {
+                if to_elem == Elem::BF16 && from.width == 8 {
                     return Err(self.twice_rounded(op, from_elem, to_elem));
                 }
-                let wide = self.body.convert(x, to);
-                if to_elem == Elem::BF16 { self.rounded_to_bf16(wide) } else { wide }
+                match to_elem {
+                    Elem::BF16 => {
+                        let wide = self.word_to_odd(x, from);
+                        self.rounded_to_bf16(wide)
+                    }
+                    _ => self.body.convert(x, to),
+                }
             }
             _ => {
                 let wide = self.resized(x, from, to);
@@ -55,9 +72,22 @@ impl Writer<'_> {
 
     /// An integer as one of another width or sign: the low bits, extended by the sign it had.
     pub(crate) fn resized(&mut self, x: Expr, from: Scalar, to: Scalar) -> Expr {
+        if from == Scalar::I32 && to.width == 8 {
+            let words = self.extended(x);
+            return self.unpack_pair(words, if to == Scalar::I64 { Elem::I64 } else { Elem::U64 });
+        }
         let resized = Scalar { kind: from.kind, width: to.width };
         let x = if resized == from { x } else { self.body.convert(x, resized) };
         if resized.kind == to.kind { x } else { self.body.reinterpret(x, to) }
+    }
+
+    /// A signed word as two, the low one first. GPUs keep 64 bits in two registers, so that this
+    /// costs them what a conversion does; and Mesa 22.3 makes wrong code of comparisons of
+    /// converted words with constants.
+    pub(crate) fn extended(&mut self, x: Expr) -> [Expr; 2] {
+        let by = self.body.u32(31);
+        let sign = self.body.binary(B::ShiftRight, x, by);
+        [x, sign].map(|word| self.body.bitcast(word, ScalarKind::Uint))
     }
 
     /// The low 8 bits of a 32-bit integer as an 8-bit element; others as they are.
@@ -72,21 +102,17 @@ impl Writer<'_> {
         }
     }
 
-    /// A float as the nearest bf16, ties to even, in an f32.
-    fn rounded_to_bf16(&mut self, x: Expr) -> Expr {
-        let is_nan = self.is_nan(x, Scalar::F32);
-        let b = &mut self.body;
-        let bits = b.bitcast(x, ScalarKind::Uint);
-        let (by, one, half) = (b.u32(16), b.u32(1), b.u32(0x7fff));
-        let up = b.binary(B::ShiftRight, bits, by);
-        let odd = b.binary(B::And, up, one);
-        let more = b.binary(B::Add, half, odd);
-        let sum = b.binary(B::Add, bits, more);
-        let mask = b.u32(0xffff_0000);
-        let rounded = b.binary(B::And, sum, mask);
-        let nan = b.u32(0x7fc0_0000);
-        let bits = b.select(is_nan, nan, rounded);
-        b.bitcast(bits, ScalarKind::Float)
+    /// A number as f32, from which a second rounding to fewer bits is right.
+    fn as_single(&mut self, x: Expr, from: Scalar) -> Expr {
+        match (from.kind, from.width) {
+            (ScalarKind::Float, 8) => self.double_to_odd(x),
+            (ScalarKind::Float, 4) => x,
+            (ScalarKind::Bool, _) => {
+                let [one, none] = [1, 0].map(|number| self.body.literal(integer(Scalar::F32, number)));
+                self.body.select(x, one, none)
+            }
+            _ => self.body.convert(x, Scalar::F32),
+        }
     }
 
     /// A float as an integer: truncated, saturating, and 0 for NaN.

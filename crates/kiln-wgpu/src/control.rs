@@ -4,7 +4,7 @@ use crate::body::Expr;
 use crate::types::{integer, unsigned, zero};
 use crate::writer::Writer;
 use kiln_backend::Result;
-use kiln_ir::{Block, OpData, OpKind, Value};
+use kiln_ir::{Block, Op, OpData, OpKind, Value};
 use naga::{BinaryOperator as B, ScalarKind, Statement};
 
 impl Writer<'_> {
@@ -25,7 +25,7 @@ impl Writer<'_> {
     }
 
     /// Variables of the types of values.
-    fn variables(&mut self, op: &OpData, name: &str, like: &[Value]) -> Result<Vec<Expr>> {
+    pub(crate) fn variables(&mut self, op: &OpData, name: &str, like: &[Value]) -> Result<Vec<Expr>> {
         let variable = |w: &mut Self, &value: &Value| {
             let scalar = w.require(Some(op), w.elem(value))?;
             let ty = w.scalar_type(scalar);
@@ -34,7 +34,7 @@ impl Writer<'_> {
         like.iter().map(|value| variable(self, value)).collect()
     }
 
-    fn store_all(&mut self, variables: &[Expr], values: &[Value]) -> Result<()> {
+    pub(crate) fn store_all(&mut self, variables: &[Expr], values: &[Value]) -> Result<()> {
         for (&variable, &value) in variables.iter().zip(values) {
             let expr = self.get(value)?;
             self.body.store(variable, expr);
@@ -42,7 +42,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn load_all(&mut self, variables: &[Expr], values: &[Value]) {
+    pub(crate) fn load_all(&mut self, variables: &[Expr], values: &[Value]) {
         for (&variable, &value) in variables.iter().zip(values) {
             let expr = self.body.load(variable);
             self.define(value, expr);
@@ -68,7 +68,8 @@ impl Writer<'_> {
 
     /// The rest of the way, and not the variable, is compared with the step, so that nothing
     /// overflows.
-    pub(crate) fn for_loop(&mut self, op: &OpData) -> Result<()> {
+    pub(crate) fn for_loop(&mut self, number: Op) -> Result<()> {
+        let op = self.kernel.op(number);
         let [low, high, step] = op.for_bounds();
         let scalar = self.require(Some(op), self.elem(low))?;
         let constant = self.kernel.as_const(step);
@@ -106,13 +107,15 @@ impl Writer<'_> {
         b.store(variable, next);
         let continuing = b.end(before);
         b.push(Statement::Loop { body, continuing, break_if: Some(last) });
-        let accept = b.end(outer);
-        b.branch(runs, accept, naga::Block::new());
+        self.leave_further(number);
+        let accept = self.body.end(outer);
+        self.body.branch(runs, accept, naga::Block::new());
         self.load_all(&carried, &op.results);
         Ok(())
     }
 
-    pub(crate) fn while_loop(&mut self, op: &OpData) -> Result<()> {
+    pub(crate) fn while_loop(&mut self, number: Op) -> Result<()> {
+        let op = self.kernel.op(number);
         let [test, rest] = op.regions[..] else {
             return Err(self.internal("`while` has two regions".into()));
         };
@@ -134,6 +137,7 @@ impl Writer<'_> {
         }
         let body = self.body.end(outer);
         self.body.push(Statement::Loop { body, continuing: naga::Block::new(), break_if: None });
+        self.leave_further(number);
         self.load_all(&carried, &op.results);
         Ok(())
     }

@@ -3,7 +3,6 @@
 use crate::body::Expr;
 use crate::parameters::Parameter;
 use crate::regions::{Cell, Region, RegionBase, Uses, uses};
-use crate::types::{register, stored};
 use crate::writer::Writer;
 use kiln_backend::Result;
 use kiln_ir::{OpKind, Space, Value};
@@ -22,7 +21,7 @@ impl Writer<'_> {
             let Some(view) = param.ty.as_view() else { continue };
             let used = uses.get(&RegionBase::View(arg)).cloned().unwrap_or_default();
             self.regions.shares_storage |= used.reads && used.writes;
-            let held = stored(view.elem).filter(|_| self.features.missing(view.elem).is_none());
+            let held = self.features.stored(view.elem);
             let mut access = StorageAccess::LOAD;
             access.set(StorageAccess::STORE, param.mutable);
             let binding = bindings.next().map(|binding| ResourceBinding { group: 0, binding });
@@ -33,8 +32,7 @@ impl Writer<'_> {
         }
         if let Some(used) = uses.get(&RegionBase::Scratch) {
             let one = if used.elems.len() == 1 { used.elems.first().copied() } else { None };
-            let held =
-                one.and_then(stored).filter(|_| one.is_none_or(|e| self.features.missing(e).is_none()));
+            let held = one.and_then(|elem| self.features.stored(elem));
             let cell = used.cell(held);
             let length = self.kernel.scratch_bytes.div_ceil(cell.element().0.width.into());
             let scratch = self.global("scratch".into(), AddressSpace::WorkGroup, None, cell, Some(length));
@@ -68,7 +66,8 @@ impl Writer<'_> {
         for (view, space, elem, length) in allocations {
             let used = uses.get(&RegionBase::View(view)).cloned().unwrap_or_default();
             // Nobody else sees how an element lies in memory: it lies there as a value does.
-            let held = register(elem).filter(|_| self.features.missing(elem).is_none());
+            let has = self.features.missing(elem).is_none();
+            let held = has.then(|| self.features.register(elem));
             let cell = match used.cell(held) {
                 Cell::Words(_) if held.is_none() => Cell::Plain(Scalar::U32),
                 cell => cell,

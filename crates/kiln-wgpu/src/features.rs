@@ -10,7 +10,7 @@ pub struct Features {
     pub int64: bool,
     /// 64-bit floats, wgpu's `SHADER_F64`.
     pub float64: bool,
-    /// 16-bit floats, wgpu's `SHADER_F16`.
+    /// 16-bit floats, wgpu's `SHADER_F16`. Without it they are converted, and computed in f32.
     pub float16: bool,
     /// Subgroup operations, with as many lanes in every subgroup; wgpu's `SUBGROUP`.
     pub subgroup: Option<u32>,
@@ -31,10 +31,10 @@ impl Features {
         let (has, name) = match elem {
             Scalar::I64 | Scalar::U64 => (self.int64, "SHADER_INT64"),
             Scalar::F64 => (self.float64, "SHADER_F64"),
-            Scalar::F16 => (self.float16, "SHADER_F16"),
             Scalar::Bool
             | Scalar::I32
             | Scalar::U32
+            | Scalar::F16
             | Scalar::BF16
             | Scalar::F32
             | Scalar::E4M3

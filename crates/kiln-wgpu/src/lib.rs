@@ -9,19 +9,23 @@
 //! |---|---|
 //! | `features.rs` | what an adapter has that not every adapter has |
 //! | `module.rs` | the module, its entry point and its bindings |
+//! | `language.rs` | the module as WGSL, SPIR-V, MSL and HLSL |
 //! | `parameters.rs`, `uniform.rs` | offsets, extents, strides and scalars that a launch fills |
 //! | `writer.rs` | the module under construction: values, errors |
 //! | `body.rs` | expressions and statements of the entry point |
 //! | `types.rs`, `words.rs` | which type of naga holds an element type; elements in words |
 //! | `operation.rs`, `refused.rs` | what each operation becomes, or why it is refused |
 //! | `arith.rs`, `bits.rs`, `extrema.rs` | element-wise operations |
-//! | `cast.rs` | conversions |
+//! | `cast.rs`, `codes.rs` | conversions; floats of 8 and 16 bits as words |
 //! | `control.rs` | `if`, `for`, `while` |
 //! | `regions.rs`, `declare.rs` | how views, allocations and scratch memory lie in variables |
 //! | `memory.rs`, `cells.rs`, `access.rs` | loads and stores; of an element; at several indices |
 //! | `atomics.rs` | atomic operations |
 //! | `threads.rs` | indices, barriers |
+//! | `dispatch.rs` | grids that an adapter cannot dispatch |
 //! | `lanes.rs` | shuffles and votes |
+//! | `exit_points.rs`, `leave.rs` | where a thread that failed a check leaves, and how |
+//! | `faults.rs`, `records.rs`, `report.rs` | checks and prints; what they write; what it means |
 //!
 //! # Memory
 //!
@@ -32,11 +36,19 @@
 //! words. A store of a part of a word clears and sets its bits by two atomic operations: other
 //! threads' bits in that word stay.
 //!
+//! # Faults
+//!
+//! A module that can fault or print has a storage buffer more, the *report*. The first thread to
+//! fail a check claims its record and fills it in; every thread that fails one leaves, but not
+//! while others wait for it at a barrier (`leave.rs` shows how). [`read_report`] makes values of
+//! the words.
+//!
 //! # Values
 //!
 //! A value is an expression, emitted once where its operation stands. Results of `if` and what
 //! loops carry are local variables, as naga has no block arguments. `bf16` is held as `f32`, 8-bit
-//! integers as 32-bit ones. Infinities and NaN are no literals: their bits come from a variable.
+//! integers as 32-bit ones, and 8-bit floats as their bits in a word; so is `f16` where the adapter
+//! has none. Infinities and NaN are no literals: their bits come from a variable.
 //! NaN is found by its bits, since WGSL lets a compiler assume that there is none.
 //!
 //! # Warps
@@ -53,10 +65,8 @@
 //!
 //! # What is not there
 //!
-//! Faults (asserts, checked indices), prints, clocks, orders among workgroups, 64-bit atomics,
-//! 8-bit floats and the explicit level are refused by name. Kernels that use 64-bit integers other
-//! than indices need an adapter that has them. Grids of more than 65,535 blocks on an axis are not
-//! folded.
+//! Clocks, orders among workgroups, 64-bit atomics and the explicit level are refused by name.
+//! Kernels that use 64-bit integers other than indices need an adapter that has them.
 
 mod access;
 mod arith;
@@ -65,23 +75,36 @@ mod bits;
 mod body;
 mod cast;
 mod cells;
+mod codes;
 mod control;
 mod declare;
+mod dispatch;
+mod exit_points;
 mod extrema;
+mod faults;
 mod features;
 mod lanes;
+#[cfg(feature = "languages")]
+mod language;
+mod leave;
 mod memory;
 mod module;
 mod operation;
 mod parameters;
+mod records;
 mod refused;
 mod regions;
+mod report;
 mod threads;
 mod types;
 mod uniform;
 mod words;
 mod writer;
 
+pub use dispatch::Dispatch;
 pub use features::Features;
+#[cfg(feature = "languages")]
+pub use language::{Language, Written};
 pub use module::{Binding, Module, compile};
 pub use parameters::{Field, Parameter};
+pub use report::{REPORT_WORDS, Report, Reported, read_report};

@@ -3,7 +3,6 @@
 use crate::body::Expr;
 use crate::refused::Refused;
 use crate::regions::Region;
-use crate::types::register;
 use crate::writer::Writer;
 use kiln_backend::Result;
 use kiln_ir::{LinearOp, OpData, Order, Scalar as Elem, Scope, Value};
@@ -62,9 +61,9 @@ impl Writer<'_> {
         Ok(ElementAccess { region, at, elem, predicate })
     }
 
-    /// The type that holds an element, of a place that was found: its type is one that is held.
+    /// The type that holds an element.
     pub(crate) fn held(&self, elem: Elem) -> naga::Scalar {
-        register(elem).unwrap_or(naga::Scalar::U32)
+        self.features.register(elem)
     }
 
     pub(crate) fn load(

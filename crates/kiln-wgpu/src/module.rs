@@ -1,7 +1,9 @@
 //! A module, its entry point and what a launch binds.
 
+use crate::faults;
 use crate::features::Features;
 use crate::parameters::Field;
+use crate::report::Report;
 use crate::writer::Writer;
 use kiln_backend::{Error, Result};
 use kiln_ir::{Kernel, Level};
@@ -10,8 +12,9 @@ use naga::{EntryPoint, ShaderStage};
 
 /// A kernel as a module of naga, with one entry point and one bind group.
 ///
-/// Binding 0 is a uniform buffer of the [`parameters`](Module::parameters), if there are any. The
-/// bindings after it are storage buffers, one for each view.
+/// Binding 0 is a uniform buffer of the [`parameters`](Module::parameters). The bindings after it
+/// are storage buffers, one for each view, and one for the [`report`](Module::report) if there is
+/// any.
 #[derive(Debug)]
 pub struct Module {
     /// The module, which naga's validator has accepted.
@@ -24,10 +27,12 @@ pub struct Module {
     pub block: [u32; 3],
     /// The parameter block's fields, in order.
     pub parameters: Vec<Field>,
-    /// The size of the parameter block in bytes; 0 if there is none.
+    /// The size of the parameter block in bytes.
     pub parameter_bytes: u32,
-    /// The storage buffers, bound from 1 on.
+    /// The storage buffers of views, bound from 1 on.
     pub bindings: Vec<Binding>,
+    /// Where faults and prints are reported, if the kernel can fault or print.
+    pub report: Option<Report>,
 }
 
 /// A storage buffer of a view.
@@ -71,15 +76,22 @@ pub fn compile(kernel: &Kernel, features: Features) -> Result<Module> {
         });
     };
     let mut writer = Writer::new(kernel, features, block);
-    writer.find_positions();
-    writer.declare_parameters(0)?;
+    let reports = faults::reports(kernel);
+    writer.find_positions(reports);
+    writer.declare_parameters(0, reports)?;
     let bound: Vec<usize> =
         (0..kernel.params.len()).filter(|&i| kernel.params[i].ty.as_view().is_some()).collect();
     writer.declare_memory(1)?;
+    let after = 1 + bound.len() as u32;
+    if reports {
+        writer.declare_report(after);
+    }
     writer.define_scalars();
+    writer.find_program()?;
+    writer.begin_deciding()?;
     writer.block(kernel.body)?;
     let entry = entry_name(&kernel.name);
-    let Writer { mut module, body, parameters, .. } = writer;
+    let Writer { mut module, body, parameters, sites, .. } = writer;
     module.entry_points.push(EntryPoint {
         name: entry.clone(),
         stage: ShaderStage::Compute,
@@ -107,6 +119,12 @@ pub fn compile(kernel: &Kernel, features: Features) -> Result<Module> {
         parameter_bytes: parameters.size,
         parameters: parameters.fields,
         bindings: bindings.collect(),
+        report: reports.then(|| Report {
+            binding: after,
+            per_thread: true,
+            kernel: kernel.name.clone(),
+            sites,
+        }),
         naga: module,
         info,
     })

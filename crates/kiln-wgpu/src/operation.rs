@@ -4,10 +4,18 @@
 use crate::refused::Refused;
 use crate::writer::Writer;
 use kiln_backend::Result;
-use kiln_ir::{Op, OpData, OpKind, Value};
+use kiln_ir::{Check, Op, OpData, OpKind, Value};
 
 impl Writer<'_> {
+    /// An operation, and what the block decides after it where threads may have left in it.
     pub(crate) fn operation(&mut self, op: Op) -> Result<()> {
+        if self.parts(op) {
+            return self.parted(op, |w| w.instructions(op));
+        }
+        self.instructions(op)
+    }
+
+    fn instructions(&mut self, op: Op) -> Result<()> {
         let kernel = self.kernel;
         let data = kernel.op(op);
         let is_tile = |&value: &Value| kernel.ty(value).as_tile().is_some_and(|tile| tile.shape.rank() > 0);
@@ -79,8 +87,8 @@ impl Writer<'_> {
             OpKind::Vote(mode) => self.vote(op, *mode),
             OpKind::BlockUniform => self.block_uniform(op),
             OpKind::If => self.if_else(data),
-            OpKind::For => self.for_loop(data),
-            OpKind::While => self.while_loop(data),
+            OpKind::For => self.for_loop(op),
+            OpKind::While => self.while_loop(op),
             OpKind::Yield | OpKind::Condition => Err(self.internal("a region ends twice".into())),
             OpKind::Iota | OpKind::Reduce { .. } | OpKind::Scan { .. } | OpKind::Dot(_) => {
                 Err(self.refused(data, Refused::Tiles))
@@ -93,14 +101,17 @@ impl Writer<'_> {
             | OpKind::PtrOrderedLoad { .. }
             | OpKind::PtrOrderedStore { .. } => Err(self.refused(data, Refused::Addresses)),
             OpKind::LoadQuad(_) | OpKind::StoreQuad(_) => Err(self.refused(data, Refused::Order)),
-            OpKind::FaultRegion
-            | OpKind::Assert(_)
-            | OpKind::Print(_)
-            | OpKind::CheckBounds
-            | OpKind::CheckDivisor
-            | OpKind::BlockCheck(_)
-            | OpKind::DeferFault { .. }
-            | OpKind::Faulted => Err(self.refused(data, Refused::Faults)),
+            OpKind::FaultRegion => Err(self.refused(data, Refused::Regions)),
+            OpKind::Assert(message) => self.check(op, Check::Assert(*message)),
+            OpKind::CheckBounds => self.check(op, Check::Bounds),
+            OpKind::CheckDivisor => self.check(op, Check::Divisor),
+            OpKind::BlockCheck(check) => self.block_check(op, *check),
+            OpKind::DeferFault { check, together } => self.defer_fault(op, *check, *together),
+            OpKind::Faulted => {
+                self.has_faulted(data);
+                Ok(())
+            }
+            OpKind::Print(message) => self.print(data, *message),
             OpKind::Clock(_) | OpKind::Sleep => Err(self.refused(data, Refused::Time)),
             OpKind::Cluster(_) | OpKind::Explicit(_) | OpKind::Fragment(_) => {
                 Err(self.refused(data, Refused::Explicit))

@@ -18,6 +18,13 @@ pub enum Parameter {
     Stride(usize, u32),
     /// The bits of a scalar, zero-extended.
     Scalar(usize),
+    /// The extent of the launch's grid on an axis, in blocks.
+    Grid(u32),
+    /// How the grid is dispatched: [`Dispatch::fold`](crate::Dispatch::fold).
+    Fold,
+    /// The number, other than 0, by which [`read_report`](crate::read_report) finds the module's
+    /// [`Report`](crate::Report).
+    Program,
 }
 
 /// A field of the parameter block.
@@ -42,10 +49,11 @@ pub(crate) struct Parameters {
     pub(crate) size: u32,
 }
 
-/// The fields that a kernel reads.
-pub(crate) fn read(kernel: &Kernel) -> BTreeSet<Parameter> {
+/// The fields that a kernel reads. It has a report if it can fault or print.
+pub(crate) fn read(kernel: &Kernel, reports: bool) -> BTreeSet<Parameter> {
     let args = &kernel.block(kernel.body).args;
-    let mut fields = BTreeSet::new();
+    let mut fields: BTreeSet<Parameter> = (0..3).map(Parameter::Grid).chain([Parameter::Fold]).collect();
+    fields.extend(reports.then_some(Parameter::Program));
     for (i, param) in kernel.params.iter().enumerate() {
         fields.insert(if param.ty.as_view().is_some() { Parameter::Offset(i) } else { Parameter::Scalar(i) });
     }

@@ -11,8 +11,8 @@ pub(crate) enum Refused {
     Tiles,
     /// They need addresses.
     Addresses,
-    /// They can fault, or print.
-    Faults,
+    /// They are fault regions, which the compiler lowers.
+    Regions,
     /// They order memory that others write meanwhile.
     Order,
     /// They read a clock.
@@ -26,9 +26,7 @@ impl Refused {
         match self {
             Refused::Tiles => "Lower the kernel to threads first.",
             Refused::Addresses => "Lower the kernel for a device that has no addresses.",
-            Refused::Faults => {
-                "Faults are not reported on this device: mask the access or leave the check out."
-            }
+            Refused::Regions => "Lower the kernel to threads first: fault regions become branches.",
             Refused::Order => "There is no order among workgroups: launch twice.",
             Refused::Time => "Measure on the host.",
             Refused::Explicit => "The explicit level is for NVIDIA GPUs: write the kernel over tiles.",

@@ -1,6 +1,10 @@
 //! Which thread and block this is, and barriers.
+//!
+//! A grid that an adapter cannot dispatch is folded ([`Dispatch`](crate::Dispatch)): the block's
+//! index follows from the workgroup's number, and workgroups without a block leave first of all.
 
 use crate::body::Expr;
+use crate::parameters::Parameter;
 use crate::types::integer;
 use crate::writer::Writer;
 use kiln_backend::Result;
@@ -10,19 +14,20 @@ use naga::{
     Statement, TypeInner, VectorSize,
 };
 
+/// The type of indices on all axes.
+pub(crate) const VECTOR: TypeInner = TypeInner::Vector { size: VectorSize::Tri, scalar: Scalar::U32 };
+
 impl Writer<'_> {
     /// Finds the positions that the kernel asks for, before anything that depends on them.
-    pub(crate) fn find_positions(&mut self) {
-        let (mut local, mut group, mut count, mut lanes, mut first) = (false, false, false, false, false);
+    pub(crate) fn find_positions(&mut self, reports: bool) {
+        let (mut local, mut lanes, mut first) = (reports, false, self.exits.decides);
         self.kernel.walk(|_, data| {
             use kiln_ir::OpKind as O;
             local |= matches!(data.kind, O::ThreadId(_));
-            group |= matches!(data.kind, O::ProgramId(_));
-            count |= matches!(data.kind, O::NumPrograms(_));
             lanes |= matches!(data.kind, O::Shuffle(_) | O::Vote(_));
             first |= data.kind == O::BlockUniform;
         });
-        let triple = self.type_of(TypeInner::Vector { size: VectorSize::Tri, scalar: Scalar::U32 });
+        let triple = self.type_of(VECTOR);
         let word = self.scalar_type(Scalar::U32);
         let native = lanes && self.features.native_warps();
         let argument = |w: &mut Self, asked: bool, name: &str, built_in, ty| {
@@ -36,13 +41,11 @@ impl Writer<'_> {
         let local_id = argument(self, local && !native, "local_id", BuiltIn::LocalInvocationId, triple);
         let local_index =
             argument(self, !native && (lanes || first), "local_index", BuiltIn::LocalInvocationIndex, word);
-        let group_id = argument(self, group, "group_id", BuiltIn::WorkGroupId, triple);
-        let group_count = argument(self, count, "group_count", BuiltIn::NumWorkGroups, triple);
+        let group_id = argument(self, true, "group_id", BuiltIn::WorkGroupId, triple);
         let subgroup_id = argument(self, native, "subgroup_id", BuiltIn::SubgroupId, word);
         let lane = argument(self, native, "lane", BuiltIn::SubgroupInvocationId, word);
         let b = &mut self.builtins;
-        (b.local_id, b.local_index, b.group_id, b.group_count) =
-            (local_id, local_index, group_id, group_count);
+        (b.local_id, b.local_index, b.group_id) = (local_id, local_index, group_id);
         (b.subgroup_id, b.subgroup_lane) = (subgroup_id, lane);
         if let (Some(subgroup), Some(lane)) = (subgroup_id, lane) {
             let width = self.body.u32(self.features.warp);
@@ -59,15 +62,32 @@ impl Writer<'_> {
     }
 
     pub(crate) fn thread_id(&mut self, op: &OpData, axis: Axis) -> Result<()> {
-        let word = match self.builtins.local_id {
-            Some(ids) => self.body.member(ids, axis as u32),
-            None => {
-                let thread = self.thread()?;
-                self.position(thread, axis)
-            }
-        };
+        let word = self.thread_index(axis)?;
         self.set_index(op, word, format!("thread_{}", axis.name()));
         Ok(())
+    }
+
+    fn thread_index(&mut self, axis: Axis) -> Result<Expr> {
+        match self.builtins.local_id {
+            Some(ids) => Ok(self.body.member(ids, axis as u32)),
+            None => {
+                let thread = self.thread()?;
+                Ok(self.position(thread, axis))
+            }
+        }
+    }
+
+    /// The thread's index on all axes.
+    pub(crate) fn thread_indices(&mut self) -> Result<Expr> {
+        if let Some(ids) = self.builtins.local_id {
+            return Ok(ids);
+        }
+        let ty = self.type_of(VECTOR);
+        let components = [Axis::X, Axis::Y, Axis::Z]
+            .map(|axis| self.thread_index(axis))
+            .into_iter()
+            .collect::<Result<_>>()?;
+        Ok(self.body.add(Expression::Compose { ty, components }))
     }
 
     /// The index on an axis of the thread with a number.
@@ -78,23 +98,67 @@ impl Writer<'_> {
         self.body.binary(B::Modulo, outer, extent)
     }
 
+    /// Finds the block's index on all axes. A workgroup that has no block leaves.
+    pub(crate) fn find_program(&mut self) -> Result<()> {
+        let group = self.builtins.group_id.ok_or_else(|| self.internal("the block has no number".into()))?;
+        let [fold, width, height, depth] =
+            [Parameter::Fold, Parameter::Grid(0), Parameter::Grid(1), Parameter::Grid(2)]
+                .map(|parameter| self.word(parameter));
+        let (fold, width, height, depth) = (fold?, width?, height?, depth?);
+        let ty = self.type_of(VECTOR);
+        let program = self.body.variable("program", ty, None);
+        self.body.store(program, group);
+        let zero = self.body.u32(0);
+        let is_folded = self.body.binary(B::NotEqual, fold, zero);
+        let outer = self.body.begin();
+        let b = &mut self.body;
+        let (column, row) = (b.member(group, 0), b.member(group, 1));
+        let before = b.binary(B::Multiply, row, fold);
+        let number = b.binary(B::Add, before, column);
+        let (x, rows) = (b.binary(B::Modulo, number, width), b.binary(B::Divide, number, width));
+        let (y, z) = (b.binary(B::Modulo, rows, height), b.binary(B::Divide, rows, height));
+        let beyond = b.binary(B::GreaterEqual, z, depth);
+        self.return_if(beyond);
+        let indices = self.body.add(Expression::Compose { ty, components: vec![x, y, z] });
+        self.body.store(program, indices);
+        let accept = self.body.end(outer);
+        self.body.branch(is_folded, accept, naga::Block::new());
+        self.builtins.program = Some(self.body.load(program));
+        Ok(())
+    }
+
+    /// A field of the parameter block that every module has.
+    fn word(&self, parameter: Parameter) -> Result<Expr> {
+        self.parameter(parameter).ok_or_else(|| self.internal(format!("no field holds {parameter:?}")))
+    }
+
+    /// The block's index on all axes.
+    pub(crate) fn program(&self) -> Result<Expr> {
+        self.builtins.program.ok_or_else(|| self.internal("the block has no index".into()))
+    }
+
+    /// The number by which a report names the program.
+    pub(crate) fn program_number(&self) -> Result<Expr> {
+        self.word(Parameter::Program)
+    }
+
     pub(crate) fn program_id(&mut self, op: &OpData, axis: Axis) -> Result<()> {
-        self.group(op, self.builtins.group_id, axis, "program")
+        let program = self.program()?;
+        let word = self.body.member(program, axis as u32);
+        self.set_index(op, word, format!("program_{}", axis.name()));
+        Ok(())
     }
 
     pub(crate) fn num_programs(&mut self, op: &OpData, axis: Axis) -> Result<()> {
-        self.group(op, self.builtins.group_count, axis, "programs")
-    }
-
-    fn group(&mut self, op: &OpData, of: Option<Expr>, axis: Axis, name: &str) -> Result<()> {
-        let of = of.ok_or_else(|| self.internal("the block has no number".into()))?;
-        let word = self.body.member(of, axis as u32);
-        self.set_index(op, word, format!("{name}_{}", axis.name()));
+        let word = self.word(Parameter::Grid(axis as u32))?;
+        self.set_index(op, word, format!("programs_{}", axis.name()));
         Ok(())
     }
 
     fn set_index(&mut self, op: &OpData, word: Expr, name: String) {
-        let index = self.body.convert(word, self.index_scalar());
+        let scalar = self.index_scalar();
+        // By way of u64: naga extends a u32 that becomes an i64 by its sign in SPIR-V.
+        let index = self.resized(word, Scalar::U32, scalar);
         self.body.name(index, name);
         self.set(op, index);
     }
@@ -144,12 +208,7 @@ impl Writer<'_> {
         let (value, scalar) = (self.get(input)?, self.scalar(data, input)?);
         let array = self.array("first".into(), AddressSpace::WorkGroup, None, (scalar, false), Some(1));
         let pointer = self.body.member(array, 0);
-        let (thread, zero) = (self.thread()?, self.body.u32(0));
-        let first = self.body.binary(B::Equal, thread, zero);
-        let outer = self.body.begin();
-        self.body.store(pointer, value);
-        let accept = self.body.end(outer);
-        self.body.branch(first, accept, naga::Block::new());
+        self.in_first_thread(|w| w.body.store(pointer, value))?;
         let ty = self.scalar_type(scalar);
         let result = self.body.result(Expression::WorkGroupUniformLoadResult { ty });
         self.body.push(Statement::WorkGroupUniformLoad { pointer, result });

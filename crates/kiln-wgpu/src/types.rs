@@ -1,29 +1,37 @@
 //! Which type of naga holds values of an element type.
 
+use crate::features::Features;
 use kiln_ir::Scalar as Elem;
 use naga::{Literal, Scalar, ScalarKind};
 
-/// The type in which values of an element type are held; `None` for the 8-bit floats. Elements of 8
-/// bits and `bf16` are held in 32 bits.
-pub(crate) fn register(elem: Elem) -> Option<Scalar> {
-    Some(match elem {
-        Elem::Bool => Scalar::BOOL,
-        Elem::I32 | Elem::I8 => Scalar::I32,
-        Elem::U32 | Elem::U8 => Scalar::U32,
-        Elem::I64 => Scalar::I64,
-        Elem::U64 => Scalar::U64,
-        Elem::F16 => Scalar::F16,
-        Elem::F32 | Elem::BF16 => Scalar::F32,
-        Elem::F64 => Scalar::F64,
-        Elem::E4M3 | Elem::E5M2 => return None,
-    })
-}
+impl Features {
+    /// Whether values of a type are held as codes, their bits in a word: see `codes.rs`.
+    pub(crate) fn is_code(self, elem: Elem) -> bool {
+        elem.is_float8() || (elem == Elem::F16 && !self.float16)
+    }
 
-/// The type that elements of memory have, if naga has one that a host can share.
-pub(crate) fn stored(elem: Elem) -> Option<Scalar> {
-    match elem {
-        Elem::Bool | Elem::BF16 | Elem::E4M3 | Elem::E5M2 | Elem::I8 | Elem::U8 => None,
-        Elem::I32 | Elem::U32 | Elem::I64 | Elem::U64 | Elem::F16 | Elem::F32 | Elem::F64 => register(elem),
+    /// The type in which values of an element type are held. Elements of 8 bits and `bf16` are held
+    /// in 32 bits.
+    pub(crate) fn register(self, elem: Elem) -> Scalar {
+        match elem {
+            _ if self.is_code(elem) => Scalar::U32,
+            Elem::Bool => Scalar::BOOL,
+            Elem::I32 | Elem::I8 => Scalar::I32,
+            Elem::U32 | Elem::U8 | Elem::E4M3 | Elem::E5M2 => Scalar::U32,
+            Elem::I64 => Scalar::I64,
+            Elem::U64 => Scalar::U64,
+            Elem::F16 => Scalar::F16,
+            Elem::F32 | Elem::BF16 => Scalar::F32,
+            Elem::F64 => Scalar::F64,
+        }
+    }
+
+    /// The type that elements of memory have, if naga has one that a host can share, and the
+    /// adapter has it.
+    pub(crate) fn stored(self, elem: Elem) -> Option<Scalar> {
+        let small = matches!(elem, Elem::Bool | Elem::BF16 | Elem::I8 | Elem::U8);
+        let stored = !small && !self.is_code(elem) && self.missing(elem).is_none();
+        stored.then(|| self.register(elem))
     }
 }
 

@@ -2,7 +2,6 @@
 
 use crate::body::Expr;
 use crate::parameters::{Field, Parameter, Parameters, read};
-use crate::types;
 use crate::writer::Writer;
 use kiln_backend::Result;
 use kiln_ir::Scalar as Elem;
@@ -10,10 +9,10 @@ use naga::{AddressSpace, GlobalVariable, ResourceBinding, Scalar, Span, StructMe
 
 impl Writer<'_> {
     /// Declares the block at a binding and loads its fields.
-    pub(crate) fn declare_parameters(&mut self, binding: u32) -> Result<()> {
+    pub(crate) fn declare_parameters(&mut self, binding: u32, reports: bool) -> Result<()> {
         let (mut fields, mut members, mut scalars) = (Vec::new(), Vec::new(), Vec::new());
         let mut end = 0u32;
-        for parameter in read(self.kernel) {
+        for parameter in read(self.kernel, reports) {
             let (name, scalar) = self.field(parameter)?;
             let bytes = u32::from(scalar.width);
             let offset = end.next_multiple_of(bytes);
@@ -26,9 +25,6 @@ impl Writer<'_> {
         let widest = fields.iter().map(|field| field.bytes).max().unwrap_or(4);
         let span = end.next_multiple_of(widest);
         self.parameters = Parameters { fields, values: Vec::new(), size: span };
-        if members.is_empty() {
-            return Ok(());
-        }
         let ty = Type { name: Some("Parameters".into()), inner: TypeInner::Struct { members, span } };
         let ty = self.module.types.insert(ty, Span::UNDEFINED);
         let block = self.module.global_variables.append(
@@ -66,6 +62,9 @@ impl Writer<'_> {
                 // Bools and types of 8 and 16 bits are bits of a word.
                 (name(i).clone(), if elem.bytes() < 4 { Scalar::U32 } else { scalar })
             }
+            Parameter::Grid(axis) => (format!("grid_{axis}"), Scalar::U32),
+            Parameter::Fold => ("fold".into(), Scalar::U32),
+            Parameter::Program => ("program_number".into(), Scalar::U32),
         })
     }
 
@@ -81,7 +80,7 @@ impl Writer<'_> {
         for (i, &arg) in args.iter().enumerate() {
             let Some(field) = self.parameter(Parameter::Scalar(i)) else { continue };
             let elem = self.kernel.params[i].ty.elem();
-            let small = types::register(elem).is_some() && elem.bytes() < 4;
+            let small = elem.bytes() < 4;
             let value = match small {
                 true if elem == Elem::Bool => {
                     let zero = self.body.u32(0);

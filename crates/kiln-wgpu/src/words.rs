@@ -9,6 +9,7 @@ impl Writer<'_> {
     /// The value of an element of up to 32 bits from the low bits of a word; what is above them
     /// does not count.
     pub(crate) fn unpack(&mut self, word: Expr, elem: Elem) -> Expr {
+        let code = self.features.is_code(elem);
         let b = &mut self.body;
         match elem {
             Elem::Bool | Elem::U8 => {
@@ -28,6 +29,14 @@ impl Writer<'_> {
                 let up = b.binary(BinaryOperator::ShiftLeft, word, by);
                 b.bitcast(up, ScalarKind::Float)
             }
+            Elem::E4M3 | Elem::E5M2 => {
+                let mask = b.u32(0xff);
+                b.binary(BinaryOperator::And, word, mask)
+            }
+            Elem::F16 if code => {
+                let mask = b.u32(0xffff);
+                b.binary(BinaryOperator::And, word, mask)
+            }
             Elem::F16 => {
                 let pair = b.math(MathFunction::Unpack2x16float, &[word]);
                 let low = b.member(pair, 0);
@@ -35,13 +44,16 @@ impl Writer<'_> {
             }
             Elem::I32 => b.bitcast(word, ScalarKind::Sint),
             Elem::F32 => b.bitcast(word, ScalarKind::Float),
-            // 64-bit elements are two words, and 8-bit floats are refused where they are loaded.
-            Elem::U32 | Elem::I64 | Elem::U64 | Elem::F64 | Elem::E4M3 | Elem::E5M2 => word,
+            // 64-bit elements are two words.
+            Elem::U32 | Elem::I64 | Elem::U64 | Elem::F64 => word,
         }
     }
 
     /// A value of an element type of up to 32 bits as the low bits of a word, zeros above them.
     pub(crate) fn pack(&mut self, value: Expr, elem: Elem) -> Expr {
+        if self.features.is_code(elem) {
+            return value;
+        }
         let b = &mut self.body;
         match elem {
             Elem::Bool => {

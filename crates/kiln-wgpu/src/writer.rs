@@ -1,13 +1,14 @@
 //! The module under construction: which expression each value of the kernel is, and errors.
 
 use crate::body::{Body, Expr};
+use crate::exit_points::ExitPoints;
 use crate::features::Features;
 use crate::parameters::Parameters;
 use crate::regions::Regions;
-use crate::types::register;
+use crate::report::Site;
 use kiln_backend::{Error, Result};
 use kiln_ir::{Kernel, OpData, OpKind, Scalar as Elem, Uniformity, Value};
-use naga::{ArraySize, Handle, Scalar, Span, Type, TypeInner};
+use naga::{ArraySize, Function, GlobalVariable, Handle, Scalar, Span, Type, TypeInner};
 use std::num::NonZeroU32;
 
 /// What errors call the device.
@@ -19,7 +20,8 @@ pub(crate) struct Builtins {
     pub(crate) local_id: Option<Expr>,
     pub(crate) local_index: Option<Expr>,
     pub(crate) group_id: Option<Expr>,
-    pub(crate) group_count: Option<Expr>,
+    /// The index of the block in the launch's grid.
+    pub(crate) program: Option<Expr>,
     pub(crate) subgroup_id: Option<Expr>,
     pub(crate) subgroup_lane: Option<Expr>,
 }
@@ -37,12 +39,23 @@ pub(crate) struct Writer<'k> {
     /// Workgroup variables through which lanes exchange words and votes, once there are any.
     pub(crate) exchange: Option<Expr>,
     pub(crate) votes: Option<Expr>,
+    /// Where threads may leave, and the variables by which they do.
+    pub(crate) exits: ExitPoints,
+    pub(crate) left: Option<Expr>,
+    pub(crate) faulted: Option<Expr>,
+    pub(crate) deciding: Option<[Expr; 2]>,
+    /// The report's buffer, its functions, and the places that report.
+    pub(crate) report: Option<Handle<GlobalVariable>>,
+    pub(crate) claim_function: Option<Handle<Function>>,
+    pub(crate) print_function: Option<Handle<Function>>,
+    pub(crate) sites: Vec<Site>,
     /// By value of the kernel.
     values: Vec<Option<Expr>>,
 }
 
 impl<'k> Writer<'k> {
     pub(crate) fn new(kernel: &'k Kernel, features: Features, block: [u32; 3]) -> Writer<'k> {
+        let uniformity = Uniformity::of(kernel);
         Writer {
             kernel,
             features,
@@ -52,9 +65,17 @@ impl<'k> Writer<'k> {
             parameters: Parameters::default(),
             regions: Regions::default(),
             builtins: Builtins::default(),
-            uniformity: Uniformity::of(kernel),
+            exits: ExitPoints::of(kernel, features, &uniformity),
+            uniformity,
             exchange: None,
             votes: None,
+            left: None,
+            faulted: None,
+            deciding: None,
+            report: None,
+            claim_function: None,
+            print_function: None,
+            sites: Vec::new(),
             values: vec![None; kernel.counts().0],
         }
     }
@@ -117,6 +138,11 @@ impl<'k> Writer<'k> {
         if self.features.int64 { Scalar::I64 } else { Scalar::I32 }
     }
 
+    /// Whether a value of 64 bits is held in 32.
+    pub(crate) fn is_narrow(&self, value: Value) -> bool {
+        !self.features.int64 && self.is_index(value)
+    }
+
     /// Whether a value is a number that a launch keeps in 32 bits, although its type has 64.
     fn is_index(&self, value: Value) -> bool {
         let Some(op) = self.kernel.defining_op(value) else { return false };
@@ -136,10 +162,9 @@ impl<'k> Writer<'k> {
 
     /// The type in which values of an element type are held, if the adapter has it.
     pub(crate) fn require(&self, op: Option<&OpData>, elem: Elem) -> Result<Scalar> {
-        match (register(elem), self.features.missing(elem)) {
-            (Some(scalar), None) => Ok(scalar),
-            (_, Some(feature)) => Err(self.refuse(op, format!("{elem}, the feature {feature}"), "")),
-            (None, None) => Err(self.refuse(op, format!("{elem}"), "Store f16 or i8 instead.")),
+        match self.features.missing(elem) {
+            None => Ok(self.features.register(elem)),
+            Some(feature) => Err(self.refuse(op, format!("{elem}, the feature {feature}"), "")),
         }
     }
 

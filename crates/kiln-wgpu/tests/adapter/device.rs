@@ -1,8 +1,8 @@
 //! Runs modules on an adapter through wgpu: buffers, a bind group, a dispatch, and the results.
 
-use kiln_wgpu::{Features, Module, Parameter};
+use kiln_wgpu::{Dispatch, Features, Module, Parameter, REPORT_WORDS, Reported, read_report};
 use std::borrow::Cow;
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use wgpu::util::{BufferInitDescriptor, DeviceExt};
 
 /// An adapter's device.
@@ -81,18 +81,45 @@ async fn open() -> Option<Device> {
 
 impl Device {
     /// Launches a kernel over a grid and gives what the buffers hold afterwards, in the order of
-    /// the views.
+    /// the views. A fault is an error.
     pub fn run(&self, module: &Module, grid: [u32; 3], args: &[Arg]) -> Result<Vec<Vec<u8>>, String> {
+        let (buffers, reported) = self.run_reporting(module, grid, args, 0)?;
+        match reported.fault {
+            None => Ok(buffers),
+            Some(fault) => Err(fault.to_string()),
+        }
+    }
+
+    /// As [`run`](Device::run), with so many words for prints. Gives what was reported too.
+    pub fn run_reporting(
+        &self,
+        module: &Module,
+        grid: [u32; 3],
+        args: &[Arg],
+        print_words: u32,
+    ) -> Result<(Vec<Vec<u8>>, Reported), String> {
         let _alone = self.launches.lock().map_err(|e| e.to_string())?;
         let scope = self.device.push_error_scope(wgpu::ErrorFilter::Validation);
-        let results = self.launch(module, grid, args);
+        let results = self.launch(module, grid, args, REPORT_WORDS + print_words);
         if let Some(error) = pollster::block_on(scope.pop()) {
             return Err(error.to_string());
         }
-        results
+        let (mut buffers, reports) = (results?, module.report.clone().map(Arc::new));
+        let Some(report) = reports else { return Ok((buffers, Reported::default())) };
+        let words = buffers.pop().map(|bytes| crate::words(&bytes)).unwrap_or_default();
+        let find = |number| (number == PROGRAM).then(|| report.clone());
+        Ok((buffers, read_report(&words, find).map_err(|e| e.to_string())?))
     }
 
-    fn launch(&self, module: &Module, grid: [u32; 3], args: &[Arg]) -> Result<Vec<Vec<u8>>, String> {
+    /// What the buffers hold, and after them the report, if there is one.
+    fn launch(
+        &self,
+        module: &Module,
+        grid: [u32; 3],
+        args: &[Arg],
+        report_words: u32,
+    ) -> Result<Vec<Vec<u8>>, String> {
+        let dispatch = Dispatch::of(grid, 65_535).ok_or("the grid is too large")?;
         let shader = self.device.create_shader_module(wgpu::ShaderModuleDescriptor {
             label: Some(&module.entry),
             source: wgpu::ShaderSource::Naga(Cow::Owned(module.naga.clone())),
@@ -100,9 +127,8 @@ impl Device {
         let storage = |read_only| wgpu::BufferBindingType::Storage { read_only };
         let mut layout: Vec<wgpu::BindGroupLayoutEntry> =
             module.bindings.iter().map(|b| entry(b.binding, storage(!b.writable))).collect();
-        if module.parameter_bytes > 0 {
-            layout.push(entry(0, wgpu::BufferBindingType::Uniform));
-        }
+        layout.push(entry(0, wgpu::BufferBindingType::Uniform));
+        layout.extend(module.report.iter().map(|report| entry(report.binding, storage(false))));
         let layout = self
             .device
             .create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label: None, entries: &layout });
@@ -131,19 +157,19 @@ impl Device {
             padded.resize(bytes.len().next_multiple_of(4).max(4), 0);
             buffers.push(buffer(&padded, usage));
         }
-        let mut parameters = packed(module, args);
+        if module.report.is_some() {
+            buffers.push(buffer(&vec![0; 4 * report_words as usize], usage));
+        }
+        let mut parameters = packed(module, grid, dispatch, args);
         parameters.resize(parameters.len().next_multiple_of(16).max(16), 0);
         let parameters = buffer(&parameters, wgpu::BufferUsages::UNIFORM);
         let mut entries: Vec<wgpu::BindGroupEntry<'_>> = Vec::new();
-        for (binding, buffer) in module.bindings.iter().zip(&buffers) {
-            entries.push(wgpu::BindGroupEntry {
-                binding: binding.binding,
-                resource: buffer.as_entire_binding(),
-            });
+        let numbers = module.bindings.iter().map(|binding| binding.binding);
+        let numbers = numbers.chain(module.report.as_ref().map(|report| report.binding));
+        for (binding, buffer) in numbers.zip(&buffers) {
+            entries.push(wgpu::BindGroupEntry { binding, resource: buffer.as_entire_binding() });
         }
-        if module.parameter_bytes > 0 {
-            entries.push(wgpu::BindGroupEntry { binding: 0, resource: parameters.as_entire_binding() });
-        }
+        entries.push(wgpu::BindGroupEntry { binding: 0, resource: parameters.as_entire_binding() });
         let group = self.device.create_bind_group(&wgpu::BindGroupDescriptor {
             label: None,
             layout: &layout,
@@ -154,7 +180,8 @@ impl Device {
             let mut pass = encoder.begin_compute_pass(&Default::default());
             pass.set_pipeline(&pipeline);
             pass.set_bind_group(0, &group, &[]);
-            pass.dispatch_workgroups(grid[0], grid[1], grid[2]);
+            let [x, y, z] = dispatch.groups;
+            pass.dispatch_workgroups(x, y, z);
         }
         let mut copies = Vec::new();
         for buffer in &buffers {
@@ -187,8 +214,11 @@ fn entry(binding: u32, ty: wgpu::BufferBindingType) -> wgpu::BindGroupLayoutEntr
     }
 }
 
+/// The number that launches give the program.
+const PROGRAM: u32 = 7;
+
 /// The parameter block.
-fn packed(module: &Module, args: &[Arg]) -> Vec<u8> {
+fn packed(module: &Module, grid: [u32; 3], dispatch: Dispatch, args: &[Arg]) -> Vec<u8> {
     let mut block = vec![0; module.parameter_bytes as usize];
     for field in &module.parameters {
         let word = match (field.parameter, args) {
@@ -200,6 +230,9 @@ fn packed(module: &Module, args: &[Arg]) -> Vec<u8> {
                 Arg::Scalar(bits) => bits,
                 Arg::View { .. } => 0,
             },
+            (Parameter::Grid(axis), _) => u64::from(grid[axis as usize]),
+            (Parameter::Fold, _) => u64::from(dispatch.fold),
+            (Parameter::Program, _) => u64::from(PROGRAM),
             (Parameter::Extent(i, axis), args) => shape(&args[i])[axis as usize] as u64,
             (Parameter::Stride(i, axis), args) => {
                 shape(&args[i])[axis as usize + 1..].iter().product::<i64>() as u64

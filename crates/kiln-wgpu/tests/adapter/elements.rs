@@ -2,26 +2,56 @@
 //! and random ones, against `kiln_ir::eval`, which computes floats in f64.
 
 use crate::device::{Arg, Device};
-use crate::{Test, compiled, random};
+use crate::{Test, compiled_for, random};
 use kiln_ir::{BinaryOp, CompareOp, Expansion, Literal, Scalar, UnaryOp, eval};
-use kiln_wgpu::Module;
+use kiln_wgpu::{Features, Module};
 
 pub const TESTS: &[Test] = &[
-    ("unary_operations", unary),
-    ("binary_operations", binary),
-    ("comparisons", comparisons),
-    ("conversions", conversions),
-    ("bitcasts", bitcasts),
-    ("selects_and_multiply_adds", ternary),
-    ("constants", constants),
+    ("unary_operations", |device| everywhere(device, unary)),
+    ("binary_operations", |device| everywhere(device, binary)),
+    ("comparisons", |device| everywhere(device, comparisons)),
+    ("conversions", |device| everywhere(device, conversions)),
+    ("bitcasts", |device| everywhere(device, bitcasts)),
+    ("selects_and_multiply_adds", |device| everywhere(device, ternary)),
+    ("constants", |device| everywhere(device, constants)),
+    ("rounding_to_few_bits", |device| everywhere(device, rounding)),
 ];
+
+/// Types that are converted, and have no arithmetic on any adapter.
+const CONVERTED: [Scalar; 5] = [Scalar::BF16, Scalar::I8, Scalar::U8, Scalar::E4M3, Scalar::E5M2];
+
+/// A device, the features of it that are used, and a type if the test is about that alone.
+struct On<'d> {
+    device: &'d Device,
+    features: Features,
+    only: Option<Scalar>,
+}
+
+/// Runs a test with all that the device has, and of f16 without its feature.
+fn everywhere(device: &Device, test: fn(&On<'_>) -> Result<(), String>) -> Result<(), String> {
+    test(&On { device, features: device.features, only: None })?;
+    let features = Features { float16: false, ..device.features };
+    let without = On { device, features, only: Some(Scalar::F16) };
+    test(&without).map_err(|e| format!("without SHADER_F16: {e}"))
+}
+
+impl On<'_> {
+    /// Whether types are those that the test is about.
+    fn is_about(&self, elems: &[Scalar]) -> bool {
+        self.only.is_none_or(|only| elems.contains(&only))
+    }
+
+    /// Types whose arithmetic the test is about.
+    fn types(&self) -> Vec<Scalar> {
+        types(self.device).into_iter().filter(|&elem| self.is_about(&[elem])).collect()
+    }
+}
 
 /// Types that the adapter computes in.
 fn types(device: &Device) -> Vec<Scalar> {
     let has = |elem: &Scalar| match elem {
         Scalar::I64 | Scalar::U64 => device.features.int64,
         Scalar::F64 => device.features.float64,
-        Scalar::F16 => device.features.float16,
         _ => true,
     };
     let arithmetic = [
@@ -74,7 +104,7 @@ fn unpack(bytes: &[u8], elem: Scalar) -> Vec<Literal> {
 
 /// A kernel that applies one operation to elements of its arguments, one a thread. The operation
 /// takes `%a`, `%b`, ….
-fn kernel(device: &Device, inputs: &[Scalar], result: Scalar, operation: &str) -> Result<Module, String> {
+fn kernel(on: &On<'_>, inputs: &[Scalar], result: Scalar, operation: &str) -> Result<Module, String> {
     let names = ["a", "b", "c"];
     let mut params: Vec<String> =
         inputs.iter().zip(names).map(|(t, name)| format!("%v{name}: view<{t}, 1, global>")).collect();
@@ -87,12 +117,12 @@ fn kernel(device: &Device, inputs: &[Scalar], result: Scalar, operation: &str) -
         text.push_str(&format!("  %{name} = view_load.x1 %v{name}[%i] where %in : {t}\n"));
     }
     text.push_str(&format!("  %r = {operation} : {result}\n  view_store.x1 %z[%i] where %in = %r\n}}\n"));
-    compiled(device, &text).map_err(|e| format!("{e}\n{text}"))
+    compiled_for(on.features, &text).map_err(|e| format!("{e}\n{text}"))
 }
 
 /// Compares an operation on columns of values with what is expected of each row.
 fn check(
-    device: &Device,
+    on: &On<'_>,
     what: &str,
     operation: &str,
     columns: &[Vec<Literal>],
@@ -101,12 +131,12 @@ fn check(
 ) -> Result<(), String> {
     let inputs: Vec<Scalar> = columns.iter().map(|column| column[0].elem()).collect();
     let elem = expected[0].elem();
-    let module = kernel(device, &inputs, elem, operation).map_err(|e| format!("{what}: {e}"))?;
+    let module = kernel(on, &inputs, elem, operation).map_err(|e| format!("{what}: {e}"))?;
     let mut args: Vec<Arg> = columns.iter().map(|column| pack(column)).collect();
     // What was there before: every bit is wrong.
     args.push(pack(&expected.iter().map(|e| Literal::from_bits(elem, !e.bits())).collect::<Vec<_>>()));
     let grid = [expected.len().div_ceil(64) as u32, 1, 1];
-    let results = device.run(&module, grid, &args).map_err(|e| format!("{what}: {e}"))?;
+    let results = on.device.run(&module, grid, &args).map_err(|e| format!("{what}: {e}"))?;
     let got = unpack(&results[columns.len()], elem);
     for (i, (&got, &want)) in got.iter().zip(expected).enumerate() {
         if !close(got, want, ulps) {
@@ -137,8 +167,8 @@ fn close(got: Literal, want: Literal, ulps: f64) -> bool {
     ulps > 0.0 && ((a - b).abs() <= ulps * epsilon * b.abs() || b.abs() < least && a.abs() < least)
 }
 
-fn unary(device: &Device) -> Result<(), String> {
-    for elem in types(device) {
+fn unary(on: &On<'_>) -> Result<(), String> {
+    for elem in on.types() {
         for &op in UnaryOp::ALL {
             let info = op.info();
             // The compiler expands the others.
@@ -159,7 +189,7 @@ fn unary(device: &Device) -> Result<(), String> {
                 _ => 0.0,
             };
             check(
-                device,
+                on,
                 &format!("{} {elem}", op.name()),
                 &format!("{} %a", op.name()),
                 &[values],
@@ -177,8 +207,8 @@ fn pairs(a: &[Literal], b: &[Literal]) -> [Vec<Literal>; 2] {
     [left, a.iter().flat_map(|_| b.iter().copied()).collect()]
 }
 
-fn binary(device: &Device) -> Result<(), String> {
-    for elem in types(device) {
+fn binary(on: &On<'_>) -> Result<(), String> {
+    for elem in on.types() {
         for &op in BinaryOp::ALL {
             let info = op.info();
             if !info.class.has(elem) || info.expanded || elem.is_float() && op == BinaryOp::Rem {
@@ -198,14 +228,14 @@ fn binary(device: &Device) -> Result<(), String> {
                 _ => 0.0,
             };
             let text = format!("{} %a, %b", op.name());
-            check(device, &format!("{} {elem}", op.name()), &text, &[left, right], &expected, ulps)?;
+            check(on, &format!("{} {elem}", op.name()), &text, &[left, right], &expected, ulps)?;
         }
     }
     Ok(())
 }
 
-fn comparisons(device: &Device) -> Result<(), String> {
-    for elem in types(device) {
+fn comparisons(on: &On<'_>) -> Result<(), String> {
+    for elem in on.types() {
         for &op in CompareOp::ALL {
             // Bools have no order.
             if elem == Scalar::Bool && !matches!(op, CompareOp::Eq | CompareOp::Ne) {
@@ -216,36 +246,36 @@ fn comparisons(device: &Device) -> Result<(), String> {
             let expected: Vec<Literal> =
                 left.iter().zip(&right).map(|(&a, &b)| eval::compare(op, a, b)).collect();
             let text = format!("{} %a, %b", op.name());
-            check(device, &format!("{} {elem}", op.name()), &text, &[left, right], &expected, 0.0)?;
+            check(on, &format!("{} {elem}", op.name()), &text, &[left, right], &expected, 0.0)?;
         }
     }
     Ok(())
 }
 
-fn conversions(device: &Device) -> Result<(), String> {
-    let mut all = types(device);
-    all.extend([Scalar::BF16, Scalar::I8, Scalar::U8]);
+fn conversions(on: &On<'_>) -> Result<(), String> {
+    let mut all = types(on.device);
+    all.extend(CONVERTED);
     for &from in &all {
         for &to in &all {
             // Refused, since it would round twice.
-            let wide = from.is_int() && from.bytes() > 1 || from == Scalar::F64;
-            if from == to || to == Scalar::BF16 && wide {
+            let wide = from.is_int() && from.bytes() == 8;
+            if from == to || to == Scalar::BF16 && wide || !on.is_about(&[from, to]) {
                 continue;
             }
             let values = values(from);
             let expected: Vec<Literal> = values.iter().map(|&v| eval::cast(v, to)).collect();
-            check(device, &format!("cast {from} {to}"), "cast %a", &[values], &expected, 0.0)?;
+            check(on, &format!("cast {from} {to}"), "cast %a", &[values], &expected, 0.0)?;
         }
     }
     Ok(())
 }
 
-fn bitcasts(device: &Device) -> Result<(), String> {
-    let mut all = types(device);
-    all.extend([Scalar::BF16, Scalar::I8, Scalar::U8]);
+fn bitcasts(on: &On<'_>) -> Result<(), String> {
+    let mut all = types(on.device);
+    all.extend(CONVERTED);
     for &from in &all {
         for &to in all.iter().filter(|to| to.bytes() == from.bytes()) {
-            if from == to || (from == Scalar::Bool) != (to == Scalar::Bool) {
+            if from == to || (from == Scalar::Bool) != (to == Scalar::Bool) || !on.is_about(&[from, to]) {
                 continue;
             }
             // Bits of NaN may change where a float is moved.
@@ -253,21 +283,21 @@ fn bitcasts(device: &Device) -> Result<(), String> {
             values.retain(|&v| !v.as_f64().is_nan() && !eval::bitcast(v, to).as_f64().is_nan());
             values.retain(|&v| !to.is_float() || eval::bitcast(v, to).as_f64().abs() > 1e-30 || !v.is_true());
             let expected: Vec<Literal> = values.iter().map(|&v| eval::bitcast(v, to)).collect();
-            check(device, &format!("bitcast {from} {to}"), "bitcast %a", &[values], &expected, 0.0)?;
+            check(on, &format!("bitcast {from} {to}"), "bitcast %a", &[values], &expected, 0.0)?;
         }
     }
     Ok(())
 }
 
-fn ternary(device: &Device) -> Result<(), String> {
-    for elem in types(device) {
+fn ternary(on: &On<'_>) -> Result<(), String> {
+    for elem in on.types() {
         let all = values(elem);
         let conditions: Vec<Literal> = (0..all.len()).map(|i| Literal::bool(i % 3 == 0)).collect();
         let other: Vec<Literal> = all.iter().rev().copied().collect();
         let chosen = |i: usize| if conditions[i].is_true() { all[i] } else { other[i] };
         let expected: Vec<Literal> = (0..all.len()).map(chosen).collect();
         let columns = [conditions, all.clone(), other.clone()];
-        check(device, &format!("select {elem}"), "select %a, %b, %c", &columns, &expected, 0.0)?;
+        check(on, &format!("select {elem}"), "select %a, %b, %c", &columns, &expected, 0.0)?;
         if elem == Scalar::Bool {
             continue;
         }
@@ -277,22 +307,59 @@ fn ternary(device: &Device) -> Result<(), String> {
         let expected = (0..40).map(|i| eval::fma(columns[0][i], columns[1][i], columns[2][i]));
         let expected: Option<Vec<Literal>> = expected.collect();
         let expected = expected.ok_or("a multiply-add without a meaning")?;
-        check(device, &format!("fma {elem}"), "fma %a, %b, %c", &columns, &expected, 0.0)?;
+        check(on, &format!("fma {elem}"), "fma %a, %b, %c", &columns, &expected, 0.0)?;
     }
     Ok(())
 }
 
-fn constants(device: &Device) -> Result<(), String> {
-    let mut all = types(device);
-    all.extend([Scalar::BF16, Scalar::I8, Scalar::U8]);
-    for elem in all {
+fn constants(on: &On<'_>) -> Result<(), String> {
+    let mut all = types(on.device);
+    all.extend(CONVERTED);
+    for elem in all.into_iter().filter(|&elem| on.is_about(&[elem])) {
         // Zero, infinities, NaN, the least and the greatest integers.
         let mut values = values(elem);
         values.truncate(if elem.is_float() { 11 } else { 17 });
         for &value in values.iter().filter(|v| v.as_f64().abs() > 1e4 || v.as_i128() <= 0) {
             // One input, so that the kernel has its usual shape.
             let inputs = vec![value; 4];
-            check(device, &format!("const {elem}"), &format!("const {value}"), &[inputs], &[value; 4], 0.0)?;
+            check(on, &format!("const {elem}"), &format!("const {value}"), &[inputs], &[value; 4], 0.0)?;
+        }
+    }
+    Ok(())
+}
+
+/// Numbers of a format of few bits, those halfway between two of them, and their neighbors.
+fn rounding(on: &On<'_>) -> Result<(), String> {
+    let few = [Scalar::F16, Scalar::BF16, Scalar::E4M3, Scalar::E5M2];
+    for to in few.into_iter().filter(|&elem| on.is_about(&[elem])) {
+        let codes = 1u64 << (8 * to.bytes());
+        let step = if codes > 256 { 37 } else { 1 };
+        let all: Vec<Literal> = (0..codes).step_by(step).map(|bits| Literal::from_bits(to, bits)).collect();
+        // To f32 everything is exact. The subnormal numbers of bf16 are those of f32, and may be
+        // flushed.
+        let is_normal = |x: &Literal| x.as_f64() == 0.0 || x.as_f64().abs() >= f64::from(f32::MIN_POSITIVE);
+        let known: Vec<Literal> = all.into_iter().filter(|x| x.as_f64().is_nan() || is_normal(x)).collect();
+        let expected: Vec<Literal> = known.iter().map(|&x| eval::cast(x, Scalar::F32)).collect();
+        check(on, &format!("cast {to} f32"), "cast %a", std::slice::from_ref(&known), &expected, 0.0)?;
+        for from in [Scalar::F32, Scalar::F64, Scalar::I32, Scalar::U32] {
+            if from == Scalar::F64 && !on.device.features.float64 || to == Scalar::F16 && from.is_int() {
+                continue;
+            }
+            let mut values = Vec::new();
+            for pair in known.windows(2) {
+                let middle = (pair[0].as_f64() + pair[1].as_f64()) / 2.0;
+                for number in [pair[0].as_f64(), middle, middle * (1.0 + 1e-7), middle * (1.0 - 1e-7)] {
+                    let scaled = if from.is_int() { number * 257.0 } else { number };
+                    values.push(eval::cast(Literal::from_f64(Scalar::F64, scaled), from));
+                }
+            }
+            values.retain(|x| x.as_f64().is_nan() || is_normal(x));
+            // Integers of which the first 24 bits are halfway, and more follow.
+            let long =
+                [0x0101_8000, 0x0101_8001, 0x0100_8000, 0x7fff_ffff, -0x7fff_ff81, i128::from(u32::MAX)];
+            values.extend(long.map(|x| eval::cast(Literal::wrapping(Scalar::I64, x), from)));
+            let expected: Vec<Literal> = values.iter().map(|&x| eval::cast(x, to)).collect();
+            check(on, &format!("cast {from} {to}"), "cast %a", &[values], &expected, 0.0)?;
         }
     }
     Ok(())

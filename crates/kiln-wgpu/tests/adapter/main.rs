@@ -3,6 +3,7 @@
 
 mod device;
 mod elements;
+mod faults;
 mod lowered;
 mod proof;
 mod threads;
@@ -27,7 +28,7 @@ fn main() -> ExitCode {
         };
         Trial::test(name, run).with_ignored_flag(missing)
     };
-    let tests = [proof::TESTS, elements::TESTS, lowered::TESTS, threads::TESTS].concat();
+    let tests = [proof::TESTS, elements::TESTS, lowered::TESTS, threads::TESTS, faults::TESTS].concat();
     libtest_mimic::run(&Arguments::from_args(), tests.iter().map(trial).collect()).exit_code()
 }
 

@@ -6,6 +6,7 @@ use crate::{compiled, compiled_for, floats, random, words};
 use half::bf16;
 
 pub const TESTS: &[Test] = &[
+    ("wide_indices_beside_constants", wide_indices),
     ("while_and_if", while_and_if),
     ("ranges_of_any_bounds", ranges),
     ("lanes_through_workgroup_memory", lanes_through_memory),
@@ -161,4 +162,66 @@ fn scratch(device: &Device) -> Result<(), String> {
     same("bits of floats", &words(&results[1]), &want)?;
     let sums: Vec<i64> = bytemuck::pod_collect_to_vec(&results[2]);
     same("sums", &sums, &(0..16).map(|t| (15 - t) * 4 + 45).collect::<Vec<i64>>())
+}
+
+/// Comparisons of numbers that were widened with constants, and their opposites. Mesa 22.3 takes
+/// some to be false if a word was widened by its sign.
+fn wide_indices(device: &Device) -> Result<(), String> {
+    if !device.features.int64 {
+        return Ok(());
+    }
+    let numbers: Vec<i32> = (-8..8).chain([i32::MIN, i32::MAX]).collect();
+    let operators = ["lt", "le", "gt", "ge", "eq", "ne"];
+    let holds = |operator: &str, a: i64, b: i64| match operator {
+        "lt" => a < b,
+        "le" => a <= b,
+        "gt" => a > b,
+        "ge" => a >= b,
+        "eq" => a == b,
+        _ => a != b,
+    };
+    for constant in [3i64, -3, 0, 1 << 40, i64::MIN] {
+        let mut text = "kernel @k(%x: view<i32, 1, global>, %y: mut view<i32, 1, global>) thread [18, 1, 1] {
+  %t = thread_id x : i64
+  %v = view_load.x1 %x[%t] : i32
+  %wide = cast %v : i64
+  %zero = const 0 : i32
+"
+        .to_owned();
+        text.push_str(&format!("  %k = const {constant} : i64\n"));
+        let mut want = vec![0u32; numbers.len()];
+        let mut bit = 0;
+        let mut sum = "zero".to_owned();
+        for (value, is_index) in [("wide", false), ("t", true)] {
+            for operator in operators {
+                for (left, right) in [(value, "k"), ("k", value)] {
+                    text.push_str(&format!(
+                        "  %c{bit} = {operator} %{left}, %{right} : bool
+  %n{bit} = not %c{bit} : bool
+  %w{bit} = const {} : i32
+  %s{bit} = if %n{bit} : i32 {{
+    yield %w{bit}
+  }} else {{
+    yield %zero
+  }}
+  %o{bit} = or %{sum}, %s{bit} : i32
+",
+                        1 << bit
+                    ));
+                    sum = format!("o{bit}");
+                    for (i, (want, &number)) in want.iter_mut().zip(&numbers).enumerate() {
+                        let number = if is_index { i as i64 } else { number.into() };
+                        let (a, b) = if left == "k" { (constant, number) } else { (number, constant) };
+                        *want |= u32::from(!holds(operator, a, b)) << bit;
+                    }
+                    bit += 1;
+                }
+            }
+        }
+        text.push_str(&format!("  view_store.x1 %y[%t] = %{sum}\n}}"));
+        let module = compiled(device, &text)?;
+        let results = device.run(&module, [1, 1, 1], &[Arg::row(&numbers), Arg::row(&[-1i32; 18])])?;
+        same(&format!("beside {constant}"), &words(&results[1]), &want)?;
+    }
+    Ok(())
 }

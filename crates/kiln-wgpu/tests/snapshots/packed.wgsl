@@ -6,6 +6,10 @@ struct Parameters {
     y_offset: u32,
     z_offset: u32,
     w_offset: u32,
+    grid_0_: u32,
+    grid_1_: u32,
+    grid_2_: u32,
+    fold: u32,
 }
 
 @group(0) @binding(0) 
@@ -26,7 +30,9 @@ var<storage, read_write> z: array<atomic<u32>>;
 var<storage, read_write> w: array<u32>;
 
 @compute @workgroup_size(16, 1, 1) 
-fn packed(@builtin(local_invocation_id) local_id: vec3<u32>) {
+fn packed(@builtin(local_invocation_id) local_id: vec3<u32>, @builtin(workgroup_id) group_id: vec3<u32>) {
+    var program: vec3<u32>;
+
     let a_offset = parameters.a_offset;
     let b_offset = parameters.b_offset;
     let c_offset = parameters.c_offset;
@@ -34,37 +40,51 @@ fn packed(@builtin(local_invocation_id) local_id: vec3<u32>) {
     let y_offset = parameters.y_offset;
     let z_offset = parameters.z_offset;
     let w_offset = parameters.w_offset;
-    let thread_x = i64(local_id.x);
-    let _e28 = ((thread_x % 2li) == 1li);
-    let _e31 = (a_offset + u32(u64(thread_x)));
-    let _e41 = a[(_e31 >> 1u)];
-    let _e48 = (x_offset + u32(u64(thread_x)));
-    if _e28 {
-        let _e59 = ((_e48 & 1u) * 16u);
-        let _e63 = atomicAnd((&x[(_e48 >> 1u)]), ~((65535u << _e59)));
-        let _e65 = atomicOr((&x[(_e48 >> 1u)]), ((bitcast<u32>(bitcast<f32>(((_e41 >> ((_e31 & 1u) * 16u)) << 16u))) >> 16u) << _e59));
+    let grid_0_ = parameters.grid_0_;
+    let grid_1_ = parameters.grid_1_;
+    let grid_2_ = parameters.grid_2_;
+    let fold = parameters.fold;
+    program = group_id;
+    if (fold != 0u) {
+        let _e38 = ((group_id.y * fold) + group_id.x);
+        let _e40 = (_e38 / grid_0_);
+        let _e42 = (_e40 / grid_1_);
+        if (_e42 >= grid_2_) {
+            return;
+        }
+        program = vec3<u32>((_e38 % grid_0_), (_e40 % grid_1_), _e42);
     }
-    let _e68 = (b_offset + u32(u64(thread_x)));
-    let _e78 = b[(_e68 >> 2u)];
-    let _e86 = (y_offset + u32(u64(thread_x)));
-    if _e28 {
-        let _e97 = ((_e86 & 3u) * 8u);
-        let _e101 = atomicAnd((&y[(_e86 >> 2u)]), ~((255u << _e97)));
-        let _e103 = atomicOr((&y[(_e86 >> 2u)]), ((bitcast<u32>((bitcast<i32>(((_e78 >> ((_e68 & 3u) * 8u)) << 24u)) >> 24u)) & 255u) << _e97));
+    let thread_x = i64(u64(local_id.x));
+    let _e52 = ((thread_x % 2li) == 1li);
+    let _e55 = (a_offset + u32(u64(thread_x)));
+    let _e65 = a[(_e55 >> 1u)];
+    let _e72 = (x_offset + u32(u64(thread_x)));
+    if _e52 {
+        let _e83 = ((_e72 & 1u) * 16u);
+        let _e87 = atomicAnd((&x[(_e72 >> 1u)]), ~((65535u << _e83)));
+        let _e89 = atomicOr((&x[(_e72 >> 1u)]), ((bitcast<u32>(bitcast<f32>(((_e65 >> ((_e55 & 1u) * 16u)) << 16u))) >> 16u) << _e83));
     }
-    let _e106 = (c_offset + u32(u64(thread_x)));
-    let _e116 = c[(_e106 >> 2u)];
-    let _e125 = (z_offset + u32(u64(thread_x)));
-    if _e28 {
-        let _e136 = ((_e125 & 3u) * 8u);
-        let _e140 = atomicAnd((&z[(_e125 >> 2u)]), ~((255u << _e136)));
-        let _e142 = atomicOr((&z[(_e125 >> 2u)]), (select(0u, 1u, !((((_e116 >> ((_e106 & 3u) * 8u)) & 255u) != 0u))) << _e136));
+    let _e92 = (b_offset + u32(u64(thread_x)));
+    let _e102 = b[(_e92 >> 2u)];
+    let _e110 = (y_offset + u32(u64(thread_x)));
+    if _e52 {
+        let _e121 = ((_e110 & 3u) * 8u);
+        let _e125 = atomicAnd((&y[(_e110 >> 2u)]), ~((255u << _e121)));
+        let _e127 = atomicOr((&y[(_e110 >> 2u)]), ((bitcast<u32>((bitcast<i32>(((_e102 >> ((_e92 & 3u) * 8u)) << 24u)) >> 24u)) & 255u) << _e121));
     }
-    let _e143 = (thread_x * 2li);
-    let _e146 = (a_offset + u32(u64(_e143)));
-    let _e157 = a[(_e146 >> 1u)];
-    let _e163 = (_e146 + 1u);
-    let _e171 = a[(_e163 >> 1u)];
-    let _e178 = (w_offset + u32(u64(_e143)));
-    w[(_e178 >> 1u)] = ((bitcast<u32>(bitcast<f32>(((_e171 >> ((_e163 & 1u) * 16u)) << 16u))) >> 16u) | ((bitcast<u32>(bitcast<f32>(((_e157 >> ((_e146 & 1u) * 16u)) << 16u))) >> 16u) << 16u));
+    let _e130 = (c_offset + u32(u64(thread_x)));
+    let _e140 = c[(_e130 >> 2u)];
+    let _e149 = (z_offset + u32(u64(thread_x)));
+    if _e52 {
+        let _e160 = ((_e149 & 3u) * 8u);
+        let _e164 = atomicAnd((&z[(_e149 >> 2u)]), ~((255u << _e160)));
+        let _e166 = atomicOr((&z[(_e149 >> 2u)]), (select(0u, 1u, !((((_e140 >> ((_e130 & 3u) * 8u)) & 255u) != 0u))) << _e160));
+    }
+    let _e167 = (thread_x * 2li);
+    let _e170 = (a_offset + u32(u64(_e167)));
+    let _e181 = a[(_e170 >> 1u)];
+    let _e187 = (_e170 + 1u);
+    let _e195 = a[(_e187 >> 1u)];
+    let _e202 = (w_offset + u32(u64(_e167)));
+    w[(_e202 >> 1u)] = ((bitcast<u32>(bitcast<f32>(((_e195 >> ((_e187 & 1u) * 16u)) << 16u))) >> 16u) | ((bitcast<u32>(bitcast<f32>(((_e181 >> ((_e170 & 1u) * 16u)) << 16u))) >> 16u) << 16u));
 }

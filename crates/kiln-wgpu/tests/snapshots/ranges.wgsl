@@ -3,6 +3,10 @@ struct Parameters {
     hi_offset: u32,
     by_offset: u32,
     y_offset: u32,
+    grid_0_: u32,
+    grid_1_: u32,
+    grid_2_: u32,
+    fold: u32,
 }
 
 @group(0) @binding(0) 
@@ -17,7 +21,8 @@ var<storage> by: array<i32>;
 var<storage, read_write> y: array<i32>;
 
 @compute @workgroup_size(16, 1, 1) 
-fn ranges(@builtin(local_invocation_id) local_id: vec3<u32>) {
+fn ranges(@builtin(local_invocation_id) local_id: vec3<u32>, @builtin(workgroup_id) group_id: vec3<u32>) {
+    var program: vec3<u32>;
     var carried: i32;
     var i: i32;
 
@@ -25,23 +30,37 @@ fn ranges(@builtin(local_invocation_id) local_id: vec3<u32>) {
     let hi_offset = parameters.hi_offset;
     let by_offset = parameters.by_offset;
     let y_offset = parameters.y_offset;
-    let thread_x = i64(local_id.x);
-    let _e22 = lo[(lo_offset + u32(u64(thread_x)))];
-    let _e29 = hi[(hi_offset + u32(u64(thread_x)))];
-    let _e36 = by[(by_offset + u32(u64(thread_x)))];
+    let grid_0_ = parameters.grid_0_;
+    let grid_1_ = parameters.grid_1_;
+    let grid_2_ = parameters.grid_2_;
+    let fold = parameters.fold;
+    program = group_id;
+    if (fold != 0u) {
+        let _e29 = ((group_id.y * fold) + group_id.x);
+        let _e31 = (_e29 / grid_0_);
+        let _e33 = (_e31 / grid_1_);
+        if (_e33 >= grid_2_) {
+            return;
+        }
+        program = vec3<u32>((_e29 % grid_0_), (_e31 % grid_1_), _e33);
+    }
+    let thread_x = i64(u64(local_id.x));
+    let _e46 = lo[(lo_offset + u32(u64(thread_x)))];
+    let _e53 = hi[(hi_offset + u32(u64(thread_x)))];
+    let _e60 = by[(by_offset + u32(u64(thread_x)))];
     carried = 0i;
-    i = _e22;
-    if ((_e22 < _e29) && (_e36 > 0i)) {
+    i = _e46;
+    if ((_e46 < _e53) && (_e60 > 0i)) {
         loop {
-            let _e46 = carried;
-            carried = (_e46 + 1i);
+            let _e70 = carried;
+            carried = (_e70 + 1i);
             continuing {
-                let _e48 = i;
-                i = (_e48 + _e36);
-                break if ((bitcast<u32>(_e29) - bitcast<u32>(_e48)) <= bitcast<u32>(_e36));
+                let _e72 = i;
+                i = (_e72 + _e60);
+                break if ((bitcast<u32>(_e53) - bitcast<u32>(_e72)) <= bitcast<u32>(_e60));
             }
         }
     }
-    let _e55 = carried;
-    y[(y_offset + u32(u64(thread_x)))] = _e55;
+    let _e79 = carried;
+    y[(y_offset + u32(u64(thread_x)))] = _e79;
 }

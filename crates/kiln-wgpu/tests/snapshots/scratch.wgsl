@@ -2,6 +2,10 @@ struct Parameters {
     x_offset: u32,
     y_offset: u32,
     z_offset: u32,
+    grid_0_: u32,
+    grid_1_: u32,
+    grid_2_: u32,
+    fold: u32,
 }
 
 @group(0) @binding(0) 
@@ -16,39 +20,55 @@ var<workgroup> scratch_1: array<atomic<u32>, 64>;
 var<workgroup> first: array<i64, 1>;
 
 @compute @workgroup_size(16, 1, 1) 
-fn scratch(@builtin(local_invocation_id) local_id: vec3<u32>, @builtin(local_invocation_index) local_index: u32) {
+fn scratch(@builtin(local_invocation_id) local_id: vec3<u32>, @builtin(local_invocation_index) local_index: u32, @builtin(workgroup_id) group_id: vec3<u32>) {
+    var program: vec3<u32>;
+
     let x_offset = parameters.x_offset;
     let y_offset = parameters.y_offset;
     let z_offset = parameters.z_offset;
-    let thread_x = i64(local_id.x);
-    let _e23 = x[(x_offset + u32(u64(thread_x)))];
-    atomicStore((&scratch_1[u32(u64(thread_x))]), bitcast<u32>(_e23));
-    let _e32 = ((8u + u32(u64(thread_x))) * 2u);
-    let _e33 = u64(thread_x);
-    atomicStore((&scratch_1[_e32]), u32(_e33));
-    atomicStore((&scratch_1[(_e32 + 1u)]), u32((_e33 >> 32u)));
-    let _e47 = bitcast<u32>(_e23);
-    let _e62 = (96u + u32(u64(thread_x)));
-    let _e73 = ((_e62 & 1u) * 16u);
-    let _e77 = atomicAnd((&scratch_1[(_e62 >> 1u)]), ~((65535u << _e73)));
-    let _e79 = atomicOr((&scratch_1[(_e62 >> 1u)]), ((bitcast<u32>(bitcast<f32>(select(((_e47 + (32767u + ((_e47 >> 16u) & 1u))) & 4294901760u), 2143289344u, ((bitcast<u32>(_e23) & 2147483647u) > 2139095040u)))) >> 16u) << _e73));
-    workgroupBarrier();
-    let _e81 = (15li - thread_x);
-    let _e87 = atomicLoad((&scratch_1[u32(u64(_e81))]));
-    y[(y_offset + u32(u64(thread_x)))] = _e87;
-    let _e98 = ((8u + u32(u64(_e81))) * 2u);
-    let _e102 = atomicLoad((&scratch_1[_e98]));
-    let _e104 = atomicLoad((&scratch_1[(_e98 + 1u)]));
-    let _e113 = (96u + u32(u64(_e81)));
-    let _e123 = atomicLoad((&scratch_1[(_e113 >> 1u)]));
-    let _e127 = bitcast<f32>(((_e123 >> ((_e113 & 1u) * 16u)) << 16u));
-    let _e132 = ((bitcast<u32>(_e127) & 2147483647u) > 2139095040u);
-    let _e135 = (_e127 >= 9223372000000000000f);
-    let _e136 = (_e127 < -9223372000000000000f);
-    let _e146 = select(select(select(i64(select(_e127, -9223372000000000000f, ((_e135 || _e136) || _e132))), 9223372036854775807li, _e135), i64(-9223372036854775807 - 1), _e136), 0li, _e132);
-    if (local_index == 0u) {
-        first[0] = _e146;
+    let grid_0_ = parameters.grid_0_;
+    let grid_1_ = parameters.grid_1_;
+    let grid_2_ = parameters.grid_2_;
+    let fold = parameters.fold;
+    program = group_id;
+    if (fold != 0u) {
+        let _e30 = ((group_id.y * fold) + group_id.x);
+        let _e32 = (_e30 / grid_0_);
+        let _e34 = (_e32 / grid_1_);
+        if (_e34 >= grid_2_) {
+            return;
+        }
+        program = vec3<u32>((_e30 % grid_0_), (_e32 % grid_1_), _e34);
     }
-    let _e152 = workgroupUniformLoad((&first[0]));
-    z[(z_offset + u32(u64(thread_x)))] = ((i64((u64(_e102) | (u64(_e104) << 32u))) + _e146) + _e152);
+    let thread_x = i64(u64(local_id.x));
+    let _e47 = x[(x_offset + u32(u64(thread_x)))];
+    atomicStore((&scratch_1[u32(u64(thread_x))]), bitcast<u32>(_e47));
+    let _e56 = ((8u + u32(u64(thread_x))) * 2u);
+    let _e57 = u64(thread_x);
+    atomicStore((&scratch_1[_e56]), u32(_e57));
+    atomicStore((&scratch_1[(_e56 + 1u)]), u32((_e57 >> 32u)));
+    let _e71 = bitcast<u32>(_e47);
+    let _e86 = (96u + u32(u64(thread_x)));
+    let _e97 = ((_e86 & 1u) * 16u);
+    let _e101 = atomicAnd((&scratch_1[(_e86 >> 1u)]), ~((65535u << _e97)));
+    let _e103 = atomicOr((&scratch_1[(_e86 >> 1u)]), ((bitcast<u32>(bitcast<f32>(select(((_e71 + (32767u + ((_e71 >> 16u) & 1u))) & 4294901760u), 2143289344u, ((bitcast<u32>(_e47) & 2147483647u) > 2139095040u)))) >> 16u) << _e97));
+    workgroupBarrier();
+    let _e105 = (15li - thread_x);
+    let _e111 = atomicLoad((&scratch_1[u32(u64(_e105))]));
+    y[(y_offset + u32(u64(thread_x)))] = _e111;
+    let _e122 = ((8u + u32(u64(_e105))) * 2u);
+    let _e126 = atomicLoad((&scratch_1[_e122]));
+    let _e128 = atomicLoad((&scratch_1[(_e122 + 1u)]));
+    let _e137 = (96u + u32(u64(_e105)));
+    let _e147 = atomicLoad((&scratch_1[(_e137 >> 1u)]));
+    let _e151 = bitcast<f32>(((_e147 >> ((_e137 & 1u) * 16u)) << 16u));
+    let _e156 = ((bitcast<u32>(_e151) & 2147483647u) > 2139095040u);
+    let _e159 = (_e151 >= 9223372000000000000f);
+    let _e160 = (_e151 < -9223372000000000000f);
+    let _e170 = select(select(select(i64(select(_e151, -9223372000000000000f, ((_e159 || _e160) || _e156))), 9223372036854775807li, _e159), i64(-9223372036854775807 - 1), _e160), 0li, _e156);
+    if (local_index == 0u) {
+        first[0] = _e170;
+    }
+    let _e176 = workgroupUniformLoad((&first[0]));
+    z[(z_offset + u32(u64(thread_x)))] = ((i64((u64(_e126) | (u64(_e128) << 32u))) + _e170) + _e176);
 }

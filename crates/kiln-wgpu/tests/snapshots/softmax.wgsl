@@ -4,6 +4,10 @@ struct Parameters {
     x_extent_1_: i64,
     x_stride_0_: i64,
     y_stride_0_: i64,
+    grid_0_: u32,
+    grid_1_: u32,
+    grid_2_: u32,
+    fold: u32,
 }
 
 @group(0) @binding(0) 
@@ -17,6 +21,7 @@ var<workgroup> exchange: array<u32, 64>;
 
 @compute @workgroup_size(64, 1, 1) 
 fn softmax(@builtin(local_invocation_id) local_id: vec3<u32>, @builtin(local_invocation_index) local_index: u32, @builtin(workgroup_id) group_id: vec3<u32>) {
+    var program: vec3<u32>;
     var infinity_bits: u32 = 4286578688u;
     var carried: f32;
     var i: i64;
@@ -29,159 +34,174 @@ fn softmax(@builtin(local_invocation_id) local_id: vec3<u32>, @builtin(local_inv
     let x_extent_1_ = parameters.x_extent_1_;
     let x_stride_0_ = parameters.x_stride_0_;
     let y_stride_0_ = parameters.y_stride_0_;
-    let thread_x = i64(local_id.x);
-    let program_x = i64(group_id.x);
-    let _e21 = (program_x * x_stride_0_);
-    let _e22 = (program_x * y_stride_0_);
-    let _e28 = (thread_x / 32li);
-    let _e29 = ((thread_x % 32li) == 0li);
-    let _e32 = infinity_bits;
-    carried = bitcast<f32>(_e32);
+    let grid_0_ = parameters.grid_0_;
+    let grid_1_ = parameters.grid_1_;
+    let grid_2_ = parameters.grid_2_;
+    let fold = parameters.fold;
+    program = group_id;
+    if (fold != 0u) {
+        let _e31 = ((group_id.y * fold) + group_id.x);
+        let _e33 = (_e31 / grid_0_);
+        let _e35 = (_e33 / grid_1_);
+        if (_e35 >= grid_2_) {
+            return;
+        }
+        program = vec3<u32>((_e31 % grid_0_), (_e33 % grid_1_), _e35);
+    }
+    let _e38 = program;
+    let thread_x = i64(u64(local_id.x));
+    let program_x = i64(u64(_e38.x));
+    let _e45 = (program_x * x_stride_0_);
+    let _e46 = (program_x * y_stride_0_);
+    let _e52 = (thread_x / 32li);
+    let _e53 = ((thread_x % 32li) == 0li);
+    let _e56 = infinity_bits;
+    carried = bitcast<f32>(_e56);
     i = thread_x;
     if (thread_x < x_extent_1_) {
         loop {
-            let _e37 = i;
-            let _e38 = carried;
-            let _e46 = x[(x_offset + u32(u64((_e21 + _e37))))];
-            carried = select(select(select(max(_e38, _e46), bitcast<f32>((bitcast<u32>(_e38) & bitcast<u32>(_e46))), (_e38 == _e46)), _e38, ((bitcast<u32>(_e46) & 2147483647u) > 2139095040u)), _e46, ((bitcast<u32>(_e38) & 2147483647u) > 2139095040u));
+            let _e61 = i;
+            let _e62 = carried;
+            let _e70 = x[(x_offset + u32(u64((_e45 + _e61))))];
+            carried = select(select(select(max(_e62, _e70), bitcast<f32>((bitcast<u32>(_e62) & bitcast<u32>(_e70))), (_e62 == _e70)), _e62, ((bitcast<u32>(_e70) & 2147483647u) > 2139095040u)), _e70, ((bitcast<u32>(_e62) & 2147483647u) > 2139095040u));
             continuing {
-                let _e66 = i;
-                i = (_e66 + 64li);
-                break if ((u64(x_extent_1_) - u64(_e66)) <= u64(64li));
+                let _e90 = i;
+                i = (_e90 + 64li);
+                break if ((u64(x_extent_1_) - u64(_e90)) <= u64(64li));
             }
         }
     }
-    let _e73 = carried;
-    let _e82 = (local_index & 31u);
-    exchange[local_index] = bitcast<u32>(_e73);
+    let _e97 = carried;
+    let _e106 = (local_index & 31u);
+    exchange[local_index] = bitcast<u32>(_e97);
     storageBarrier();
     workgroupBarrier();
-    let _e90 = exchange[((local_index - _e82) + (_e82 ^ (u32(u64(16li)) & 31u)))];
+    let _e114 = exchange[((local_index - _e106) + (_e106 ^ (u32(u64(16li)) & 31u)))];
     storageBarrier();
     workgroupBarrier();
-    let _e91 = bitcast<f32>(_e90);
-    let _e110 = select(select(select(max(_e73, _e91), bitcast<f32>((bitcast<u32>(_e73) & bitcast<u32>(_e91))), (_e73 == _e91)), _e73, ((bitcast<u32>(_e91) & 2147483647u) > 2139095040u)), _e91, ((bitcast<u32>(_e73) & 2147483647u) > 2139095040u));
-    let _e115 = (local_index & 31u);
-    exchange[local_index] = bitcast<u32>(_e110);
+    let _e115 = bitcast<f32>(_e114);
+    let _e134 = select(select(select(max(_e97, _e115), bitcast<f32>((bitcast<u32>(_e97) & bitcast<u32>(_e115))), (_e97 == _e115)), _e97, ((bitcast<u32>(_e115) & 2147483647u) > 2139095040u)), _e115, ((bitcast<u32>(_e97) & 2147483647u) > 2139095040u));
+    let _e139 = (local_index & 31u);
+    exchange[local_index] = bitcast<u32>(_e134);
     storageBarrier();
     workgroupBarrier();
-    let _e122 = exchange[((local_index - _e115) + (_e115 ^ (u32(u64(8li)) & 31u)))];
+    let _e146 = exchange[((local_index - _e139) + (_e139 ^ (u32(u64(8li)) & 31u)))];
     storageBarrier();
     workgroupBarrier();
-    let _e123 = bitcast<f32>(_e122);
-    let _e142 = select(select(select(max(_e110, _e123), bitcast<f32>((bitcast<u32>(_e110) & bitcast<u32>(_e123))), (_e110 == _e123)), _e110, ((bitcast<u32>(_e123) & 2147483647u) > 2139095040u)), _e123, ((bitcast<u32>(_e110) & 2147483647u) > 2139095040u));
-    let _e147 = (local_index & 31u);
-    exchange[local_index] = bitcast<u32>(_e142);
+    let _e147 = bitcast<f32>(_e146);
+    let _e166 = select(select(select(max(_e134, _e147), bitcast<f32>((bitcast<u32>(_e134) & bitcast<u32>(_e147))), (_e134 == _e147)), _e134, ((bitcast<u32>(_e147) & 2147483647u) > 2139095040u)), _e147, ((bitcast<u32>(_e134) & 2147483647u) > 2139095040u));
+    let _e171 = (local_index & 31u);
+    exchange[local_index] = bitcast<u32>(_e166);
     storageBarrier();
     workgroupBarrier();
-    let _e154 = exchange[((local_index - _e147) + (_e147 ^ (u32(u64(4li)) & 31u)))];
+    let _e178 = exchange[((local_index - _e171) + (_e171 ^ (u32(u64(4li)) & 31u)))];
     storageBarrier();
     workgroupBarrier();
-    let _e155 = bitcast<f32>(_e154);
-    let _e174 = select(select(select(max(_e142, _e155), bitcast<f32>((bitcast<u32>(_e142) & bitcast<u32>(_e155))), (_e142 == _e155)), _e142, ((bitcast<u32>(_e155) & 2147483647u) > 2139095040u)), _e155, ((bitcast<u32>(_e142) & 2147483647u) > 2139095040u));
-    let _e179 = (local_index & 31u);
-    exchange[local_index] = bitcast<u32>(_e174);
+    let _e179 = bitcast<f32>(_e178);
+    let _e198 = select(select(select(max(_e166, _e179), bitcast<f32>((bitcast<u32>(_e166) & bitcast<u32>(_e179))), (_e166 == _e179)), _e166, ((bitcast<u32>(_e179) & 2147483647u) > 2139095040u)), _e179, ((bitcast<u32>(_e166) & 2147483647u) > 2139095040u));
+    let _e203 = (local_index & 31u);
+    exchange[local_index] = bitcast<u32>(_e198);
     storageBarrier();
     workgroupBarrier();
-    let _e186 = exchange[((local_index - _e179) + (_e179 ^ (u32(u64(2li)) & 31u)))];
+    let _e210 = exchange[((local_index - _e203) + (_e203 ^ (u32(u64(2li)) & 31u)))];
     storageBarrier();
     workgroupBarrier();
-    let _e187 = bitcast<f32>(_e186);
-    let _e206 = select(select(select(max(_e174, _e187), bitcast<f32>((bitcast<u32>(_e174) & bitcast<u32>(_e187))), (_e174 == _e187)), _e174, ((bitcast<u32>(_e187) & 2147483647u) > 2139095040u)), _e187, ((bitcast<u32>(_e174) & 2147483647u) > 2139095040u));
-    let _e211 = (local_index & 31u);
-    exchange[local_index] = bitcast<u32>(_e206);
+    let _e211 = bitcast<f32>(_e210);
+    let _e230 = select(select(select(max(_e198, _e211), bitcast<f32>((bitcast<u32>(_e198) & bitcast<u32>(_e211))), (_e198 == _e211)), _e198, ((bitcast<u32>(_e211) & 2147483647u) > 2139095040u)), _e211, ((bitcast<u32>(_e198) & 2147483647u) > 2139095040u));
+    let _e235 = (local_index & 31u);
+    exchange[local_index] = bitcast<u32>(_e230);
     storageBarrier();
     workgroupBarrier();
-    let _e218 = exchange[((local_index - _e211) + (_e211 ^ (u32(u64(1li)) & 31u)))];
+    let _e242 = exchange[((local_index - _e235) + (_e235 ^ (u32(u64(1li)) & 31u)))];
     storageBarrier();
     workgroupBarrier();
-    let _e219 = bitcast<f32>(_e218);
-    if _e29 {
-        scratch[u32(u64(_e28))] = select(select(select(max(_e206, _e219), bitcast<f32>((bitcast<u32>(_e206) & bitcast<u32>(_e219))), (_e206 == _e219)), _e206, ((bitcast<u32>(_e219) & 2147483647u) > 2139095040u)), _e219, ((bitcast<u32>(_e206) & 2147483647u) > 2139095040u));
+    let _e243 = bitcast<f32>(_e242);
+    if _e53 {
+        scratch[u32(u64(_e52))] = select(select(select(max(_e230, _e243), bitcast<f32>((bitcast<u32>(_e230) & bitcast<u32>(_e243))), (_e230 == _e243)), _e230, ((bitcast<u32>(_e243) & 2147483647u) > 2139095040u)), _e243, ((bitcast<u32>(_e230) & 2147483647u) > 2139095040u));
     }
     storageBarrier();
     workgroupBarrier();
-    let _e243 = u32(u64(0li));
-    let _e248 = scratch[_e243];
-    let _e252 = scratch[(_e243 + 1u)];
+    let _e267 = u32(u64(0li));
+    let _e272 = scratch[_e267];
+    let _e276 = scratch[(_e267 + 1u)];
     storageBarrier();
     workgroupBarrier();
     carried_1 = 0f;
     i_1 = thread_x;
     if (thread_x < x_extent_1_) {
         loop {
-            let _e277 = i_1;
-            let _e278 = carried_1;
-            let _e286 = x[(x_offset + u32(u64((_e21 + _e277))))];
-            let _e289 = exp2(((_e286 - select(select(select(max(_e248, _e252), bitcast<f32>((bitcast<u32>(_e248) & bitcast<u32>(_e252))), (_e248 == _e252)), _e248, ((bitcast<u32>(_e252) & 2147483647u) > 2139095040u)), _e252, ((bitcast<u32>(_e248) & 2147483647u) > 2139095040u))) * 1.442695f));
-            y[(y_offset + u32(u64((_e22 + _e277))))] = _e289;
-            carried_1 = (_e278 + _e289);
+            let _e301 = i_1;
+            let _e302 = carried_1;
+            let _e310 = x[(x_offset + u32(u64((_e45 + _e301))))];
+            let _e313 = exp2(((_e310 - select(select(select(max(_e272, _e276), bitcast<f32>((bitcast<u32>(_e272) & bitcast<u32>(_e276))), (_e272 == _e276)), _e272, ((bitcast<u32>(_e276) & 2147483647u) > 2139095040u)), _e276, ((bitcast<u32>(_e272) & 2147483647u) > 2139095040u))) * 1.442695f));
+            y[(y_offset + u32(u64((_e46 + _e301))))] = _e313;
+            carried_1 = (_e302 + _e313);
             continuing {
-                let _e296 = i_1;
-                i_1 = (_e296 + 64li);
-                break if ((u64(x_extent_1_) - u64(_e296)) <= u64(64li));
+                let _e320 = i_1;
+                i_1 = (_e320 + 64li);
+                break if ((u64(x_extent_1_) - u64(_e320)) <= u64(64li));
             }
         }
     }
-    let _e303 = carried_1;
-    let _e308 = (local_index & 31u);
-    exchange[local_index] = bitcast<u32>(_e303);
+    let _e327 = carried_1;
+    let _e332 = (local_index & 31u);
+    exchange[local_index] = bitcast<u32>(_e327);
     storageBarrier();
     workgroupBarrier();
-    let _e315 = exchange[((local_index - _e308) + (_e308 ^ (u32(u64(16li)) & 31u)))];
+    let _e339 = exchange[((local_index - _e332) + (_e332 ^ (u32(u64(16li)) & 31u)))];
     storageBarrier();
     workgroupBarrier();
-    let _e317 = (_e303 + bitcast<f32>(_e315));
-    let _e322 = (local_index & 31u);
-    exchange[local_index] = bitcast<u32>(_e317);
+    let _e341 = (_e327 + bitcast<f32>(_e339));
+    let _e346 = (local_index & 31u);
+    exchange[local_index] = bitcast<u32>(_e341);
     storageBarrier();
     workgroupBarrier();
-    let _e329 = exchange[((local_index - _e322) + (_e322 ^ (u32(u64(8li)) & 31u)))];
+    let _e353 = exchange[((local_index - _e346) + (_e346 ^ (u32(u64(8li)) & 31u)))];
     storageBarrier();
     workgroupBarrier();
-    let _e331 = (_e317 + bitcast<f32>(_e329));
-    let _e336 = (local_index & 31u);
-    exchange[local_index] = bitcast<u32>(_e331);
+    let _e355 = (_e341 + bitcast<f32>(_e353));
+    let _e360 = (local_index & 31u);
+    exchange[local_index] = bitcast<u32>(_e355);
     storageBarrier();
     workgroupBarrier();
-    let _e343 = exchange[((local_index - _e336) + (_e336 ^ (u32(u64(4li)) & 31u)))];
+    let _e367 = exchange[((local_index - _e360) + (_e360 ^ (u32(u64(4li)) & 31u)))];
     storageBarrier();
     workgroupBarrier();
-    let _e345 = (_e331 + bitcast<f32>(_e343));
-    let _e350 = (local_index & 31u);
-    exchange[local_index] = bitcast<u32>(_e345);
+    let _e369 = (_e355 + bitcast<f32>(_e367));
+    let _e374 = (local_index & 31u);
+    exchange[local_index] = bitcast<u32>(_e369);
     storageBarrier();
     workgroupBarrier();
-    let _e357 = exchange[((local_index - _e350) + (_e350 ^ (u32(u64(2li)) & 31u)))];
+    let _e381 = exchange[((local_index - _e374) + (_e374 ^ (u32(u64(2li)) & 31u)))];
     storageBarrier();
     workgroupBarrier();
-    let _e359 = (_e345 + bitcast<f32>(_e357));
-    let _e364 = (local_index & 31u);
-    exchange[local_index] = bitcast<u32>(_e359);
+    let _e383 = (_e369 + bitcast<f32>(_e381));
+    let _e388 = (local_index & 31u);
+    exchange[local_index] = bitcast<u32>(_e383);
     storageBarrier();
     workgroupBarrier();
-    let _e371 = exchange[((local_index - _e364) + (_e364 ^ (u32(u64(1li)) & 31u)))];
+    let _e395 = exchange[((local_index - _e388) + (_e388 ^ (u32(u64(1li)) & 31u)))];
     storageBarrier();
     workgroupBarrier();
-    if _e29 {
-        scratch[u32(u64(_e28))] = (_e359 + bitcast<f32>(_e371));
+    if _e53 {
+        scratch[u32(u64(_e52))] = (_e383 + bitcast<f32>(_e395));
     }
     storageBarrier();
     workgroupBarrier();
-    let _e378 = u32(u64(0li));
-    let _e383 = scratch[_e378];
-    let _e387 = scratch[(_e378 + 1u)];
+    let _e402 = u32(u64(0li));
+    let _e407 = scratch[_e402];
+    let _e411 = scratch[(_e402 + 1u)];
     i_2 = thread_x;
     if (thread_x < x_extent_1_) {
         loop {
-            let _e391 = i_2;
-            let _e392 = (_e22 + _e391);
-            let _e399 = y[(y_offset + u32(u64(_e392)))];
-            y[(y_offset + u32(u64(_e392)))] = (_e399 / (_e383 + _e387));
+            let _e415 = i_2;
+            let _e416 = (_e46 + _e415);
+            let _e423 = y[(y_offset + u32(u64(_e416)))];
+            y[(y_offset + u32(u64(_e416)))] = (_e423 / (_e407 + _e411));
             continuing {
-                let _e405 = i_2;
-                i_2 = (_e405 + 64li);
-                break if ((u64(x_extent_1_) - u64(_e405)) <= u64(64li));
+                let _e429 = i_2;
+                i_2 = (_e429 + 64li);
+                break if ((u64(x_extent_1_) - u64(_e429)) <= u64(64li));
             }
         }
     }
