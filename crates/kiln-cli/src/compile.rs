@@ -6,6 +6,8 @@ use kiln_compiler::Target as LoweringTarget;
 use kiln_compiler::pipeline::{self, Step};
 use kiln_cuda::{compile_to_ptx, ptx};
 use kiln_ir::{Kernel, parse, verify};
+#[cfg(feature = "wgpu")]
+use kiln_wgpu::{Language, Written};
 use serde_json::json;
 use std::fs;
 use std::io::Write as _;
@@ -22,9 +24,10 @@ pub struct Args {
     /// The stage to print.
     #[arg(long, value_enum, default_value_t = Stage::Ir)]
     emit: Stage,
-    /// The target to compile for.
-    #[arg(long, value_enum, default_value_t = Target::Sm90)]
-    target: Target,
+    /// What to compile for, if not what the stage is made for first: sm_90, or portable for
+    /// shaders.
+    #[arg(long, value_enum)]
+    target: Option<Target>,
     /// Optimizes the IR first.
     #[arg(long)]
     optimize: bool,
@@ -46,6 +49,29 @@ enum Stage {
     Ptx,
     /// Cranelift IR, for the CPU.
     Clif,
+    /// WebGPU's language.
+    #[cfg(feature = "wgpu")]
+    Wgsl,
+    /// SPIR-V, Vulkan's binary; as words in JSON.
+    #[cfg(feature = "wgpu")]
+    Spv,
+    /// Metal's language.
+    #[cfg(feature = "wgpu")]
+    Msl,
+    /// DirectX 12's language.
+    #[cfg(feature = "wgpu")]
+    Hlsl,
+}
+
+impl Stage {
+    /// What is compiled for if nothing is said.
+    fn first_target(self) -> Target {
+        match self {
+            #[cfg(feature = "wgpu")]
+            Stage::Wgsl | Stage::Spv | Stage::Msl | Stage::Hlsl => Target::Portable,
+            Stage::Ir | Stage::Tasks | Stage::Tir | Stage::Ptx | Stage::Clif => Target::Sm90,
+        }
+    }
 }
 
 /// A kind of device.
@@ -112,24 +138,67 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if args.optimize {
         kiln_compiler::optimize(&mut kernel).map_err(|error| Failure::Source(error.to_string()))?;
     }
-    let (kernel_name, lowering) = (kernel.name.clone(), args.target.lowering());
-    let text = match (args.emit, args.target.gpu(), &lowering) {
-        (Stage::Ir, ..) => kernel.to_string(),
-        (Stage::Tir, _, Some(target)) => passed(&kernel, target, target.pipeline())?.to_string(),
-        (Stage::Tasks, Some(_), Some(target)) => passed(&kernel, target, pipeline::TASKS)?.to_string(),
-        (Stage::Ptx, Some(gpu), _) => compile_to_ptx(&kernel, gpu)?.text,
-        (Stage::Clif, ..) if args.target == Target::Cpu => kiln_cpu::clif(&kernel)?,
-        _ => return Err(Failure::Usage(unfitting(args))),
+    let kernel_name = kernel.name.clone();
+    let target = args.target.unwrap_or_else(|| args.emit.first_target());
+    let lowering = target.lowering();
+    let made = match (args.emit, target.gpu(), &lowering) {
+        (Stage::Ir, ..) => Made::Text(kernel.to_string()),
+        (Stage::Tir, _, Some(target)) => Made::Text(passed(&kernel, target, target.pipeline())?.to_string()),
+        (Stage::Tasks, Some(_), Some(target)) => {
+            Made::Text(passed(&kernel, target, pipeline::TASKS)?.to_string())
+        }
+        (Stage::Ptx, Some(gpu), _) => Made::Text(compile_to_ptx(&kernel, gpu)?.text),
+        (Stage::Clif, ..) if target == Target::Cpu => Made::Text(kiln_cpu::clif(&kernel)?),
+        #[cfg(feature = "wgpu")]
+        (Stage::Wgsl, None, Some(target)) => shader(&kernel, target, Language::Wgsl)?,
+        #[cfg(feature = "wgpu")]
+        (Stage::Spv, None, Some(target)) => shader(&kernel, target, Language::Spirv)?,
+        #[cfg(feature = "wgpu")]
+        (Stage::Msl, None, Some(target)) => shader(&kernel, target, Language::Msl)?,
+        #[cfg(feature = "wgpu")]
+        (Stage::Hlsl, None, Some(target)) => shader(&kernel, target, Language::Hlsl)?,
+        _ => return Err(Failure::Usage(unfitting(args.emit, target))),
     };
     let mut out = std::io::stdout().lock();
     if args.json {
-        let (stage, target) = (name(&args.emit), name(&args.target));
-        let found = json!({ "kernel": kernel_name, "stage": stage, "target": target, "text": text });
+        let mut found = json!({ "kernel": kernel_name, "stage": name(&args.emit), "target": name(&target) });
+        match made {
+            Made::Text(text) => found["text"] = text.into(),
+            #[cfg(feature = "wgpu")]
+            Made::Words(words) => found["words"] = words.into(),
+        }
         writeln!(out, "{found:#}")?;
-    } else {
-        write!(out, "{text}")?;
+        return Ok(());
+    }
+    match made {
+        Made::Text(text) => write!(out, "{text}")?,
+        #[cfg(feature = "wgpu")]
+        Made::Words(words) => {
+            let bytes: Vec<u8> = words.into_iter().flat_map(u32::to_le_bytes).collect();
+            out.write_all(&bytes)?;
+        }
     }
     Ok(())
+}
+
+/// A stage of a kernel.
+enum Made {
+    Text(String),
+    /// A binary of 32-bit words.
+    #[cfg(feature = "wgpu")]
+    Words(Vec<u32>),
+}
+
+/// A kernel in a language of shaders, for an adapter that has what most have.
+#[cfg(feature = "wgpu")]
+fn shader(kernel: &Kernel, target: &LoweringTarget, language: Language) -> Result<Made, Failure> {
+    let threads = passed(kernel, target, target.pipeline())?;
+    let float64 = language != Language::Msl;
+    let features = kiln_wgpu::Features { int64: true, float64, float16: true, ..Default::default() };
+    Ok(match kiln_wgpu::compile(&threads, features)?.write(language)? {
+        Written::Text(text) => Made::Text(text),
+        Written::Words(words) => Made::Words(words),
+    })
 }
 
 /// A value as the command line has it.
@@ -167,12 +236,13 @@ fn passed(kernel: &Kernel, target: &LoweringTarget, steps: &[Step]) -> Result<Ke
     compiled.map(|done| done.kernel).map_err(|error| Failure::Source(error.to_string()))
 }
 
-fn unfitting(args: &Args) -> String {
-    let stage = name(&args.emit);
-    let targets = match args.emit {
+fn unfitting(stage: Stage, target: Target) -> String {
+    let targets = match stage {
         Stage::Clif => "cpu",
         Stage::Tir => "sm_80, sm_90, sm_100 and portable",
         Stage::Ir | Stage::Tasks | Stage::Ptx => "sm_80, sm_90 and sm_100",
+        #[cfg(feature = "wgpu")]
+        Stage::Wgsl | Stage::Spv | Stage::Msl | Stage::Hlsl => "portable",
     };
-    format!("there is no {stage} for {}; it is made for {targets}", name(&args.target))
+    format!("there is no {} for {}; it is made for {targets}", name(&stage), name(&target))
 }

@@ -208,6 +208,28 @@ fn compile_prints_stages() {
     std::fs::remove_file(path).unwrap();
 }
 
+/// SPIR-V is words, the first of which is its magic number.
+#[cfg(feature = "wgpu")]
+#[test]
+fn compile_prints_shaders() {
+    let path = file("shader.kir", DOUBLE);
+    let name = path.to_str().unwrap();
+    for (stage, part) in [("wgsl", "@workgroup_size("), ("msl", "kernel void "), ("hlsl", "[numthreads(")] {
+        let output = kiln(&["compile", name, "--emit", stage]);
+        assert!(text(&output.stdout).contains(part), "{stage}: {output:?}");
+    }
+    let binary = kiln(&["compile", name, "--emit", "spv"]).stdout;
+    assert_eq!(binary[..4], 0x0723_0203u32.to_le_bytes());
+    let json = kiln(&["compile", name, "--emit", "spv", "--json"]).stdout;
+    let found: Value = serde_json::from_slice(&json).unwrap();
+    assert_eq!((&found["target"], &found["words"][0]), (&"portable".into(), &0x0723_0203u32.into()));
+    assert_eq!(found["words"].as_array().map(Vec::len), Some(binary.len() / 4));
+    let unfitting = kiln(&["compile", name, "--emit", "wgsl", "--target", "sm_90"]);
+    assert_eq!(unfitting.status.code(), Some(2));
+    assert!(text(&unfitting.stderr).contains("portable"), "{unfitting:?}");
+    std::fs::remove_file(path).unwrap();
+}
+
 #[test]
 fn compile_names_the_place_of_a_mistake() {
     let wrong = file("wrong.kir", "kernel @k() tile {\n  %1 = mul %n : i64\n}");
