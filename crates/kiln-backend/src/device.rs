@@ -62,7 +62,13 @@ pub enum Residency {
     Within,
 }
 
-/// An address in device memory. On the CPU it is a pointer.
+/// A place in device memory: a byte of an allocation.
+///
+/// It is opaque above the backends, which alone know what the number is: a pointer on the CPU, an
+/// address on an NVIDIA GPU, and on a device without addresses the number of an allocation above an
+/// offset. What always holds: adding to it moves on by as many bytes, within the allocation; an
+/// allocation begins at a multiple of 256; and 0 is a place in no allocation, to which a view
+/// without elements may point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DevicePtr(pub u64);
 

@@ -24,8 +24,7 @@ pub struct Args {
     /// The stage to print.
     #[arg(long, value_enum, default_value_t = Stage::Ir)]
     emit: Stage,
-    /// What to compile for, if not what the stage is made for first: sm_90, or portable for
-    /// shaders.
+    /// The target to compile for [default: sm_90; portable for shaders]
     #[arg(long, value_enum)]
     target: Option<Target>,
     /// Optimizes the IR first.

@@ -3,6 +3,7 @@
 //! Everything is asked for without creating a context on a GPU, which takes longer than all the
 //! rest together.
 
+mod adapters;
 mod report;
 
 use crate::failure::Failure;
@@ -47,6 +48,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 struct Findings {
     /// Best first.
     devices: Vec<Found>,
+    /// The adapters of other APIs than CUDA.
+    adapters: Vec<adapters::Found>,
     nvidia: Option<Nvidia>,
     /// The device that programs use unless they say otherwise, and what decided.
     default: (String, &'static str),
@@ -136,7 +139,8 @@ impl Findings {
         let transports = devices.iter().map(|device| transport(&device.id)).collect();
         let default = default_device(&devices, &mut missing);
         let cache = cache(&mut missing);
-        Findings { devices, nvidia, default, cache, mailboxes, transports, missing }
+        let adapters = adapters::found();
+        Findings { devices, adapters, nvidia, default, cache, mailboxes, transports, missing }
     }
 }
 

@@ -11,6 +11,8 @@ pub struct Case {
     /// `casts::from::f32`.
     pub name: &'static str,
     pub(crate) body: fn(&mut Trial<'_>) -> Verdict,
+    /// Whether it is about ring kernels, which need resident launches.
+    pub(crate) is_resident: bool,
 }
 
 /// How a case ended.
@@ -36,6 +38,9 @@ impl Case {
     /// # Ok::<(), kiln_runtime::Error>(())
     /// ```
     pub fn run(&self, device: &Device, seed: u64) -> Outcome {
+        if self.is_resident && device.backend().residents().is_none() {
+            return Outcome::Skipped("resident launches".to_owned());
+        }
         let mut trial = Trial::new(device, seed, self.name);
         let verdict = catch_unwind(AssertUnwindSafe(|| (self.body)(&mut trial)));
         // A fault that a failing case left behind must not fall on the next one.
@@ -67,12 +72,13 @@ macro_rules! cases {
         [$($crate::case::cases!(@list $group $name $($($t)+)?)),*].concat()
     };
     (@list $group:literal $name:ident) => {
-        vec![$crate::case::Case { name: concat!($group, "::", stringify!($name)), body: $name }]
+        vec![$crate::case::Case { name: concat!($group, "::", stringify!($name)), body: $name, is_resident: false }]
     };
     (@list $group:literal $name:ident $($t:ty)+) => {
         vec![$($crate::case::Case {
             name: concat!($group, "::", stringify!($name), "::", stringify!($t)),
             body: $name::<$t>,
+            is_resident: false,
         }),+]
     };
 }

@@ -137,6 +137,9 @@ pub fn suite() -> Vec<Case> {
         launch::cases,
         tensors::cases,
         streams::cases,
+    ];
+    // Ring kernels.
+    let resident: &[fn() -> Vec<Case>] = &[
         actors::cases,
         actors_links::cases,
         actors_clusters::cases,
@@ -154,7 +157,8 @@ pub fn suite() -> Vec<Case> {
         telemetry::cases,
         checkpoints::cases,
     ];
-    groups.iter().flat_map(|group| group()).collect()
+    let resident = resident.iter().flat_map(|group| group()).map(|case| Case { is_resident: true, ..case });
+    groups.iter().flat_map(|group| group()).chain(resident).collect()
 }
 
 /// Cases of any sizes, large ones too: a check of a device that takes minutes without a GPU, apart

@@ -1,5 +1,5 @@
-//! The backends that this build has: the features `cuda`, `cpu` and `interp`. No other file asks
-//! which.
+//! The backends that this build has: the features `cuda`, `wgpu`, `cpu` and `interp`. No other file
+//! asks which.
 
 use crate::error::{Error, Result};
 use kiln_backend::{Backend, launch_limit_of_environment};
@@ -25,6 +25,9 @@ fn find(name: &str) -> Option<Opened> {
     if let Some(index) = gpu_index(name) {
         return Some(cuda::open(index));
     }
+    if let Some(opened) = wgpu::open(name) {
+        return Some(opened);
+    }
     let opened = if name == "cpu" { cpu::open() } else { interp::open(name)? };
     Some(opened.and_then(with_launch_limit))
 }
@@ -37,7 +40,21 @@ fn unknown(name: &str) -> Error {
 /// among them.
 pub(crate) fn available() -> Vec<String> {
     let gpus = gpu_count().unwrap_or(0);
-    (0..gpus).map(|i| format!("cuda:{i}")).chain(hosts().map(String::from)).collect()
+    let gpus = (0..gpus).map(|i| format!("cuda:{i}"));
+    gpus.chain(wgpu::names(true)).chain(hosts().map(String::from)).collect()
+}
+
+/// The name of the best GPU that another backend than NVIDIA's has. Software is none.
+pub(crate) fn other_gpu() -> Option<String> {
+    wgpu::names(false).into_iter().next()
+}
+
+/// The name that a device has of several that it is opened by.
+pub(crate) fn canonical(name: &str) -> String {
+    match name {
+        "cuda" => "cuda:0".to_owned(),
+        other => wgpu::canonical(other).unwrap_or_else(|| other.to_owned()),
+    }
 }
 
 /// The number of NVIDIA GPUs.
@@ -99,6 +116,46 @@ mod cuda {
     }
 }
 
+#[cfg(feature = "wgpu")]
+mod wgpu {
+    use super::Opened;
+    use kiln_wgpu::{Wgpu, adapters, is_name};
+
+    pub(super) fn open(name: &str) -> Option<Opened> {
+        is_name(name).then(|| Ok(Box::new(Wgpu::open(name)?) as Box<_>))
+    }
+
+    /// The names of the adapters, best first, with those that are software or without.
+    pub(super) fn names(software: bool) -> Vec<String> {
+        let wanted = adapters().into_iter().filter(|adapter| software || !adapter.is_software);
+        wanted.map(|adapter| adapter.id).collect()
+    }
+
+    /// The name with a number, of an adapter that is there.
+    pub(super) fn canonical(name: &str) -> Option<String> {
+        kiln_wgpu::canonical_name(name)
+    }
+}
+
+#[cfg(not(feature = "wgpu"))]
+mod wgpu {
+    use super::Opened;
+    use crate::error::Error;
+
+    pub(super) fn open(name: &str) -> Option<Opened> {
+        let ours = name == "wgpu" || name.starts_with("wgpu:");
+        ours.then_some(Err(Error::MissingBackend { backend: "wgpu" }))
+    }
+
+    pub(super) fn names(_: bool) -> Vec<String> {
+        Vec::new()
+    }
+
+    pub(super) fn canonical(_: &str) -> Option<String> {
+        None
+    }
+}
+
 #[cfg(feature = "cpu")]
 mod cpu {
     use super::Opened;
@@ -151,6 +208,7 @@ mod tests {
             ("cpu", "cpu", cfg!(feature = "cpu")),
             ("interp:fast", "interp", cfg!(feature = "interp")),
             ("cuda:0", "cuda", cfg!(feature = "cuda")),
+            ("wgpu:0", "wgpu", cfg!(feature = "wgpu")),
         ] {
             let opened = find(name).map(|opened| opened.map(drop));
             match opened {

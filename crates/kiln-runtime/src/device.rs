@@ -12,8 +12,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-/// A device: an NVIDIA GPU, the host's processor, or the interpreter. Cloning gives another handle
-/// to the same device.
+/// A device: an NVIDIA GPU, a GPU through Vulkan, Metal or DX12, the host's processor, or the
+/// interpreter. Cloning gives another handle to the same device.
 ///
 /// Devices are opened once in a process: opening `cuda:0` twice gives the same one, with the same
 /// caches.
@@ -40,8 +40,10 @@ struct Inner {
 
 impl Device {
     /// The best device here: the one named by the environment variable `KILN_DEVICE`, else the
-    /// first NVIDIA GPU, else the CPU where there is no NVIDIA driver or it sees no GPU. A build
-    /// without the CPU's backend takes the interpreter.
+    /// first NVIDIA GPU; where there is no NVIDIA driver or it sees no GPU, the best GPU of the
+    /// backend `wgpu`, and the CPU where there is none of those either. A build without the CPU's
+    /// backend takes the interpreter. An adapter that is software on the processor, such as
+    /// Mesa's, is taken by its name alone.
     ///
     /// # Errors
     /// [`Error::UnknownDevice`] or [`kiln_backend::Error::Unavailable`] if `KILN_DEVICE` names a
@@ -52,8 +54,11 @@ impl Device {
     #[allow(clippy::should_implement_trait)]
     pub fn default() -> Result<Device> {
         let wish = std::env::var("KILN_DEVICE").ok();
-        let host = backends::hosts().next().unwrap_or("cuda:0");
-        default_of(wish.as_deref(), backends::gpu_count, host, Device::open)
+        let other = || {
+            let host = || backends::hosts().next().unwrap_or("cuda:0").to_owned();
+            backends::other_gpu().unwrap_or_else(host)
+        };
+        default_of(wish.as_deref(), backends::gpu_count, other, Device::open)
     }
 
     /// Opens a device by name.
@@ -61,6 +66,8 @@ impl Device {
     /// | Name | Device |
     /// |---|---|
     /// | `cuda`, `cuda:N` | an NVIDIA GPU |
+    /// | `wgpu`, `wgpu:N` | the best adapter of Vulkan, Metal or DX12, or the one of a number |
+    /// | `wgpu:vulkan`, `wgpu:metal`, `wgpu:dx12` | the best adapter of an API |
     /// | `cpu` | the host's processor |
     /// | `interp` | the interpreter; its sanitizer finds races and uninitialized reads |
     /// | `interp:SEED` | the same; the seed fixes the order of programs and threads |
@@ -72,7 +79,8 @@ impl Device {
     /// built without the feature of that backend, [`kiln_backend::Error::Unavailable`] if there is
     /// no such device or driver.
     pub fn open(name: &str) -> Result<Device> {
-        let name = if name == "cuda" { "cuda:0" } else { name };
+        let name = backends::canonical(name);
+        let name = name.as_str();
         let mut open = open_devices();
         if let Some(inner) = open.iter().find(|(n, _)| n == name).and_then(|(_, weak)| weak.upgrade()) {
             return Ok(Device(inner));
@@ -95,8 +103,7 @@ impl Device {
     /// # Errors
     /// As of [`open`](Self::open).
     pub fn open_apart(name: &str) -> Result<Device> {
-        let name = if name == "cuda" { "cuda:0" } else { name };
-        Ok(Device::with_backend(isolate::open_backend(name)?, DiskCache::from_env()))
+        Ok(Device::with_backend(isolate::open_backend(&backends::canonical(name))?, DiskCache::from_env()))
     }
 
     /// The same device, opened anew beside this handle: for one that is
@@ -294,12 +301,12 @@ impl Device {
     }
 }
 
-/// What [`Device::default`] gives, by the value of `KILN_DEVICE`, the number of GPUs, and how
-/// devices are opened.
+/// What [`Device::default`] gives, by the value of `KILN_DEVICE`, the number of NVIDIA GPUs, what
+/// there is where there are none, and how devices are opened.
 fn default_of<D>(
     wish: Option<&str>,
     gpus: impl FnOnce() -> kiln_backend::Result<usize>,
-    host: &str,
+    other: impl FnOnce() -> String,
     open: impl FnOnce(&str) -> Result<D>,
 ) -> Result<D> {
     if let Some(wish) = wish.map(str::trim).filter(|wish| !wish.is_empty()) {
@@ -307,7 +314,7 @@ fn default_of<D>(
     }
     let refuse = |error: Error| Error::DefaultDevice { reason: error.to_string() };
     match gpus().map_err(|error| refuse(error.into()))? {
-        0 => open(host),
+        0 => open(&other()),
         _ => open("cuda:0").map_err(refuse),
     }
 }
@@ -343,30 +350,34 @@ mod tests {
         kiln_backend::Error::Unavailable { device: device.into(), reason: reason.into(), hint: hint.into() }
     }
 
+    fn cpu() -> String {
+        "cpu".to_owned()
+    }
+
     fn named(name: &str) -> Result<String> {
         Ok(name.to_owned())
     }
 
     #[test]
     fn the_default_is_a_gpu_where_there_is_one() {
-        assert_eq!(default_of(None, || Ok(2), "cpu", named).unwrap(), "cuda:0");
-        assert_eq!(default_of(None, || Ok(0), "cpu", named).unwrap(), "cpu");
-        assert_eq!(default_of(Some("  "), || Ok(0), "cpu", named).unwrap(), "cpu");
-        assert_eq!(default_of(Some(" interp "), || Ok(1), "cpu", named).unwrap(), "interp");
+        assert_eq!(default_of(None, || Ok(2), cpu, named).unwrap(), "cuda:0");
+        assert_eq!(default_of(None, || Ok(0), cpu, named).unwrap(), "cpu");
+        assert_eq!(default_of(Some("  "), || Ok(0), cpu, named).unwrap(), "cpu");
+        assert_eq!(default_of(Some(" interp "), || Ok(1), cpu, named).unwrap(), "interp");
     }
 
     #[test]
     fn a_gpu_that_fails_is_no_reason_for_the_cpu() {
         let text = |result: Result<String>| result.unwrap_err().to_string();
         for error in [
-            text(default_of(None, || Err(broken()), "cpu", named)),
-            text(default_of(None, || Ok(1), "cpu", |_| Err(broken().into()))),
+            text(default_of(None, || Err(broken()), cpu, named)),
+            text(default_of(None, || Ok(1), cpu, |_| Err(broken().into()))),
         ] {
             assert!(
                 error.contains("the driver could not start") && error.contains("KILN_DEVICE=cpu"),
                 "{error}"
             );
         }
-        assert_eq!(default_of(Some("cpu"), || Err(broken()), "cpu", named).unwrap(), "cpu");
+        assert_eq!(default_of(Some("cpu"), || Err(broken()), cpu, named).unwrap(), "cpu");
     }
 }

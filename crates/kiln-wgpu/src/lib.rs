@@ -1,12 +1,13 @@
-//! Thread IR as modules of naga, which wgpu runs on Vulkan, Metal, DX12 and WebGPU.
+//! GPUs through Vulkan, Metal and DX12 as Kiln devices: thread IR as modules of naga, which wgpu
+//! runs.
 //!
-//! [`compile`] takes a kernel that was lowered to threads and gives a [`Module`]: a
-//! `naga::Module` that naga's validator has accepted, and what a launch has to bind. The module is
-//! built directly, without text. Nothing here runs it: this crate is not a backend yet. Its tests
-//! run modules through wgpu on Mesa's CPU driver.
+//! [`Wgpu`] is the device; `device/mod.rs` has its chapter. [`compile`] takes a kernel that was
+//! lowered to threads and gives a [`Module`]: a `naga::Module` that naga's validator has accepted,
+//! and what a launch has to bind. The module is built directly, without text.
 //!
 //! | file | holds |
 //! |---|---|
+//! | `device/` | memory, streams, launches, reports |
 //! | `features.rs` | what an adapter has that not every adapter has |
 //! | `module.rs` | the module, its entry point and its bindings |
 //! | `language.rs` | the module as WGSL, SPIR-V, MSL and HLSL |
@@ -78,6 +79,7 @@ mod cells;
 mod codes;
 mod control;
 mod declare;
+mod device;
 mod dispatch;
 mod exit_points;
 mod extrema;
@@ -101,6 +103,7 @@ mod uniform;
 mod words;
 mod writer;
 
+pub use device::{Adapter, Wgpu, adapters, canonical_name, is_name};
 pub use dispatch::Dispatch;
 pub use features::Features;
 #[cfg(feature = "languages")]

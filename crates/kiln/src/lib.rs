@@ -87,6 +87,8 @@ mod book {
     struct Readme;
     #[doc = include_str!("../../../book/src/kernels.md")]
     struct Kernels;
+    #[doc = include_str!("../../../book/src/devices.md")]
+    struct Devices;
     #[doc = include_str!("../../../book/src/ring-kernels.md")]
     struct RingKernels;
     #[doc = include_str!("../../../book/src/dynamic.md")]

@@ -12,6 +12,10 @@ impl Findings {
         sections.push(section("Devices", devices.collect()));
         let capabilities = self.devices.iter().map(|d| vec![d.id.clone(), d.capabilities_text()]);
         sections.push(section("Capabilities", capabilities.collect()));
+        if !self.adapters.is_empty() {
+            let adapters = self.adapters.iter().flat_map(|adapter| adapter.rows());
+            sections.push(section("Adapters", adapters.collect()));
+        }
         let mut system = vec![vec!["default".into(), format!("{} ({})", self.default.0, self.default.1)]];
         if let Some(nvidia) = &self.nvidia {
             let release = nvidia.release.as_deref().unwrap_or("of unknown version");
@@ -46,6 +50,7 @@ impl Findings {
         json!({
             "version": env!("CARGO_PKG_VERSION"),
             "devices": self.devices.iter().map(Found::to_json).collect::<Vec<_>>(),
+            "adapters": self.adapters.iter().map(|adapter| adapter.to_json()).collect::<Vec<_>>(),
             "default": self.default.0,
             "driver": self.nvidia.as_ref().map(|n| json!({ "release": n.release, "cuda": n.cuda, "ptx": n.ptx })),
             "cache": {

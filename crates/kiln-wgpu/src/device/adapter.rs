@@ -1,0 +1,218 @@
+//! The adapters of this machine: their names, and what each has and lacks.
+
+use crate::features::Features;
+use kiln_backend::{Error, Result};
+use wgpu::{Backend as Api, DeviceType, Features as F};
+
+/// What a device name asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Wish {
+    /// The adapter of this number.
+    Number(usize),
+    /// The best adapter of an API.
+    Api(Api),
+}
+
+/// The device name that all others begin with.
+const DEVICE: &str = "wgpu";
+
+/// The APIs that names may ask for. GL is not among them: it has too little of what kernels need.
+const APIS: [(&str, Api); 3] = [("vulkan", Api::Vulkan), ("metal", Api::Metal), ("dx12", Api::Dx12)];
+
+/// What an optional feature of wgpu is for, and how kernels do without it.
+const OPTIONAL: [(F, &str, &str); 5] = [
+    (F::SHADER_INT64, "SHADER_INT64", "64-bit integers"),
+    (F::SHADER_F64, "SHADER_F64", "f64"),
+    (F::SHADER_F16, "SHADER_F16", "arithmetic of f16"),
+    (F::SUBGROUP, "SUBGROUP", "exchanges among lanes other than through workgroup memory"),
+    (F::TIMESTAMP_QUERY_INSIDE_ENCODERS, "TIMESTAMP_QUERY_INSIDE_ENCODERS", "device time of events"),
+];
+
+/// An adapter of this machine, as `kiln doctor` lists it.
+#[derive(Clone, Debug)]
+pub struct Adapter {
+    /// The name of its device, such as `wgpu:0`.
+    pub id: String,
+    /// The product name.
+    pub name: String,
+    /// The API: `vulkan`, `metal` or `dx12`.
+    pub api: &'static str,
+    /// Whether it is software on the host's processors.
+    pub is_software: bool,
+    /// The driver's name and version.
+    pub driver: String,
+    /// The optional features that it does not have: wgpu's name of each, and what it is for.
+    pub lacks: Vec<(&'static str, &'static str)>,
+}
+
+/// The adapters of this machine, best first: real GPUs before software.
+///
+/// ```
+/// for adapter in kiln_wgpu::adapters() {
+///     println!("{}: {} through {}", adapter.id, adapter.name, adapter.api);
+/// }
+/// ```
+pub fn adapters() -> Vec<Adapter> {
+    enumerate().iter().enumerate().map(|(number, adapter)| describe(number, adapter)).collect()
+}
+
+/// Whether a device name is one of this backend's: `wgpu`, `wgpu:N`, `wgpu:vulkan`, `wgpu:metal` or
+/// `wgpu:dx12`.
+///
+/// ```
+/// assert!(kiln_wgpu::is_name("wgpu:0") && kiln_wgpu::is_name("wgpu:metal"));
+/// assert!(!kiln_wgpu::is_name("wgpu:gl") && !kiln_wgpu::is_name("cuda:0"));
+/// ```
+pub fn is_name(name: &str) -> bool {
+    parse(name).is_some()
+}
+
+/// The name with a number of the device that a name asks for: `wgpu:0` for `wgpu`. `None` for a name
+/// that is not one of this backend's, and where the adapter of an API is not there.
+///
+/// ```
+/// assert_eq!(kiln_wgpu::canonical_name("wgpu").as_deref(), Some("wgpu:0"));
+/// assert_eq!(kiln_wgpu::canonical_name("cpu"), None);
+/// ```
+pub fn canonical_name(name: &str) -> Option<String> {
+    match parse(name)? {
+        Wish::Number(number) => Some(id(number)),
+        Wish::Api(_) => find(name).ok().map(|(number, _)| id(number)),
+    }
+}
+
+/// The adapter that a name asks for, and its number.
+pub(crate) fn find(name: &str) -> Result<(usize, wgpu::Adapter)> {
+    let unavailable =
+        |reason: String, hint: String| Error::Unavailable { device: name.to_owned(), reason, hint };
+    let Some(wish) = parse(name) else {
+        let hint = "Write `wgpu`, `wgpu:N`, `wgpu:vulkan`, `wgpu:metal` or `wgpu:dx12`.".to_owned();
+        return Err(unavailable("there is no such device name".to_owned(), hint));
+    };
+    let all = enumerate();
+    let found: Vec<String> =
+        all.iter().enumerate().map(|(i, a)| format!("{DEVICE}:{i} is {}", a.get_info().name)).collect();
+    let mut adapters = all.into_iter().enumerate();
+    let chosen = match wish {
+        Wish::Number(number) => adapters.nth(number),
+        Wish::Api(api) => adapters.find(|(_, adapter)| adapter.get_info().backend == api),
+    };
+    chosen.ok_or_else(|| {
+        if found.is_empty() {
+            let hint = "Install the GPU's Vulkan driver, or Mesa's for processors (Debian and Ubuntu: \
+                        `mesa-vulkan-drivers`).";
+            unavailable("no driver here offers an adapter".to_owned(), hint.to_owned())
+        } else {
+            unavailable("no adapter fits this name".to_owned(), format!("{}.", found.join(", ")))
+        }
+    })
+}
+
+/// The name of the device of an adapter.
+pub(crate) fn id(number: usize) -> String {
+    format!("{DEVICE}:{number}")
+}
+
+fn parse(name: &str) -> Option<Wish> {
+    let rest = name.strip_prefix(DEVICE)?;
+    if rest.is_empty() {
+        return Some(Wish::Number(0));
+    }
+    let rest = rest.strip_prefix(':')?;
+    let api = APIS.iter().find(|(api, _)| *api == rest).map(|&(_, api)| Wish::Api(api));
+    api.or_else(|| rest.parse().ok().map(Wish::Number))
+}
+
+/// All adapters of the APIs, best first. Among equals, the order of the drivers.
+fn enumerate() -> Vec<wgpu::Adapter> {
+    let backends = wgpu::Backends::VULKAN | wgpu::Backends::METAL | wgpu::Backends::DX12;
+    let instance = wgpu::Instance::new(wgpu::InstanceDescriptor {
+        backends,
+        // Validation layers would print to the user's terminal.
+        flags: wgpu::InstanceFlags::empty(),
+        ..wgpu::InstanceDescriptor::new_without_display_handle()
+    });
+    let mut adapters = pollster::block_on(instance.enumerate_adapters(backends));
+    adapters.sort_by_key(|adapter| rank(&adapter.get_info()));
+    adapters
+}
+
+fn rank(info: &wgpu::AdapterInfo) -> (usize, usize) {
+    let kind = match info.device_type {
+        DeviceType::DiscreteGpu => 0,
+        DeviceType::IntegratedGpu => 1,
+        DeviceType::VirtualGpu => 2,
+        DeviceType::Other => 3,
+        DeviceType::Cpu => 4,
+    };
+    // A GPU that two APIs offer is first taken through Vulkan, which has most features.
+    (kind, APIS.iter().position(|&(_, api)| api == info.backend).unwrap_or(APIS.len()))
+}
+
+fn describe(number: usize, adapter: &wgpu::Adapter) -> Adapter {
+    let (info, has) = (adapter.get_info(), adapter.features());
+    let lacks = OPTIONAL.iter().filter(|(feature, ..)| !has.contains(*feature));
+    Adapter {
+        id: id(number),
+        api: APIS.iter().find(|(_, api)| *api == info.backend).map_or("unknown", |&(name, _)| name),
+        is_software: is_software(&info),
+        driver: driver(&info),
+        name: info.name,
+        lacks: lacks.map(|&(_, name, what)| (name, what)).collect(),
+    }
+}
+
+pub(crate) fn is_software(info: &wgpu::AdapterInfo) -> bool {
+    info.device_type == DeviceType::Cpu
+}
+
+pub(crate) fn driver(info: &wgpu::AdapterInfo) -> String {
+    format!("{} {}", info.driver, info.driver_info).trim().to_owned()
+}
+
+/// Those of the optional features that an adapter has.
+pub(crate) fn wanted(adapter: &wgpu::Adapter) -> F {
+    let optional = OPTIONAL.iter().fold(F::TIMESTAMP_QUERY, |all, (feature, ..)| all | *feature);
+    adapter.features() & optional
+}
+
+/// What code may use on a device that was opened with these features.
+pub(crate) fn code_features(has: F, info: &wgpu::AdapterInfo) -> Features {
+    let same = info.subgroup_min_size == info.subgroup_max_size;
+    Features {
+        int64: has.contains(F::SHADER_INT64),
+        float64: has.contains(F::SHADER_F64),
+        float16: has.contains(F::SHADER_F16),
+        subgroup: (same && has.contains(F::SUBGROUP)).then_some(info.subgroup_max_size),
+        ..Features::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_choose_adapters() {
+        assert_eq!(parse("wgpu"), Some(Wish::Number(0)));
+        assert_eq!(parse("wgpu:3"), Some(Wish::Number(3)));
+        assert_eq!(parse("wgpu:dx12"), Some(Wish::Api(Api::Dx12)));
+        for wrong in ["", "wgp", "wgpu:", "wgpu:gl", "wgpu:-1", "wgpu0", "wgpu:vulkan:0", "cuda:0"] {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_adapter_that_is_not_there_is_named_with_those_that_are() {
+        let error = find("wgpu:9999").unwrap_err().to_string();
+        assert!(error.starts_with("wgpu:9999 is not available: no "), "{error}");
+        assert!(error.contains("driver") || error.contains("wgpu:0 is "), "{error}");
+    }
+
+    #[test]
+    fn a_discrete_gpu_comes_before_software() {
+        let info = |kind, api| rank(&wgpu::AdapterInfo::new(kind, api));
+        assert!(info(DeviceType::DiscreteGpu, Api::Dx12) < info(DeviceType::Cpu, Api::Vulkan));
+        assert!(info(DeviceType::DiscreteGpu, Api::Vulkan) < info(DeviceType::DiscreteGpu, Api::Dx12));
+    }
+}

@@ -1,0 +1,343 @@
+//! [`Wgpu`]: an adapter as a Kiln device.
+
+use super::adapter;
+use super::bytes::ByteKernels;
+use super::gpu::{Gpu, refused};
+use super::passes;
+use super::program::{WgpuProgram, report_of};
+use super::reports::{ReportTables, collect};
+use super::state::State;
+use super::streams::{Event, EventTime};
+use super::transfers::{download, locked, read};
+use kiln_backend::{
+    Backend, Capabilities, Clock, Compiled, DevicePtr, Diagnostics, Error, EventId, Execution, Launch,
+    PrintSink, Prints, Program, Properties, Residency, Result, Stages, StreamId, is_printing,
+};
+use kiln_ir::Kernel;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// An adapter of wgpu's as a Kiln device: a GPU through Vulkan, Metal or DX12.
+///
+/// ```no_run
+/// use kiln_backend::{Backend, StreamId};
+/// # fn main() -> kiln_backend::Result<()> {
+/// let gpu = kiln_wgpu::Wgpu::open("wgpu")?;
+/// println!("{}: {}", gpu.properties().id, gpu.properties().name);
+/// let stream = StreamId::default();
+/// let memory = gpu.allocate(4096, stream)?;
+/// // SAFETY: the fill is as long as the allocation, which nothing uses after it.
+/// unsafe {
+///     gpu.fill(memory, 0, 4096, stream)?;
+///     gpu.free(memory, 4096, stream);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct Wgpu {
+    /// Before what it makes, so that it is dropped last.
+    state: Mutex<State>,
+    kernels: ByteKernels,
+    tables: ReportTables,
+    prints: Prints,
+    /// What was dropped inside the print sink.
+    dropped: Mutex<Vec<Dropped>>,
+    properties: Properties,
+    gpu: Gpu,
+}
+
+/// Something that nobody uses any more.
+enum Dropped {
+    Memory(DevicePtr),
+    Stream(StreamId),
+    Event(EventId),
+}
+
+/// The most blocks on each axis of a grid, as CUDA has. What an adapter does not dispatch at once
+/// is folded.
+const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
+
+/// What is taken for the number of multiprocessors, which wgpu does not say: that of a GPU in the
+/// middle of what there is.
+const UNITS: u32 = 32;
+
+impl Wgpu {
+    /// Opens an adapter: `wgpu` is the best one, `wgpu:N` the one of that number in
+    /// [`adapters`](crate::adapters), `wgpu:vulkan`, `wgpu:metal` and `wgpu:dx12` the best one of an
+    /// API.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if there is no such adapter, with those that are there.
+    pub fn open(name: &str) -> Result<Wgpu> {
+        let gpu = Gpu::open(name)?;
+        let state = Mutex::new(State::new(&gpu));
+        gpu.check()?;
+        Ok(Wgpu {
+            state,
+            kernels: ByteKernels::default(),
+            tables: ReportTables::default(),
+            prints: Prints::default(),
+            dropped: Mutex::default(),
+            properties: properties(&gpu),
+            gpu,
+        })
+    }
+
+    /// Gives the adapter's memory back at once. From then on every call is [`Error::Lost`].
+    pub fn destroy(&self) {
+        self.gpu.device.destroy();
+        self.gpu.status.lose("it was destroyed".to_owned());
+    }
+
+    /// The state, for a call from outside the print sink on a device that is there.
+    fn state(&self) -> Result<MutexGuard<'_, State>> {
+        self.check_not_printing()?;
+        self.gpu.check()?;
+        let mut state = locked(&self.state);
+        let dropped = std::mem::take(&mut *self.dropped.lock().unwrap_or_else(PoisonError::into_inner));
+        dropped.into_iter().for_each(|gone| release(&mut state, gone));
+        Ok(state)
+    }
+
+    /// The state, for a call on behalf of a stream.
+    fn state_for(&self, stream: StreamId, call: &str) -> Result<MutexGuard<'_, State>> {
+        let state = self.state()?;
+        state.streams.live(stream, call)?;
+        Ok(state)
+    }
+
+    fn check_not_printing(&self) -> Result<()> {
+        match is_printing() {
+            true => Err(Error::InsidePrintSink { device: self.properties.id.clone() }),
+            false => Ok(()),
+        }
+    }
+
+    /// Releases something, at once or after the call whose print sink drops it.
+    fn release(&self, gone: Dropped) {
+        match self.state() {
+            Ok(mut state) => release(&mut state, gone),
+            Err(_) => self.dropped.lock().unwrap_or_else(PoisonError::into_inner).push(gone),
+        }
+    }
+
+    /// Waits for all work, and reports what a stream has to report.
+    fn settle(&self, stream: StreamId) -> Result<()> {
+        let submission = {
+            let mut state = self.state_for(stream, "synchronize")?;
+            state.recorder.submit(&self.gpu)?;
+            state.recorder.submitted()
+        };
+        if let Some(submission) = submission {
+            self.gpu.wait(submission)?;
+        }
+        Ok(())
+    }
+
+    fn collect(&self, stream: StreamId) -> Result<()> {
+        let reported = collect(&self.gpu, &self.state, &self.tables, &self.prints, stream);
+        reported.and_then(|()| self.prints.outcome(&self.properties.id))
+    }
+}
+
+fn release(state: &mut State, gone: Dropped) {
+    match gone {
+        Dropped::Memory(ptr) => state.allocations.free(ptr),
+        Dropped::Stream(stream) => state.destroy_stream(stream),
+        Dropped::Event(event) => {
+            if let Some(Event { time: EventTime::Query(query), .. }) = state.streams.remove_event(event) {
+                state.timestamps.release(query);
+            }
+        }
+    }
+}
+
+fn properties(gpu: &Gpu) -> Properties {
+    let is_software = adapter::is_software(&gpu.info);
+    let threads = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
+    Properties {
+        id: gpu.id.clone(),
+        name: gpu.info.name.clone(),
+        uuid: None,
+        units: if is_software { threads } else { UNITS },
+        warp: 32,
+        max_threads: gpu.limits.max_compute_invocations_per_workgroup.min(1024),
+        max_grid: MAX_GRID,
+        shared_memory: gpu.limits.max_compute_workgroup_storage_size,
+        memory: gpu.memory,
+        cache: 0,
+        compute_capability: None,
+        driver: adapter::driver(&gpu.info),
+        ptx: None,
+        unified: false,
+        residency: Residency::Within,
+        capabilities: Capabilities {
+            clock: if gpu.has_timestamps { Clock::Device } else { Clock::Host },
+            ..Capabilities::new(Execution::Simt)
+        },
+    }
+}
+
+impl Backend for Wgpu {
+    fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    /// What this process has not taken: no API says what others have.
+    fn free_memory(&self) -> Result<u64> {
+        Ok(self.state()?.allocations.free_bytes(&self.gpu))
+    }
+
+    fn allocate(&self, bytes: usize, stream: StreamId) -> Result<DevicePtr> {
+        self.state_for(stream, "allocate")?.allocate(&self.gpu, bytes as u64)
+    }
+
+    unsafe fn free(&self, ptr: DevicePtr, _bytes: usize, _stream: StreamId) {
+        self.release(Dropped::Memory(ptr));
+    }
+
+    unsafe fn upload(&self, dst: DevicePtr, src: &[u8], stream: StreamId) -> Result<()> {
+        self.state_for(stream, "upload")?.upload(&self.gpu, &self.kernels, dst, src)
+    }
+
+    unsafe fn download(&self, dst: &mut [u8], src: DevicePtr, stream: StreamId) -> Result<()> {
+        drop(self.state_for(stream, "download")?);
+        self.collect(stream)?;
+        download(&self.gpu, &self.state, src, dst)
+    }
+
+    unsafe fn copy(&self, dst: DevicePtr, src: DevicePtr, bytes: usize, stream: StreamId) -> Result<()> {
+        let mut state = self.state_for(stream, "copy")?;
+        state.copy(&self.gpu, &self.kernels, [dst, src], bytes as u64)
+    }
+
+    unsafe fn fill(&self, dst: DevicePtr, byte: u8, bytes: usize, stream: StreamId) -> Result<()> {
+        self.state_for(stream, "fill")?.fill(&self.gpu, &self.kernels, dst, byte, bytes as u64)
+    }
+
+    fn compile(&self, kernel: &Kernel) -> Result<Compiled> {
+        self.check_not_printing()?;
+        self.gpu.check()?;
+        let start = Instant::now();
+        let module = passes::module(&self.gpu, kernel)?;
+        let passes = start.elapsed();
+        let report = report_of(kernel, &module).map(|report| self.tables.number(report));
+        let program = WgpuProgram::new(&self.gpu, kernel, module, report)?;
+        // The driver assembles and loads as it makes the pipeline.
+        let stages = Stages { passes, assembly: start.elapsed() - passes, ..Stages::default() };
+        Ok(Compiled { program: Arc::new(program), artifact: None, stages })
+    }
+
+    unsafe fn launch(&self, program: &dyn Program, launch: Launch<'_>) -> Result<()> {
+        let program = program.as_any().downcast_ref::<WgpuProgram>().ok_or(Error::Internal {
+            place: "kiln-wgpu",
+            message: "the program was compiled for another device".into(),
+        })?;
+        for ((axis, given), limit) in ["x", "y", "z"].iter().zip(launch.grid).zip(MAX_GRID) {
+            if given > limit {
+                return Err(Error::LaunchLimit {
+                    kernel: program.kernel.clone(),
+                    what: format!("grid extent {axis}"),
+                    given: given.into(),
+                    limit: limit.into(),
+                });
+            }
+        }
+        self.state_for(launch.stream, "launch")?.launch(&self.gpu, program, launch)
+    }
+
+    fn create_stream(&self) -> Result<StreamId> {
+        Ok(self.state()?.streams.create())
+    }
+
+    fn destroy_stream(&self, stream: StreamId) {
+        self.release(Dropped::Stream(stream));
+    }
+
+    /// On an adapter without timestamps, a timing event waits for the work before it, and has the
+    /// host's time then.
+    fn record(&self, stream: StreamId, timing: bool) -> Result<EventId> {
+        if timing && !self.gpu.has_timestamps {
+            self.settle(stream)?;
+        }
+        let mut state = self.state_for(stream, "record")?;
+        let State { recorder, timestamps, streams, .. } = &mut *state;
+        let time = match (timing, self.gpu.has_timestamps) {
+            (false, _) => EventTime::None,
+            (true, false) => EventTime::Host(Instant::now()),
+            (true, true) => EventTime::Query(timestamps.record(&self.gpu, recorder)?),
+        };
+        let recording = recorder.number() - u64::from(recorder.is_empty());
+        Ok(streams.add_event(Event { recording, time }))
+    }
+
+    /// All streams are one queue, which is in order.
+    fn wait(&self, stream: StreamId, event: EventId) -> Result<()> {
+        self.state_for(stream, "wait")?.streams.event(event, "wait").map(|_| ())
+    }
+
+    fn query(&self, event: EventId) -> Result<bool> {
+        let recording = {
+            let mut state = self.state()?;
+            let recording = state.streams.event(event, "query")?.recording;
+            if recording >= state.recorder.number() {
+                state.recorder.submit(&self.gpu)?;
+            }
+            recording
+        };
+        self.gpu.poll()?;
+        Ok(self.gpu.status.done() >= recording)
+    }
+
+    fn elapsed_ms(&self, start: EventId, end: EventId) -> Result<f32> {
+        let mut state = self.state()?;
+        let times = [start, end].map(|event| state.streams.event(event, "elapsed_ms").map(|e| e.time));
+        let [start, end] = times;
+        match (start?, end?) {
+            (EventTime::Query(start), EventTime::Query(end)) => {
+                let State { recorder, timestamps, .. } = &mut *state;
+                let times = timestamps.resolve(&self.gpu, recorder, [start, end])?;
+                let staged = state.stage_buffer(&self.gpu, &times, 0..16)?;
+                drop(state);
+                let mut ticks = [0u64; 2];
+                read(&self.gpu, &self.state, staged, |bytes| {
+                    for (tick, bytes) in ticks.iter_mut().zip(bytes.chunks_exact(8)) {
+                        *tick = bytes.iter().rev().fold(0, |tick, &byte| tick << 8 | u64::from(byte));
+                    }
+                })?;
+                let nanoseconds = ticks[1].wrapping_sub(ticks[0]) as i64 as f64
+                    * f64::from(self.gpu.queue.get_timestamp_period());
+                Ok((nanoseconds / 1e6) as f32)
+            }
+            (EventTime::Host(start), EventTime::Host(end)) => {
+                let forward = end.saturating_duration_since(start).as_secs_f64();
+                let backward = start.saturating_duration_since(end).as_secs_f64();
+                Ok(((forward - backward) * 1e3) as f32)
+            }
+            _ => Err(refused("elapsed_ms", "an event was recorded without timing".to_owned())),
+        }
+    }
+
+    fn destroy_event(&self, event: EventId) {
+        self.release(Dropped::Event(event));
+    }
+
+    fn synchronize(&self, stream: StreamId) -> Result<()> {
+        self.settle(stream)?;
+        self.collect(stream)
+    }
+
+    fn set_print_sink(&self, sink: PrintSink) {
+        self.prints.set(sink);
+    }
+
+    fn diagnostics(&self) -> Option<&dyn Diagnostics> {
+        Some(self)
+    }
+}
+
+impl Diagnostics for Wgpu {
+    fn pool_reserved(&self) -> Option<u64> {
+        Some(locked(&self.state).allocations.reserved())
+    }
+}

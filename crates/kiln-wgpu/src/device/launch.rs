@@ -1,0 +1,245 @@
+//! Launches: what is bound, the parameter block, the dispatch.
+
+use super::allocations::Place;
+use super::gpu::{Gpu, refused};
+use super::groups::GroupKey;
+use super::program::{ParamWords, WgpuProgram};
+use super::state::{ReportBuffer, State};
+use crate::dispatch::Dispatch;
+use crate::parameters::Parameter;
+use crate::report::REPORT_WORDS;
+use kiln_backend::{DevicePtr, Error, Launch, Result, StreamId};
+use smallvec::SmallVec;
+
+/// Bytes of the report buffer of a stream in which nothing prints.
+const REPORT_BYTES: u64 = REPORT_WORDS as u64 * 4;
+
+/// Bytes of the report buffer of a stream in which something prints: some 26,000 prints of one
+/// value between two synchronizations.
+const PRINT_BYTES: u64 = 1 << 20;
+
+/// What a storage buffer of a launch is bound to.
+struct Bound {
+    binding: u32,
+    place: Place,
+    /// Whether the kernel may write to it.
+    writable: bool,
+    /// The bytes of the allocation that are bound.
+    start: u64,
+    length: Option<u64>,
+}
+
+impl State {
+    /// Records a launch.
+    pub(crate) fn launch(&mut self, gpu: &Gpu, program: &WgpuProgram, launch: Launch<'_>) -> Result<()> {
+        let wanted = ParamWords::count(&program.params);
+        if launch.words.len() != wanted {
+            let message = format!("`{}` takes {wanted} words, not {}", program.kernel, launch.words.len());
+            return Err(refused("launch", message));
+        }
+        let most = gpu.limits.max_compute_workgroups_per_dimension;
+        let Some(dispatch) = Dispatch::of(launch.grid, most) else {
+            return Err(limit(program, "blocks in the grid", blocks(launch.grid), u64::from(u32::MAX)));
+        };
+        if launch.grid.contains(&0) {
+            return Ok(());
+        }
+        let mut bound: SmallVec<[Bound; 8]> = SmallVec::new();
+        for binding in &program.module.bindings {
+            let param = &program.params[binding.parameter];
+            let place = Place::of(DevicePtr(launch.words[param.first]));
+            let (start, length) = self.window(gpu, program, param, place, launch.words)?;
+            let (binding, writable) = (binding.binding, binding.writable);
+            bound.push(Bound { binding, place, writable, start, length });
+        }
+        let all_writable = is_bound_both_ways(&bound);
+        if let Some((_, report)) = &program.report {
+            let memory = self.report_buffer(gpu, launch.stream, report.prints())?;
+            let place = Place::of(memory);
+            bound.push(Bound { binding: report.binding, place, writable: true, start: 0, length: None });
+        }
+        let block = parameter_block(program, &launch, &bound, dispatch)?;
+        self.record(gpu, program, &bound, all_writable, &block, dispatch.groups)?;
+        self.recorder.submit_if_full(gpu)
+    }
+
+    /// The bytes of an allocation that a view is bound to: all of them, or where those are more
+    /// than a binding can have, from the view on.
+    fn window(
+        &self,
+        gpu: &Gpu,
+        program: &WgpuProgram,
+        param: &ParamWords,
+        place: Place,
+        words: &[u64],
+    ) -> Result<(u64, Option<u64>)> {
+        let most = gpu.limits.max_storage_buffer_binding_size;
+        let size = match place.allocation {
+            0 => 0,
+            _ => self.allocations.get("launch", place)?.pooled.buffer.size(),
+        };
+        if size <= most {
+            return Ok((0, None));
+        }
+        let alignment = u64::from(gpu.limits.min_storage_buffer_offset_alignment.max(1));
+        let start = place.offset / alignment * alignment;
+        let length = (most / 4 * 4).min(size.saturating_sub(start));
+        let (extents, strides) = words[param.first + 1..][..2 * param.rank].split_at(param.rank);
+        let span = span(extents, strides).saturating_mul(param.elem_bytes);
+        if place.offset - start + span > length {
+            let what = format!("the bytes that `{}` spans", param.name);
+            return Err(limit(program, &what, span, most));
+        }
+        Ok((start, Some(length)))
+    }
+
+    /// The report buffer for a launch in a stream, with room for prints if need be.
+    fn report_buffer(&mut self, gpu: &Gpu, stream: StreamId, prints: bool) -> Result<DevicePtr> {
+        let stream = self.streams.live(stream, "launch")?;
+        let bytes = if prints { PRINT_BYTES } else { REPORT_BYTES };
+        if let Some(last) = self.reports.get_mut(&stream).and_then(|all| all.last_mut())
+            && last.bytes >= bytes
+        {
+            last.is_pending = true;
+            return Ok(last.memory);
+        }
+        let memory = self.allocate(gpu, bytes)?;
+        let buffer = self.used(gpu, Place::of(memory))?.buffer.clone();
+        // Of a buffer from the pool, whatever was there before.
+        self.recorder.encoder(gpu).clear_buffer(&buffer, 0, None);
+        let report = ReportBuffer { memory, bytes, is_pending: true };
+        self.reports.entry(stream).or_default().push(report);
+        Ok(memory)
+    }
+
+    fn record(
+        &mut self,
+        gpu: &Gpu,
+        program: &WgpuProgram,
+        bound: &[Bound],
+        all_writable: bool,
+        block: &[u8],
+        groups: [u32; 3],
+    ) -> Result<()> {
+        let pipeline = program.pipeline(gpu, all_writable)?;
+        // First, for it may submit what was recorded.
+        let offset = if block.is_empty() { None } else { Some(self.recorder.add_parameters(gpu, block)?) };
+        let (mut key, mut buffers) = (GroupKey::new(), SmallVec::<[wgpu::Buffer; 8]>::new());
+        for bound in bound {
+            let used = self.used(gpu, bound.place)?;
+            key.push((used.serial, bound.start));
+            buffers.push(used.buffer.clone());
+        }
+        let parameters = self.recorder.parameter_buffer().clone();
+        let mut entries: SmallVec<[wgpu::BindGroupEntry<'_>; 9]> = SmallVec::new();
+        for (bound, buffer) in bound.iter().zip(&buffers) {
+            let size = bound.length.and_then(wgpu::BufferSize::new);
+            entries.push(entry(bound.binding, buffer, bound.start, size));
+        }
+        if !block.is_empty() {
+            entries.push(entry(0, &parameters, 0, wgpu::BufferSize::new(block.len() as u64)));
+        }
+        let group = self.groups.get(gpu, pipeline, key, &entries).clone();
+        let pass = self.recorder.pass(gpu);
+        pass.set_pipeline(&pipeline.pipeline);
+        pass.set_bind_group(0, &group, offset.as_slice());
+        pass.dispatch_workgroups(groups[0], groups[1], groups[2]);
+        Ok(())
+    }
+}
+
+fn entry(
+    binding: u32,
+    buffer: &wgpu::Buffer,
+    offset: u64,
+    size: Option<wgpu::BufferSize>,
+) -> wgpu::BindGroupEntry<'_> {
+    let resource = wgpu::BindingResource::Buffer(wgpu::BufferBinding { buffer, offset, size });
+    wgpu::BindGroupEntry { binding, resource }
+}
+
+/// Whether one buffer is bound to a view that is read and to one that is written.
+fn is_bound_both_ways(bound: &[Bound]) -> bool {
+    bound.iter().enumerate().any(|(i, a)| {
+        bound[i + 1..].iter().any(|b| a.place.allocation == b.place.allocation && a.writable != b.writable)
+    })
+}
+
+/// The bytes of the parameter block.
+fn parameter_block(
+    program: &WgpuProgram,
+    launch: &Launch<'_>,
+    bound: &[Bound],
+    dispatch: Dispatch,
+) -> Result<SmallVec<[u8; 256]>> {
+    let mut block = SmallVec::from_elem(0, program.module.parameter_bytes as usize);
+    for field in &program.module.parameters {
+        let value = match field.parameter {
+            Parameter::Offset(param) => element_offset(program, param, bound)?,
+            Parameter::Extent(param, axis) => launch.words[program.params[param].first + 1 + axis as usize],
+            Parameter::Stride(param, axis) => {
+                let param = &program.params[param];
+                launch.words[param.first + 1 + param.rank + axis as usize]
+            }
+            Parameter::Scalar(param) => launch.words[program.params[param].first],
+            Parameter::Grid(axis) => launch.grid[axis as usize].into(),
+            Parameter::Fold => dispatch.fold.into(),
+            Parameter::Program => program.report.as_ref().map_or(0, |(number, _)| u64::from(*number)),
+        };
+        let (start, bytes) = (field.offset as usize, field.bytes as usize);
+        block[start..start + bytes].copy_from_slice(&value.to_le_bytes()[..bytes]);
+    }
+    Ok(block)
+}
+
+/// Where a view begins in what is bound, in elements.
+fn element_offset(program: &WgpuProgram, param: usize, bound: &[Bound]) -> Result<u64> {
+    let at = program.module.bindings.iter().position(|binding| binding.parameter == param);
+    let Some(bound) = at.and_then(|at| bound.get(at)) else {
+        return Err(refused("launch", format!("parameter {param} of `{}` is not bound", program.kernel)));
+    };
+    let param = &program.params[param];
+    let bytes = bound.place.offset - bound.start;
+    if bytes % param.elem_bytes != 0 {
+        let message = format!("`{}` does not begin at a whole element", param.name);
+        return Err(refused("launch", message));
+    }
+    let elements = bytes / param.elem_bytes;
+    match u32::try_from(elements) {
+        Ok(_) => Ok(elements),
+        Err(_) => {
+            let what = format!("the first element of `{}` in its allocation", param.name);
+            Err(limit(program, &what, elements, u32::MAX.into()))
+        }
+    }
+}
+
+/// The elements from the first to the last, gaps included.
+fn span(extents: &[u64], strides: &[u64]) -> u64 {
+    if extents.contains(&0) {
+        return 0;
+    }
+    let offsets = extents.iter().zip(strides).map(|(extent, stride)| (extent - 1).saturating_mul(*stride));
+    offsets.fold(1, u64::saturating_add)
+}
+
+fn blocks(grid: [u32; 3]) -> u64 {
+    grid.iter().fold(1, |blocks: u64, &extent| blocks.saturating_mul(extent.into()))
+}
+
+fn limit(program: &WgpuProgram, what: &str, given: u64, limit: u64) -> Error {
+    Error::LaunchLimit { kernel: program.kernel.clone(), what: what.to_owned(), given, limit }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_has_the_gaps() {
+        assert_eq!(span(&[3, 4], &[10, 1]), 24);
+        assert_eq!(span(&[3, 0], &[10, 1]), 0);
+        assert_eq!(span(&[], &[]), 1);
+        assert_eq!(span(&[u64::MAX, 2], &[u64::MAX, 1]), u64::MAX);
+    }
+}

@@ -1,0 +1,55 @@
+//! [`Wgpu`]: an adapter as a Kiln device.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `adapter.rs`, `memory.rs` | the adapters of the machine: names, features, sizes |
+//! | `gpu.rs`, `status.rs` | wgpu's device and queue, with errors as values |
+//! | `passes.rs`, `program.rs` | from a kernel to a pipeline |
+//! | `allocations.rs` | pointers, buffers, the pool |
+//! | `recorder.rs` | work that was recorded and not submitted yet |
+//! | `launch.rs`, `groups.rs` | what a launch binds |
+//! | `transfers.rs`, `bytes.rs` | to the device, on it, and back |
+//! | `streams.rs`, `timestamps.rs` | streams and events |
+//! | `reports.rs` | faults and prints |
+//! | `state.rs`, `backend.rs` | all of it under one lock, behind the trait |
+//!
+//! # Memory
+//!
+//! An allocation is a buffer of wgpu's, of a size class, and goes to a pool when it is freed. There
+//! are no addresses: a pointer is the number of an allocation above a byte offset. A launch binds
+//! whole allocations and tells the kernel where each view begins. A buffer is bound in one way at a
+//! time, so that a program has a second pipeline, with all views writable, for launches that read
+//! one part of an allocation and write another.
+//!
+//! # Order
+//!
+//! wgpu has one queue, which is in order: streams are names, and waiting for an event of another
+//! stream is nothing to do. Launches and copies are recorded and submitted together, when somebody
+//! waits or the recording is long. What wgpu writes from the host comes before all that is recorded:
+//! an upload to memory that the recording uses submits it first.
+//!
+//! # What is checked
+//!
+//! Modules keep naga's checks of bounds, divisors and loops, and the driver's robust access. No
+//! limit is set to how long a launch may run: a driver's own watchdog ends it with the device lost.
+
+mod adapter;
+mod allocations;
+mod backend;
+mod bytes;
+mod gpu;
+mod groups;
+mod launch;
+mod memory;
+mod passes;
+mod program;
+mod recorder;
+mod reports;
+mod state;
+mod status;
+mod streams;
+mod timestamps;
+mod transfers;
+
+pub use adapter::{Adapter, adapters, canonical_name, is_name};
+pub use backend::Wgpu;

@@ -1,0 +1,170 @@
+//! From a kernel as the front end made it to a module.
+
+use super::gpu::Gpu;
+use crate::features::Features;
+use crate::module::{Module, compile};
+use kiln_backend::{Error, Result};
+use kiln_compiler::{CompileError, Target, expand::expand, lower_to_threads, optimize};
+use kiln_ir::{Kernel, Loc, OpKind, verify};
+use naga::proc::{GlobalCtx, Layouter};
+
+/// The threads of a warp, as kernels over threads and layouts count them.
+const WARP: u32 = 32;
+
+/// The most threads that a kernel may ask for in a block.
+const MAX_THREADS: u32 = 1024;
+
+/// Makes the module of a kernel for an adapter.
+pub(crate) fn module(gpu: &Gpu, kernel: &Kernel) -> Result<Module> {
+    check(kernel)?;
+    let warp = warp(gpu.features, kernel);
+    let target = Target {
+        max_threads: gpu.limits.max_compute_invocations_per_workgroup.min(MAX_THREADS),
+        ..Target::portable(warp, gpu.limits.max_compute_workgroup_storage_size)
+    };
+    let threads = run_passes(kernel, &target).map_err(|error| explain(gpu, kernel, error))?;
+    let module = compile(&threads, Features { warp, ..gpu.features }).map_err(|error| named(gpu, error))?;
+    check_limits(gpu, kernel, &module)?;
+    Ok(module)
+}
+
+/// The threads that a kernel is lowered for as a warp. Tiles suit any number of lanes, so that
+/// subgroups serve them as they are; shuffles that the user wrote are among 32 threads.
+fn warp(features: Features, kernel: &Kernel) -> u32 {
+    let mut asks = false;
+    kernel.walk(|_, data| asks |= matches!(data.kind, OpKind::Shuffle(_) | OpKind::Vote(_)));
+    match features.subgroup.filter(|width| width.is_power_of_two() && !asks) {
+        Some(width) => width.min(WARP),
+        None => WARP,
+    }
+}
+
+/// What is cleaned up over tiles is cleaned up once and not for every register: before the
+/// expansion and after it. The third time is for the index arithmetic of the lowering.
+fn run_passes(kernel: &Kernel, target: &Target) -> std::result::Result<Kernel, CompileError> {
+    let mut source = kernel.clone();
+    optimize(&mut source)?;
+    expand(&mut source);
+    optimize(&mut source)?;
+    let mut lowered = lower_to_threads(&source, target)?;
+    optimize(&mut lowered)?;
+    Ok(lowered)
+}
+
+fn check(kernel: &Kernel) -> Result<()> {
+    let Err(errors) = verify(kernel) else { return Ok(()) };
+    let messages: Vec<String> = errors.iter().map(|e| format!("{}, in `{}`", e.message, e.op)).collect();
+    Err(Error::Compile {
+        kernel: kernel.name.clone(),
+        location: errors.into_iter().next().map_or_else(String::new, |e| e.location),
+        message: messages.join("; "),
+    })
+}
+
+/// Refuses what wgpu would refuse as the pipeline is made, by the names of its limits.
+fn check_limits(gpu: &Gpu, kernel: &Kernel, module: &Module) -> Result<()> {
+    let limits = &gpu.limits;
+    let extents = [
+        ("threads per block on x", module.block[0], limits.max_compute_workgroup_size_x),
+        ("threads per block on y", module.block[1], limits.max_compute_workgroup_size_y),
+        ("threads per block on z", module.block[2], limits.max_compute_workgroup_size_z),
+        (
+            "threads per block",
+            module.block.iter().product(),
+            limits.max_compute_invocations_per_workgroup.min(MAX_THREADS),
+        ),
+        (
+            "bytes of shared memory per block",
+            shared_bytes(&module.naga),
+            limits.max_compute_workgroup_storage_size,
+        ),
+    ];
+    if let Some((what, given, limit)) = extents.into_iter().find(|(_, given, limit)| given > limit) {
+        return Err(too_large(kernel, what, given, limit));
+    }
+    let buffers = module.bindings.len() + usize::from(module.report.is_some());
+    let most = limits.max_storage_buffers_per_shader_stage;
+    if buffers <= most as usize {
+        return Ok(());
+    }
+    Err(Error::Unsupported {
+        kernel: kernel.name.clone(),
+        what: format!("{buffers} storage buffers (max_storage_buffers_per_shader_stage is {most})"),
+        device: gpu.id.clone(),
+        location: first_line(kernel),
+        hint: "Pass fewer tensors, or put several into one.".to_owned(),
+    })
+}
+
+/// The place of the first operation of a kernel that has one.
+pub(crate) fn first_line(kernel: &Kernel) -> String {
+    let mut first = Loc::default();
+    kernel.walk(|_, data| {
+        if first.line == 0 {
+            first = data.loc;
+        }
+    });
+    kernel.describe(first)
+}
+
+/// Bytes of workgroup memory of a module.
+pub(crate) fn shared_bytes(module: &naga::Module) -> u32 {
+    let mut layouter = Layouter::default();
+    // The validator has accepted the module, so that its types have layouts.
+    let context = GlobalCtx {
+        types: &module.types,
+        constants: &module.constants,
+        overrides: &module.overrides,
+        global_expressions: &module.global_expressions,
+    };
+    if layouter.update(context).is_err() {
+        return 0;
+    }
+    let shared = module.global_variables.iter().filter(|(_, v)| v.space == naga::AddressSpace::WorkGroup);
+    // As wgpu counts: each variable begins at a multiple of 16 bytes.
+    shared.map(|(_, variable)| layouter[variable.ty].size.next_multiple_of(16)).sum()
+}
+
+fn too_large(kernel: &Kernel, what: &str, given: u32, limit: u32) -> Error {
+    Error::LaunchLimit {
+        kernel: kernel.name.clone(),
+        what: what.into(),
+        given: given.into(),
+        limit: limit.into(),
+    }
+}
+
+fn explain(gpu: &Gpu, kernel: &Kernel, error: CompileError) -> Error {
+    let name = kernel.name.clone();
+    match error {
+        CompileError::TooManyThreads { threads, limit, .. } => {
+            too_large(kernel, "threads per block", threads, limit)
+        }
+        CompileError::SharedMemory { needed, limit, .. } => {
+            too_large(kernel, "bytes of shared memory per block", needed, limit)
+        }
+        CompileError::Unsupported { location, what, hint } => {
+            Error::Unsupported { kernel: name, what, device: gpu.id.clone(), location, hint }
+        }
+        CompileError::Internal { location, message } => Error::Internal {
+            place: "the lowering to threads",
+            message: format!("`{name}`, {location}: {message}"),
+        },
+        CompileError::TooManyParts { ref location, .. }
+        | CompileError::TilesNeedWarps { ref location, .. } => {
+            let text = error.to_string();
+            let message = text.strip_prefix(&format!("{location}: ")).unwrap_or(&text).to_owned();
+            Error::Compile { kernel: name, location: location.clone(), message }
+        }
+    }
+}
+
+/// The error of the writer of modules, which does not know the adapter's name.
+fn named(gpu: &Gpu, error: Error) -> Error {
+    match error {
+        Error::Unsupported { kernel, what, location, hint, .. } => {
+            Error::Unsupported { kernel, what, device: gpu.id.clone(), location, hint }
+        }
+        other => other,
+    }
+}

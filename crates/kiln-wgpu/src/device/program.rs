@@ -1,0 +1,217 @@
+//! A kernel that is compiled for an adapter.
+
+use super::gpu::{Gpu, Scoped};
+use super::passes;
+use crate::module::Module;
+use crate::report::Report as FaultReport;
+use kiln_backend::{Error, Program, Report, Result};
+use kiln_ir::{Kernel, Level};
+use naga::{AddressSpace, StorageAccess};
+use std::any::Any;
+use std::borrow::Cow;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// A compiled kernel.
+pub(crate) struct WgpuProgram {
+    pub(crate) kernel: String,
+    /// Where an error of the whole kernel is.
+    location: String,
+    pub(crate) module: Module,
+    pub(crate) params: Vec<ParamWords>,
+    /// What the records of its report mean, and by which number it signs them.
+    pub(crate) report: Option<(u32, Arc<FaultReport>)>,
+    /// Each view as the kernel uses it.
+    exact: Pipeline,
+    /// All views writable, for launches in which a view that is read and one that is written are in
+    /// one buffer: WebGPU binds a buffer in one way at a time.
+    writable: OnceLock<Result<Pipeline>>,
+    shared: u32,
+}
+
+/// Where the words of a parameter are in a launch.
+#[derive(Clone, Debug)]
+pub(crate) struct ParamWords {
+    pub(crate) name: String,
+    /// The number of the first one.
+    pub(crate) first: usize,
+    /// Axes of a view; 0 for a scalar.
+    pub(crate) rank: usize,
+    /// Bytes of an element.
+    pub(crate) elem_bytes: u64,
+}
+
+impl ParamWords {
+    fn list(kernel: &Kernel) -> Vec<ParamWords> {
+        let mut first = 0;
+        let words = |param: &kiln_ir::Param| {
+            let rank = param.ty.as_view().map_or(0, |view| view.rank as usize);
+            let elem_bytes = param.ty.elem().bytes().into();
+            let words = ParamWords { name: param.name.clone(), first, rank, elem_bytes };
+            first += param.words();
+            words
+        };
+        kernel.params.iter().map(words).collect()
+    }
+
+    /// How many words all parameters have.
+    pub(crate) fn count(params: &[ParamWords]) -> usize {
+        params.last().map_or(0, |last| last.first + 1 + 2 * last.rank)
+    }
+}
+
+/// The number of pipelines that this process has made.
+static PIPELINES: AtomicU64 = AtomicU64::new(0);
+
+/// A pipeline.
+pub(crate) struct Pipeline {
+    pub(crate) pipeline: wgpu::ComputePipeline,
+    pub(crate) layout: wgpu::BindGroupLayout,
+    /// Tells it from every other pipeline of the process.
+    pub(crate) serial: u64,
+}
+
+impl WgpuProgram {
+    /// Makes the pipeline of a module, of which `number` is the number in its reports.
+    pub(crate) fn new(
+        gpu: &Gpu,
+        kernel: &Kernel,
+        module: Module,
+        report: Option<(u32, Arc<FaultReport>)>,
+    ) -> Result<WgpuProgram> {
+        let location = passes::first_line(kernel);
+        let name = kernel.name.as_str();
+        let exact = Pipeline::new(gpu, &module, module.naga.clone(), (name, location.as_str()))?;
+        Ok(WgpuProgram {
+            kernel: name.to_owned(),
+            shared: passes::shared_bytes(&module.naga),
+            location,
+            params: ParamWords::list(kernel),
+            report,
+            exact,
+            writable: OnceLock::new(),
+            module,
+        })
+    }
+
+    /// The pipeline for a launch, in which buffers may be both read and written by several views.
+    pub(crate) fn pipeline(&self, gpu: &Gpu, all_writable: bool) -> Result<&Pipeline> {
+        if !all_writable {
+            return Ok(&self.exact);
+        }
+        let made = self.writable.get_or_init(|| {
+            let mut module = self.module.naga.clone();
+            for (_, variable) in module.global_variables.iter_mut() {
+                if let AddressSpace::Storage { access } = &mut variable.space {
+                    *access = StorageAccess::LOAD | StorageAccess::STORE;
+                }
+            }
+            Pipeline::new(gpu, &self.module, module, (&self.kernel, &self.location))
+        });
+        made.as_ref().map_err(Clone::clone)
+    }
+}
+
+impl Program for WgpuProgram {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn report(&self) -> Report {
+        let threads = self.module.block.iter().product();
+        Report { threads, shared: self.shared, ..Report::default() }
+    }
+}
+
+/// What a module reports, for a kernel as the user wrote it.
+pub(crate) fn report_of(kernel: &Kernel, module: &Module) -> Option<FaultReport> {
+    let report = module.report.clone()?;
+    Some(FaultReport { per_thread: matches!(kernel.level, Level::Thread { .. }), ..report })
+}
+
+impl Pipeline {
+    /// Makes the pipeline of a module of naga, for the kernel of a name and place.
+    fn new(
+        gpu: &Gpu,
+        module: &Module,
+        naga: naga::Module,
+        (kernel, location): (&str, &str),
+    ) -> Result<Pipeline> {
+        let layout = layout_entries(module, &naga);
+        let made = gpu.scoped(|| {
+            let shader = gpu.device.create_shader_module(wgpu::ShaderModuleDescriptor {
+                label: Some(kernel),
+                source: wgpu::ShaderSource::Naga(Cow::Owned(naga)),
+            });
+            let layout = gpu.device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
+                label: Some(kernel),
+                entries: &layout,
+            });
+            let pipeline_layout = gpu.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+                label: Some(kernel),
+                bind_group_layouts: &[Some(&layout)],
+                ..Default::default()
+            });
+            let pipeline = gpu.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+                label: Some(kernel),
+                layout: Some(&pipeline_layout),
+                module: &shader,
+                entry_point: Some(&module.entry),
+                compilation_options: wgpu::PipelineCompilationOptions {
+                    // A kernel writes shared memory before it reads it; zeroing would cost every
+                    // block a pass over it and a barrier.
+                    zero_initialize_workgroup_memory: false,
+                    ..Default::default()
+                },
+                cache: None,
+            });
+            (layout, pipeline)
+        });
+        let refused = |message: String| Error::Compile {
+            kernel: kernel.to_owned(),
+            location: location.to_owned(),
+            message,
+        };
+        match made {
+            Scoped::Done((layout, pipeline)) => {
+                gpu.check()?;
+                Ok(Pipeline { pipeline, layout, serial: PIPELINES.fetch_add(1, Ordering::Relaxed) })
+            }
+            Scoped::OutOfMemory => Err(refused("the driver ran out of memory".to_owned())),
+            Scoped::Refused(message) => Err(refused(format!("the driver refuses its code: {message}"))),
+        }
+    }
+}
+
+/// The layout of a module's bind group. Storage buffers are writable as the module says.
+fn layout_entries(module: &Module, naga: &naga::Module) -> Vec<wgpu::BindGroupLayoutEntry> {
+    let bound = naga.global_variables.iter().filter_map(|(_, variable)| {
+        let binding = variable.binding?.binding;
+        match variable.space {
+            AddressSpace::Storage { access } => {
+                let read_only = !access.contains(StorageAccess::STORE);
+                Some(entry(binding, wgpu::BufferBindingType::Storage { read_only }, None))
+            }
+            AddressSpace::Uniform => {
+                let size = wgpu::BufferSize::new(module.parameter_bytes.into());
+                Some(entry(binding, wgpu::BufferBindingType::Uniform, size))
+            }
+            _ => None,
+        }
+    });
+    bound.collect()
+}
+
+/// A binding; the parameter block, of which `size` is given, has a dynamic offset.
+fn entry(
+    binding: u32,
+    ty: wgpu::BufferBindingType,
+    size: Option<wgpu::BufferSize>,
+) -> wgpu::BindGroupLayoutEntry {
+    wgpu::BindGroupLayoutEntry {
+        binding,
+        visibility: wgpu::ShaderStages::COMPUTE,
+        ty: wgpu::BindingType::Buffer { ty, has_dynamic_offset: size.is_some(), min_binding_size: size },
+        count: None,
+    }
+}

@@ -1,0 +1,139 @@
+//! Work that is recorded and not submitted yet.
+//!
+//! Launches and copies go into one encoder, and launches that follow each other into one compute
+//! pass. The recording is submitted when somebody waits, when it is full, or when an upload must
+//! come after it. Recordings are numbered from 1; a recording is done when its submission is.
+
+use super::gpu::{Gpu, refused};
+use kiln_backend::Result;
+
+/// Bytes of parameter blocks in a recording.
+const PARAMETER_BYTES: usize = 64 << 10;
+
+/// Launches after which a recording is submitted, so that the device does not wait for a host that
+/// goes on recording.
+const LAUNCHES: u32 = 64;
+
+/// Bytes of uploads after which a recording is submitted: wgpu keeps a copy of each until then.
+const UPLOAD_BYTES: u64 = 64 << 20;
+
+/// The open recording, and what was submitted before it.
+pub(crate) struct Recorder {
+    encoder: Option<wgpu::CommandEncoder>,
+    /// The open pass of the encoder.
+    pass: Option<wgpu::ComputePass<'static>>,
+    /// The parameter blocks of the recording's launches, which are uploaded as it is submitted.
+    parameters: Vec<u8>,
+    parameter_buffer: wgpu::Buffer,
+    /// What the offset of a parameter block is a multiple of.
+    alignment: usize,
+    launches: u32,
+    uploaded: u64,
+    number: u64,
+    submitted: Option<wgpu::SubmissionIndex>,
+}
+
+impl Recorder {
+    pub(crate) fn new(gpu: &Gpu) -> Recorder {
+        let parameter_buffer = gpu.device.create_buffer(&wgpu::BufferDescriptor {
+            label: Some("parameters"),
+            size: PARAMETER_BYTES as u64,
+            usage: wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        });
+        Recorder {
+            encoder: None,
+            pass: None,
+            parameters: Vec::with_capacity(PARAMETER_BYTES),
+            parameter_buffer,
+            alignment: gpu.limits.min_uniform_buffer_offset_alignment.max(16) as usize,
+            launches: 0,
+            uploaded: 0,
+            number: 1,
+            submitted: None,
+        }
+    }
+
+    /// The number of the open recording.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Whether nothing was recorded or uploaded since the last submission.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.encoder.is_none() && self.uploaded == 0
+    }
+
+    /// The last submission.
+    pub(crate) fn submitted(&self) -> Option<wgpu::SubmissionIndex> {
+        self.submitted.clone()
+    }
+
+    /// The buffer that parameter blocks are in, at the offsets that
+    /// [`add_parameters`](Self::add_parameters) gives.
+    pub(crate) fn parameter_buffer(&self) -> &wgpu::Buffer {
+        &self.parameter_buffer
+    }
+
+    /// The encoder, for what is not a launch.
+    pub(crate) fn encoder(&mut self, gpu: &Gpu) -> &mut wgpu::CommandEncoder {
+        self.pass = None;
+        self.encoder.get_or_insert_with(|| gpu.device.create_command_encoder(&Default::default()))
+    }
+
+    /// The compute pass, for a launch.
+    pub(crate) fn pass(&mut self, gpu: &Gpu) -> &mut wgpu::ComputePass<'static> {
+        self.launches += 1;
+        let encoder =
+            self.encoder.get_or_insert_with(|| gpu.device.create_command_encoder(&Default::default()));
+        self.pass.get_or_insert_with(|| encoder.begin_compute_pass(&Default::default()).forget_lifetime())
+    }
+
+    /// Adds a parameter block, and gives its offset in the buffer. The recording is submitted first
+    /// if it has no room.
+    pub(crate) fn add_parameters(&mut self, gpu: &Gpu, block: &[u8]) -> Result<u32> {
+        if block.len() > PARAMETER_BYTES {
+            return Err(refused("launch", format!("{} bytes of parameters", block.len())));
+        }
+        let start = self.parameters.len().next_multiple_of(self.alignment);
+        if start + block.len() > PARAMETER_BYTES {
+            self.submit(gpu)?;
+            return self.add_parameters(gpu, block);
+        }
+        self.parameters.resize(start, 0);
+        self.parameters.extend_from_slice(block);
+        Ok(start as u32)
+    }
+
+    /// Submits the recording if it has become long.
+    pub(crate) fn submit_if_full(&mut self, gpu: &Gpu) -> Result<()> {
+        if self.launches < LAUNCHES && self.uploaded < UPLOAD_BYTES { Ok(()) } else { self.submit(gpu) }
+    }
+
+    /// Writes whole words to a buffer that no open recording uses, before all that is recorded.
+    pub(crate) fn upload(&mut self, gpu: &Gpu, to: &wgpu::Buffer, offset: u64, data: &[u8]) {
+        gpu.queue.write_buffer(to, offset, data);
+        self.uploaded += data.len() as u64;
+    }
+
+    /// Submits the recording. The next one begins.
+    pub(crate) fn submit(&mut self, gpu: &Gpu) -> Result<()> {
+        if self.is_empty() {
+            return gpu.check();
+        }
+        if !self.parameters.is_empty() {
+            let words = self.parameters.len().next_multiple_of(4);
+            self.parameters.resize(words, 0);
+            gpu.queue.write_buffer(&self.parameter_buffer, 0, &self.parameters);
+            self.parameters.clear();
+        }
+        self.pass = None;
+        let commands = self.encoder.take().map(wgpu::CommandEncoder::finish);
+        self.submitted = Some(gpu.queue.submit(commands));
+        let (status, number) = (gpu.status.clone(), self.number);
+        gpu.queue.on_submitted_work_done(move || status.finish(number));
+        self.number += 1;
+        (self.launches, self.uploaded) = (0, 0);
+        gpu.check()
+    }
+}

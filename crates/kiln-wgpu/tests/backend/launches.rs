@@ -1,0 +1,114 @@
+//! Launches: many in one submission, views of one allocation, views without elements.
+
+use crate::{Outcome, STREAM, Test, compiled, ensure, floats, launched, text, uploaded};
+use kiln_backend::{Backend, DevicePtr};
+use kiln_wgpu::Wgpu;
+
+pub const TESTS: &[Test] = &[
+    ("softmax", softmax),
+    ("launches_add_up", launches_add_up),
+    ("views_of_one_allocation", views_of_one_allocation),
+    ("views_without_elements", views_without_elements),
+];
+
+const SOFTMAX: &str = "kernel @softmax(%x: view<f32, 2, global>, %y: mut view<f32, 2, global>) tile {
+  %row = program_id x : i64
+  %0 = const 0 : i64
+  %pad = const -inf : f32
+  %v = load %x[%row, %0] pad %pad : f32[1, 1024]
+  %max = reduce.max %v axis 1 : f32[1]
+  %max1 = reshape %max : f32[1, 1]
+  %maxes = broadcast %max1 : f32[1, 1024]
+  %less = sub %v, %maxes : f32[1, 1024]
+  %e = exp %less : f32[1, 1024]
+  %sum = reduce.sum %e axis 1 : f32[1]
+  %sum1 = reshape %sum : f32[1, 1]
+  %sums = broadcast %sum1 : f32[1, 1024]
+  %q = div %e, %sums : f32[1, 1024]
+  store.disjoint %y[%row, %0] = %q
+}";
+
+/// Adds %by to each element of %x.
+const ADD: &str = "kernel @add(%x: mut view<f32, 1, global>, %by: f32) tile {
+  %p = program_id x : i64
+  %n = const 256 : i64
+  %at = mul %p, %n : i64
+  %0 = const 0.0 : f32
+  %v = load %x[%at] pad %0 : f32[256]
+  %add = broadcast %by : f32[256]
+  %w = add %v, %add : f32[256]
+  store.disjoint %x[%at] = %w
+}";
+
+/// Stores twice %x in %y.
+const TWICE: &str = "kernel @twice(%x: view<f32, 1, global>, %y: mut view<f32, 1, global>) tile {
+  %p = program_id x : i64
+  %n = const 256 : i64
+  %at = mul %p, %n : i64
+  %0 = const 0.0 : f32
+  %v = load %x[%at] pad %0 : f32[256]
+  %w = add %v, %v : f32[256]
+  store.disjoint %y[%at] = %w
+}";
+
+fn softmax(device: &Wgpu) -> Outcome {
+    let program = compiled(device, SOFTMAX)?;
+    for (rows, columns) in [(3, 1000), (1, 1), (70_000, 2)] {
+        let x: Vec<f32> = (0..rows * columns).map(|i| ((i * 37 % 101) as f32) / 7.0 - 6.0).collect();
+        let input = uploaded(device, bytemuck::cast_slice(&x))?;
+        let output = uploaded(device, bytemuck::cast_slice(&vec![7.0f32; x.len()]))?;
+        let shape = [rows as u64, columns as u64, columns as u64, 1];
+        let words = [&[input.0], &shape[..], &[output.0], &shape[..]].concat();
+        launched(device, &program, [rows as u32, 1, 1], &words)?;
+        let got = floats(device, output, x.len())?;
+        for (row, (x, got)) in x.chunks(columns).zip(got.chunks(columns)).enumerate() {
+            let sum: f64 = x.iter().map(|&v| f64::from(v).exp()).sum();
+            for (&x, &got) in x.iter().zip(got) {
+                let want = f64::from(x).exp() / sum;
+                let near = (f64::from(got) - want).abs() <= 1e-5 * want;
+                ensure(near, || format!("{rows} x {columns}, row {row}: {got}, expected {want}"))?;
+            }
+        }
+        // SAFETY: the work was waited for.
+        unsafe {
+            device.free(input, x.len() * 4, STREAM);
+            device.free(output, x.len() * 4, STREAM);
+        }
+    }
+    Ok(())
+}
+
+/// Each launch has its own parameters, however many are submitted together.
+fn launches_add_up(device: &Wgpu) -> Outcome {
+    let program = compiled(device, ADD)?;
+    let x = uploaded(device, bytemuck::cast_slice(&[0.5f32; 300]))?;
+    let mut want = 0.5;
+    for i in 0..500 {
+        let by = (i % 13) as f32;
+        want += by;
+        launched(device, &program, [2, 1, 1], &[x.0, 300, 1, by.to_bits().into()])?;
+    }
+    let got = floats(device, x, 300)?;
+    ensure(got == [want; 300], || format!("{:?}, expected {want}", &got[..4]))
+}
+
+/// A kernel reads one half of an allocation and writes the other.
+fn views_of_one_allocation(device: &Wgpu) -> Outcome {
+    let program = compiled(device, TWICE)?;
+    let values: Vec<f32> = (0..600).map(|i| i as f32).collect();
+    let memory = uploaded(device, bytemuck::cast_slice(&values))?;
+    let upper = memory.0 + 300 * 4;
+    launched(device, &program, [2, 1, 1], &[memory.0, 300, 1, upper, 300, 1])?;
+    let got = floats(device, memory, 600)?;
+    let want: Vec<f32> = (0..600).map(|i| if i < 300 { i as f32 } else { (i - 300) as f32 * 2.0 }).collect();
+    ensure(got == want, || format!("{:?} and {:?}", &got[..4], &got[300..304]))
+}
+
+fn views_without_elements(device: &Wgpu) -> Outcome {
+    let program = compiled(device, TWICE)?;
+    launched(device, &program, [1, 1, 1], &[0, 0, 1, 0, 0, 1])?;
+    let y = uploaded(device, bytemuck::cast_slice(&[5.0f32; 8]))?;
+    launched(device, &program, [1, 1, 1], &[DevicePtr(0).0, 0, 1, y.0, 8, 1])?;
+    device.synchronize(STREAM).map_err(text)?;
+    ensure(floats(device, y, 8)? == [0.0; 8], || "the padding was not stored".into())
+}
