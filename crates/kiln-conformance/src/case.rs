@@ -4,6 +4,13 @@ use crate::trial::{Stop, Trial, Verdict};
 use kiln_runtime::Device;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+/// What a launch lacks that needs more shared memory than a block can have.
+const SHARED_MEMORY: &str = "bytes of shared memory per block";
+
+/// Bytes of shared memory that the suite's kernels may ask for, which every NVIDIA GPU has. On a
+/// device with less, cases that need more are skipped.
+const LEAST_SHARED_MEMORY: u64 = 48 << 10;
+
 /// Something that every device must do.
 #[derive(Clone, Copy)]
 pub struct Case {
@@ -55,6 +62,16 @@ impl Case {
                 what,
                 ..
             })))) => Outcome::Skipped(what),
+            Ok(Err(Stop::Kiln(kiln_runtime::Error::Device(kiln_backend::Error::LaunchLimit {
+                what,
+                given,
+                limit,
+                ..
+            }))))
+                if what == SHARED_MEMORY && limit < LEAST_SHARED_MEMORY =>
+            {
+                Outcome::Skipped(format!("{given} {what}"))
+            }
             Ok(Err(Stop::Missing(what))) => Outcome::Skipped(what.to_owned()),
             Ok(Err(stop)) => failed(stop.to_string()),
             Err(panic) => {

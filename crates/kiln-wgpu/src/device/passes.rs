@@ -17,6 +17,7 @@ const MAX_THREADS: u32 = 1024;
 /// Makes the module of a kernel for an adapter.
 pub(crate) fn module(gpu: &Gpu, kernel: &Kernel) -> Result<Module> {
     check(kernel)?;
+    refuse_explicit(gpu, kernel)?;
     let warp = warp(gpu.features, kernel);
     let target = Target {
         max_threads: gpu.limits.max_compute_invocations_per_workgroup.min(MAX_THREADS),
@@ -58,6 +59,31 @@ fn check(kernel: &Kernel) -> Result<()> {
         kernel: kernel.name.clone(),
         location: errors.into_iter().next().map_or_else(String::new, |e| e.location),
         message: messages.join("; "),
+    })
+}
+
+/// Refuses what names units that NVIDIA's GPUs alone have, before anything is lowered.
+fn refuse_explicit(gpu: &Gpu, kernel: &Kernel) -> Result<()> {
+    let mut found = None;
+    kernel.walk(|_, op| {
+        let of = if let OpKind::Explicit(_) = op.kind {
+            "the explicit level"
+        } else if let OpKind::Fragment(_) = op.kind {
+            "fragments of matrices"
+        } else if let OpKind::Cluster(_) = op.kind {
+            "a cluster's blocks"
+        } else {
+            return;
+        };
+        found.get_or_insert((format!("`{}` of {of}", op.kind.mnemonic()), op.loc));
+    });
+    let Some((what, loc)) = found else { return Ok(()) };
+    Err(Error::Unsupported {
+        kernel: kernel.name.clone(),
+        what,
+        device: gpu.id.clone(),
+        location: kernel.describe(loc),
+        hint: "Write the kernel over tiles, with `dot`.".to_owned(),
     })
 }
 
