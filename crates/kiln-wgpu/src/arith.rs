@@ -145,7 +145,7 @@ impl Writer<'_> {
     /// A result that was computed in f32 as a value of an element type of fewer bits. For sums,
     /// products, quotients and roots, rounding twice is rounding once: f32 has more than twice the
     /// digits.
-    fn rounded(&mut self, x: Expr, elem: Elem) -> Expr {
+    pub(crate) fn rounded(&mut self, x: Expr, elem: Elem) -> Expr {
         match elem {
             _ if self.features.is_code(elem) => self.narrowed_to(x, elem),
             Elem::BF16 => self.rounded_to_bf16(x),
@@ -171,7 +171,7 @@ impl Writer<'_> {
             Shr if is_int => return Some(self.shift(B::ShiftRight, scalar, a, b)),
             FastDiv | Rem | And | Or | Xor | Shl | Shr | Pow | Atan2 => return None,
         };
-        Some(self.body.binary(operator, a, b))
+        Some(self.exactly(operator, scalar, a, b))
     }
 
     /// Of bools the smaller is "and", the larger "or".
@@ -244,17 +244,20 @@ impl Writer<'_> {
         let result = match elem {
             Elem::F16 if self.features.is_code(elem) => {
                 let [a, b, c] = [a, b, c].map(|x| self.widened(x, elem));
-                let sum = self.multiply_add_to_odd(a, b, c);
+                let sum = self.multiply_add_to_odd(Scalar::F32, a, b, c);
                 self.narrowed_to(sum, elem)
             }
-            Elem::F16 | Elem::F32 | Elem::F64 => self.body.math(M::Fma, &[a, b, c]),
+            Elem::F16 | Elem::F32 | Elem::F64 => self.multiply_add(self.held(elem), a, b, c),
             Elem::I32 | Elem::U32 | Elem::I64 | Elem::U64 => {
                 let product = self.body.binary(B::Multiply, a, b);
                 self.body.binary(B::Add, product, c)
             }
-            Elem::Bool | Elem::BF16 | Elem::E4M3 | Elem::E5M2 | Elem::I8 | Elem::U8 => {
-                let hint = "Compute in f32 and convert the result.";
-                return Err(self.unsupported(op, format!("`fma` of {elem}"), hint));
+            Elem::BF16 => self.multiply_add_of_bf16(a, b, c).ok_or_else(|| {
+                let what = "`fma` of bf16, the features SHADER_F64 and SHADER_INT64";
+                self.unsupported(op, what, "Compute in f32 and convert the result.")
+            })?,
+            Elem::Bool | Elem::E4M3 | Elem::E5M2 | Elem::I8 | Elem::U8 => {
+                return Err(self.unsupported(op, format!("`fma` of {elem}"), "Convert to f32 first."));
             }
         };
         self.set(op, result);

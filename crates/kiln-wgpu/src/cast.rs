@@ -44,18 +44,14 @@ impl Writer<'_> {
                 }
             }
             (ScalarKind::Float, _) => self.saturated(x, from, to_elem, to),
-            (_, ScalarKind::Float) => {
-                if to_elem == Elem::BF16 && from.width == 8 {
-                    return Err(self.twice_rounded(op, from_elem, to_elem));
+            (_, ScalarKind::Float) => match to_elem {
+                Elem::BF16 => {
+                    let long = from.width == 8;
+                    let wide = if long { self.long_to_odd(x, from) } else { self.word_to_odd(x, from) };
+                    self.rounded_to_bf16(wide)
                 }
-                match to_elem {
-                    Elem::BF16 => {
-                        let wide = self.word_to_odd(x, from);
-                        self.rounded_to_bf16(wide)
-                    }
-                    _ => self.body.convert(x, to),
-                }
-            }
+                _ => self.body.convert(x, to),
+            },
             _ => {
                 let wide = self.resized(x, from, to);
                 self.wrapped(wide, to_elem)
@@ -63,11 +59,6 @@ impl Writer<'_> {
         };
         self.set(op, converted);
         Ok(())
-    }
-
-    fn twice_rounded(&self, op: &OpData, from: Elem, to: Elem) -> kiln_backend::Error {
-        let hint = "Convert to f32 first, if rounding twice does no harm.";
-        self.unsupported(op, format!("a conversion of {from} to {to} that rounds once"), hint)
     }
 
     /// An integer as one of another width or sign: the low bits, extended by the sign it had.

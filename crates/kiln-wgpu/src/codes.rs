@@ -180,7 +180,7 @@ impl Writer<'_> {
         let back = b.convert(near, Scalar::F64);
         let [size, whole] = [x, back].map(|x| b.math(M::Abs, &[x]));
         let (above, below) = (b.binary(B::Greater, whole, size), b.binary(B::Less, whole, size));
-        self.made_odd(near, above, below)
+        self.made_odd(near, Scalar::F32, above, below)
     }
 
     /// An integer of 32 bits as f32, rounding an inexact result to an odd significand.
@@ -201,38 +201,40 @@ impl Writer<'_> {
         let above = b.binary(B::LogicalOr, is_beyond, greater);
         let within = b.not(is_beyond);
         let below = b.binary(B::LogicalAnd, within, less);
-        self.made_odd(near, above, below)
+        self.made_odd(near, Scalar::F32, above, below)
     }
 
-    /// A product and a sum of numbers that are f16, as f32, rounding an inexact result to an odd
-    /// significand. The product is exact, and the rounding error of a sum is a float itself (Knuth,
-    /// The Art of Computer Programming, volume 2, section 4.2.2, theorem B).
-    pub(crate) fn multiply_add_to_odd(&mut self, x: Expr, y: Expr, z: Expr) -> Expr {
+    /// An integer of 64 bits as f32, rounding an inexact result to an odd significand.
+    pub(crate) fn long_to_odd(&mut self, x: Expr, from: Scalar) -> Expr {
+        let signed = from.kind == ScalarKind::Sint;
+        // Of the least i64 the absolute value has the same bits.
+        let size = if signed { self.body.math(M::Abs, &[x]) } else { x };
+        let size = if signed { self.body.reinterpret(size, Scalar::U64) } else { size };
+        let [_, high] = self.pack_pair(size, Elem::U64);
         let b = &mut self.body;
-        let product = b.binary(B::Multiply, x, y);
-        let sum = b.binary(B::Add, product, z);
-        let of_z = b.binary(B::Subtract, sum, product);
-        let of_product = b.binary(B::Subtract, sum, of_z);
-        let lost = b.binary(B::Subtract, product, of_product);
-        let lost_of_z = b.binary(B::Subtract, z, of_z);
-        let error = b.binary(B::Add, lost, lost_of_z);
-        let zero = b.literal(Literal::F32(0.0));
-        let outward = b.binary(B::Multiply, sum, error);
-        let (above, below) = (b.binary(B::Less, outward, zero), b.binary(B::Greater, outward, zero));
-        self.made_odd(sum, above, below)
-    }
-
-    /// The float next to zero of two around a number, of which `near` is one, above or below it in
-    /// size, with its last bit set.
-    fn made_odd(&mut self, near: Expr, above: Expr, below: Expr) -> Expr {
+        // The first 32 bits from the leading one on, of which the last stands for all below it.
+        let (width, one, none) = (b.u32(32), b.u32(1), b.u32(0));
+        let zeros = b.math(M::CountLeadingZeros, &[high]);
+        let down = b.binary(B::Subtract, width, zeros);
+        let top = b.binary(B::ShiftRight, size, down);
+        let kept = b.binary(B::ShiftLeft, top, down);
+        let lost = b.binary(B::NotEqual, kept, size);
+        let last = b.select(lost, one, none);
+        let top = b.convert(top, Scalar::U32);
+        let top = b.binary(B::InclusiveOr, top, last);
+        let number = self.word_to_odd(top, Scalar::U32);
         let b = &mut self.body;
-        let bits = b.bitcast(near, ScalarKind::Uint);
-        let one = b.u32(1);
-        let before = b.binary(B::Subtract, bits, one);
-        let truncated = b.select(above, before, bits);
-        let odd = b.binary(B::InclusiveOr, truncated, one);
-        let inexact = b.binary(B::LogicalOr, above, below);
-        let bits = b.select(inexact, odd, bits);
-        b.bitcast(bits, ScalarKind::Float)
+        let (bias, place) = (b.u32(BIAS), b.u32(SIGNIFICAND));
+        let exponent = b.binary(B::Add, bias, down);
+        let power = b.binary(B::ShiftLeft, exponent, place);
+        let power = b.bitcast(power, ScalarKind::Float);
+        let number = b.binary(B::Multiply, number, power);
+        if !signed {
+            return number;
+        }
+        let zero = b.literal(Literal::I64(0));
+        let is_negative = b.binary(B::Less, x, zero);
+        let opposite = b.unary(naga::UnaryOperator::Negate, number);
+        b.select(is_negative, opposite, number)
     }
 }

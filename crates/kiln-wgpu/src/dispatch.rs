@@ -16,8 +16,8 @@ pub struct Dispatch {
 
 impl Dispatch {
     /// The dispatch of a grid on an adapter with at most so many workgroups on each axis
-    /// (`max_compute_workgroups_per_dimension`); `None` for one of more than `limit` rows, or of
-    /// 2^32 blocks or more.
+    /// (`max_compute_workgroups_per_dimension`); `None` for one of more than `limit` rows, of 2^31
+    /// blocks or more on an axis, or of 2^32 in all.
     ///
     /// ```
     /// use kiln_wgpu::Dispatch;
@@ -26,6 +26,9 @@ impl Dispatch {
     /// assert_eq!(Dispatch::of([1 << 20, 1 << 20, 1], 65_535), None);
     /// ```
     pub fn of(grid: [u32; 3], limit: u32) -> Option<Dispatch> {
+        if grid.iter().any(|&extent| extent > i32::MAX as u32) {
+            return None;
+        }
         if grid.iter().all(|&extent| extent <= limit) {
             return Some(Dispatch { groups: grid, fold: 0 });
         }

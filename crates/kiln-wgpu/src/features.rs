@@ -12,6 +12,9 @@ pub struct Features {
     pub float64: bool,
     /// 16-bit floats, wgpu's `SHADER_F16`. Without it they are converted, and computed in f32.
     pub float16: bool,
+    /// The driver keeps operations on floats as they are written, and rounds a multiply-add once.
+    /// Without it results are hidden from it, and multiply-adds are computed from parts.
+    pub exact_floats: bool,
     /// Subgroup operations, with as many lanes in every subgroup; wgpu's `SUBGROUP`.
     pub subgroup: Option<u32>,
     /// Threads of a warp in the kernel: a power of two up to 32.
@@ -19,9 +22,16 @@ pub struct Features {
 }
 
 impl Default for Features {
-    /// What every adapter has, for warps of 32 threads.
+    /// What every adapter has, and a driver that keeps floats exact, for warps of 32 threads.
     fn default() -> Features {
-        Features { int64: false, float64: false, float16: false, subgroup: None, warp: 32 }
+        Features {
+            int64: false,
+            float64: false,
+            float16: false,
+            exact_floats: true,
+            subgroup: None,
+            warp: 32,
+        }
     }
 }
 

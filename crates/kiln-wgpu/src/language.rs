@@ -43,7 +43,8 @@ impl Language {
 }
 
 impl Module {
-    /// The module in a language, as wgpu would give it to a driver, but for the numbers of bindings.
+    /// The module in a language, as wgpu would give it to a driver, but for the numbers of
+    /// bindings.
     ///
     /// ```
     /// use kiln_wgpu::{Features, Language, Written, compile};

@@ -1,10 +1,10 @@
 //! How a thread that failed a check leaves, so that no barrier waits for it.
 //!
-//! | where the check stands | what happens |
-//! |---|---|
-//! | no barrier can follow | the thread returns |
-//! | a barrier can follow, and all threads of the block are there | they decide together, and all return or none |
-//! | a barrier can follow, and only some threads are there | the thread breaks out to where all are, and they decide there |
+//! | a barrier can follow | who is at the check | what happens |
+//! |---|---|---|
+//! | no | | the thread returns |
+//! | yes | all threads | they decide together, and all return or none |
+//! | yes | some threads | it breaks out to where all are, and they decide there |
 //!
 //! The last case puts the operation in which threads part into a loop of one round, out of which
 //! they break:

@@ -17,6 +17,7 @@
 //! | `types.rs`, `words.rs` | which type of naga holds an element type; elements in words |
 //! | `operation.rs`, `refused.rs` | what each operation becomes, or why it is refused |
 //! | `arith.rs`, `bits.rs`, `extrema.rs` | element-wise operations |
+//! | `exact.rs` | floats that round once whatever a driver does |
 //! | `cast.rs`, `codes.rs` | conversions; floats of 8 and 16 bits as words |
 //! | `control.rs` | `if`, `for`, `while` |
 //! | `regions.rs`, `declare.rs` | how views, allocations and scratch memory lie in variables |
@@ -60,9 +61,10 @@
 //!
 //! # What is not exact
 //!
-//! Quotients and square roots of f32 are as exact as the device's (2.5 ulp in WGSL), a driver may
-//! fuse a product with a sum, and may flush subnormal numbers. In HLSL, naga loses bit casts
-//! between f64 and integers.
+//! Quotients and square roots of f32 are as exact as the device's (2.5 ulp in WGSL), and subnormal
+//! numbers may be flushed. Sums, products and multiply-adds are exact where the driver keeps floats
+//! as they are written, or is kept from doing otherwise ([`Features::exact_floats`]; f64 needs
+//! 64-bit integers for that). In HLSL, naga loses bit casts between f64 and integers.
 //!
 //! # What is not there
 //!
@@ -81,6 +83,7 @@ mod control;
 mod declare;
 mod device;
 mod dispatch;
+mod exact;
 mod exit_points;
 mod extrema;
 mod faults;

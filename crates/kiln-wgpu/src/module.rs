@@ -87,6 +87,7 @@ pub fn compile(kernel: &Kernel, features: Features) -> Result<Module> {
         writer.declare_report(after);
     }
     writer.define_scalars();
+    writer.find_zero()?;
     writer.find_program()?;
     writer.begin_deciding()?;
     writer.block(kernel.body)?;

@@ -128,7 +128,7 @@ impl Writer<'_> {
     }
 
     /// A field of the parameter block that every module has.
-    fn word(&self, parameter: Parameter) -> Result<Expr> {
+    pub(crate) fn word(&self, parameter: Parameter) -> Result<Expr> {
         self.parameter(parameter).ok_or_else(|| self.internal(format!("no field holds {parameter:?}")))
     }
 

@@ -44,6 +44,8 @@ pub(crate) struct Writer<'k> {
     pub(crate) left: Option<Expr>,
     pub(crate) faulted: Option<Expr>,
     pub(crate) deciding: Option<[Expr; 2]>,
+    /// A word that is zero, which no driver knows; if results are hidden from it.
+    pub(crate) zero: Option<Expr>,
     /// The report's buffer, its functions, and the places that report.
     pub(crate) report: Option<Handle<GlobalVariable>>,
     pub(crate) claim_function: Option<Handle<Function>>,
@@ -72,6 +74,7 @@ impl<'k> Writer<'k> {
             left: None,
             faulted: None,
             deciding: None,
+            zero: None,
             report: None,
             claim_function: None,
             print_function: None,

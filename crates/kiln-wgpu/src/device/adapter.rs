@@ -183,6 +183,8 @@ pub(crate) fn code_features(has: F, info: &wgpu::AdapterInfo) -> Features {
         int64: has.contains(F::SHADER_INT64),
         float64: has.contains(F::SHADER_F64),
         float16: has.contains(F::SHADER_F16),
+        // Mesa's driver for CPUs rearranges floats.
+        exact_floats: info.device_type != wgpu::DeviceType::Cpu,
         subgroup: (same && has.contains(F::SUBGROUP)).then_some(info.subgroup_max_size),
         ..Features::default()
     }

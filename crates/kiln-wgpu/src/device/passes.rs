@@ -177,7 +177,8 @@ fn explain(gpu: &Gpu, kernel: &Kernel, error: CompileError) -> Error {
             message: format!("`{name}`, {location}: {message}"),
         },
         CompileError::TooManyParts { ref location, .. }
-        | CompileError::TilesNeedWarps { ref location, .. } => {
+        | CompileError::TilesNeedWarps { ref location, .. }
+        | CompileError::NotSpecialized { ref location, .. } => {
             let text = error.to_string();
             let message = text.strip_prefix(&format!("{location}: ")).unwrap_or(&text).to_owned();
             Error::Compile { kernel: name, location: location.clone(), message }

@@ -73,6 +73,7 @@ async fn open() -> Option<Device> {
         int64: has.contains(wgpu::Features::SHADER_INT64),
         float64: has.contains(wgpu::Features::SHADER_F64),
         float16: has.contains(wgpu::Features::SHADER_F16),
+        exact_floats: false,
         subgroup: (same && has.contains(wgpu::Features::SUBGROUP)).then_some(info.subgroup_max_size),
         warp: 32,
     };

@@ -13,6 +13,8 @@ pub const TESTS: &[Test] = &[
     ("conversions", |device| everywhere(device, conversions)),
     ("bitcasts", |device| everywhere(device, bitcasts)),
     ("selects_and_multiply_adds", |device| everywhere(device, ternary)),
+    ("multiply_adds_round_once", |device| everywhere(device, multiply_adds)),
+    ("sums_are_not_rearranged", |device| everywhere(device, errors_of_sums)),
     ("constants", |device| everywhere(device, constants)),
     ("rounding_to_few_bits", |device| everywhere(device, rounding)),
 ];
@@ -116,7 +118,13 @@ fn kernel(on: &On<'_>, inputs: &[Scalar], result: Scalar, operation: &str) -> Re
     for (t, name) in inputs.iter().zip(names) {
         text.push_str(&format!("  %{name} = view_load.x1 %v{name}[%i] where %in : {t}\n"));
     }
-    text.push_str(&format!("  %r = {operation} : {result}\n  view_store.x1 %z[%i] where %in = %r\n}}\n"));
+    // The last one of several has the result.
+    let last = operation.lines().count() - 1;
+    for (i, line) in operation.lines().enumerate() {
+        let ty = if i == last { format!(" : {result}") } else { String::new() };
+        text.push_str(&format!("  %r{i} = {}{ty}\n", line.trim()));
+    }
+    text.push_str(&format!("  view_store.x1 %z[%i] where %in = %r{last}\n}}\n"));
     compiled_for(on.features, &text).map_err(|e| format!("{e}\n{text}"))
 }
 
@@ -257,9 +265,7 @@ fn conversions(on: &On<'_>) -> Result<(), String> {
     all.extend(CONVERTED);
     for &from in &all {
         for &to in &all {
-            // Refused, since it would round twice.
-            let wide = from.is_int() && from.bytes() == 8;
-            if from == to || to == Scalar::BF16 && wide || !on.is_about(&[from, to]) {
+            if from == to || !on.is_about(&[from, to]) {
                 continue;
             }
             let values = values(from);
@@ -312,6 +318,48 @@ fn ternary(on: &On<'_>) -> Result<(), String> {
     Ok(())
 }
 
+/// Of any numbers, some of which nearly cancel.
+fn multiply_adds(on: &On<'_>) -> Result<(), String> {
+    let floats = on.types().into_iter().filter(|elem| elem.is_float());
+    let bf16 = Some(Scalar::BF16).filter(|&elem| on.is_about(&[elem]) && on.device.features.float64);
+    for elem in floats.chain(bf16) {
+        let column =
+            |seed| random(600, seed).into_iter().map(|x| Literal::from_f64(elem, x.into())).collect();
+        let [a, b, mut c]: [Vec<Literal>; 3] = [21, 22, 23].map(column);
+        for (i, c) in c.iter_mut().enumerate().filter(|(i, _)| i % 2 == 0) {
+            *c = Literal::from_f64(elem, -a[i].as_f64() * b[i].as_f64());
+        }
+        for (i, special) in [f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 0.0, -0.0].into_iter().enumerate() {
+            c[i] = Literal::from_f64(elem, special);
+        }
+        let expected: Option<Vec<Literal>> = (0..a.len()).map(|i| eval::fma(a[i], b[i], c[i])).collect();
+        let expected = expected.ok_or("a multiply-add without a meaning")?;
+        check(on, &format!("fma {elem}"), "fma %a, %b, %c", &[a, b, c], &expected, 0.0)?;
+    }
+    Ok(())
+}
+
+/// The errors of sums and products are theirs, not what algebra says of them.
+fn errors_of_sums(on: &On<'_>) -> Result<(), String> {
+    let floats = on.types().into_iter().filter(|elem| matches!(elem, Scalar::F32 | Scalar::F64));
+    for elem in floats {
+        let column =
+            |seed| random(300, seed).into_iter().map(|x| Literal::from_f64(elem, x.into())).collect();
+        let [a, b]: [Vec<Literal>; 2] = [31, 32].map(column);
+        let small: Vec<Literal> = b.iter().map(|x| Literal::from_f64(elem, x.as_f64() * 1e-5)).collect();
+        let (add, sub) = (BinaryOp::Add, BinaryOp::Sub);
+        let rounded = |i: usize| {
+            let sum = eval::binary(add, a[i], small[i])?;
+            eval::binary(sub, sum, a[i])
+        };
+        let expected: Option<Vec<Literal>> = (0..a.len()).map(rounded).collect();
+        let expected = expected.ok_or("a sum without a meaning")?;
+        let text = format!("add %a, %b : {elem}\nsub %r0, %a");
+        check(on, &format!("a sum less a part of {elem}"), &text, &[a.clone(), small], &expected, 0.0)?;
+    }
+    Ok(())
+}
+
 fn constants(on: &On<'_>) -> Result<(), String> {
     let mut all = types(on.device);
     all.extend(CONVERTED);
@@ -341,8 +389,8 @@ fn rounding(on: &On<'_>) -> Result<(), String> {
         let known: Vec<Literal> = all.into_iter().filter(|x| x.as_f64().is_nan() || is_normal(x)).collect();
         let expected: Vec<Literal> = known.iter().map(|&x| eval::cast(x, Scalar::F32)).collect();
         check(on, &format!("cast {to} f32"), "cast %a", std::slice::from_ref(&known), &expected, 0.0)?;
-        for from in [Scalar::F32, Scalar::F64, Scalar::I32, Scalar::U32] {
-            if from == Scalar::F64 && !on.device.features.float64 || to == Scalar::F16 && from.is_int() {
+        for from in types(on.device).into_iter().filter(|from| from.bytes() >= 4) {
+            if to == Scalar::F16 && from.is_int() {
                 continue;
             }
             let mut values = Vec::new();
@@ -357,6 +405,8 @@ fn rounding(on: &On<'_>) -> Result<(), String> {
             // Integers of which the first 24 bits are halfway, and more follow.
             let long =
                 [0x0101_8000, 0x0101_8001, 0x0100_8000, 0x7fff_ffff, -0x7fff_ff81, i128::from(u32::MAX)];
+            let longer = [0x0101_8000_0000_0001, 0x0101_8000_0000_0000, -0x7fff_ffff_ffff_ff81];
+            let long = long.into_iter().chain(longer);
             values.extend(long.map(|x| eval::cast(Literal::wrapping(Scalar::I64, x), from)));
             let expected: Vec<Literal> = values.iter().map(|&x| eval::cast(x, to)).collect();
             check(on, &format!("cast {from} {to}"), "cast %a", &[values], &expected, 0.0)?;
