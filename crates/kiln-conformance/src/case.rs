@@ -34,6 +34,11 @@ pub enum Outcome {
 }
 
 impl Case {
+    /// The case as one about ring kernels.
+    pub(crate) fn resident(self) -> Case {
+        Case { is_resident: true, ..self }
+    }
+
     /// Runs the case on a device with random input that follows from the seed.
     ///
     /// A panic is a failure of the case, not of the suite.

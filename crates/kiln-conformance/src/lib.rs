@@ -157,7 +157,7 @@ pub fn suite() -> Vec<Case> {
         telemetry::cases,
         checkpoints::cases,
     ];
-    let resident = resident.iter().flat_map(|group| group()).map(|case| Case { is_resident: true, ..case });
+    let resident = resident.iter().flat_map(|group| group()).map(Case::resident);
     groups.iter().flat_map(|group| group()).chain(resident).collect()
 }
 

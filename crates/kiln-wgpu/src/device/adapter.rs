@@ -67,8 +67,8 @@ pub fn is_name(name: &str) -> bool {
     parse(name).is_some()
 }
 
-/// The name with a number of the device that a name asks for: `wgpu:0` for `wgpu`. `None` for a name
-/// that is not one of this backend's, and where the adapter of an API is not there.
+/// The name with a number of the device that a name asks for: `wgpu:0` for `wgpu`. `None` for a
+/// name that is not one of this backend's, and where the adapter of an API is not there.
 ///
 /// ```
 /// assert_eq!(kiln_wgpu::canonical_name("wgpu").as_deref(), Some("wgpu:0"));
@@ -176,15 +176,14 @@ pub(crate) fn wanted(adapter: &wgpu::Adapter) -> F {
     adapter.features() & optional
 }
 
-/// What code may use on a device that was opened with these features.
+/// What code may use on a device that was opened with these features, if its driver keeps floats
+/// exact.
 pub(crate) fn code_features(has: F, info: &wgpu::AdapterInfo) -> Features {
     let same = info.subgroup_min_size == info.subgroup_max_size;
     Features {
         int64: has.contains(F::SHADER_INT64),
         float64: has.contains(F::SHADER_F64),
         float16: has.contains(F::SHADER_F16),
-        // Mesa's driver for CPUs rearranges floats.
-        exact_floats: info.device_type != wgpu::DeviceType::Cpu,
         subgroup: (same && has.contains(F::SUBGROUP)).then_some(info.subgroup_max_size),
         ..Features::default()
     }

@@ -1,4 +1,5 @@
-//! Device memory: a buffer of wgpu's for each allocation, kept for reuse, and pointers that find it.
+//! Device memory: a buffer of wgpu's for each allocation, kept for reuse, and pointers that find
+//! it.
 //!
 //! A [`DevicePtr`] has the number of an allocation in its upper bits and a byte offset in its lower
 //! [`OFFSET_BITS`], so that adding to a pointer moves inside its allocation and a pointer is split

@@ -4,6 +4,7 @@ use super::adapter;
 use super::bytes::ByteKernels;
 use super::gpu::{Gpu, refused};
 use super::passes;
+use super::probe::keeps_floats;
 use super::program::{WgpuProgram, report_of};
 use super::reports::{ReportTables, collect};
 use super::state::State;
@@ -63,15 +64,16 @@ const UNITS: u32 = 32;
 
 impl Wgpu {
     /// Opens an adapter: `wgpu` is the best one, `wgpu:N` the one of that number in
-    /// [`adapters`](crate::adapters), `wgpu:vulkan`, `wgpu:metal` and `wgpu:dx12` the best one of an
-    /// API.
+    /// [`adapters`](crate::adapters), `wgpu:vulkan`, `wgpu:metal` and `wgpu:dx12` the best one of
+    /// an API.
     ///
     /// # Errors
     /// [`Error::Unavailable`] if there is no such adapter, with those that are there.
     pub fn open(name: &str) -> Result<Wgpu> {
-        let gpu = Gpu::open(name)?;
+        let mut gpu = Gpu::open(name)?;
         let state = Mutex::new(State::new(&gpu));
         gpu.check()?;
+        gpu.features.exact_floats = keeps_floats(&gpu, &state)?;
         Ok(Wgpu {
             state,
             kernels: ByteKernels::default(),

@@ -5,8 +5,8 @@
 pub(crate) fn device_memory(adapter: &wgpu::Adapter) -> Option<u64> {
     /// `VK_MEMORY_HEAP_DEVICE_LOCAL_BIT` (Vulkan 1.3, "Device Memory").
     const DEVICE_LOCAL: u32 = 1;
-    // SAFETY: nothing of the adapter's is destroyed; it is only asked for its physical device, which
-    // lives as long as the instance that the guard holds.
+    // SAFETY: nothing of the adapter's is destroyed; it is only asked for its physical device,
+    // which lives as long as the instance that the guard holds.
     let vulkan = unsafe { adapter.as_hal::<wgpu::hal::api::Vulkan>() }?;
     let instance = vulkan.shared_instance().raw_instance();
     // SAFETY: the physical device is one of this instance's.

@@ -5,6 +5,7 @@
 //! | `adapter.rs`, `memory.rs` | the adapters of the machine: names, features, sizes |
 //! | `gpu.rs`, `status.rs` | wgpu's device and queue, with errors as values |
 //! | `passes.rs`, `program.rs` | from a kernel to a pipeline |
+//! | `probe.rs` | whether the driver keeps floats exact |
 //! | `allocations.rs` | pointers, buffers, the pool |
 //! | `recorder.rs` | work that was recorded and not submitted yet |
 //! | `launch.rs`, `groups.rs` | what a launch binds |
@@ -25,8 +26,8 @@
 //!
 //! wgpu has one queue, which is in order: streams are names, and waiting for an event of another
 //! stream is nothing to do. Launches and copies are recorded and submitted together, when somebody
-//! waits or the recording is long. What wgpu writes from the host comes before all that is recorded:
-//! an upload to memory that the recording uses submits it first.
+//! waits or the recording is long. What wgpu writes from the host comes before all that is
+//! recorded: an upload to memory that the recording uses submits it first.
 //!
 //! # What is checked
 //!
@@ -42,6 +43,7 @@ mod groups;
 mod launch;
 mod memory;
 mod passes;
+mod probe;
 mod program;
 mod recorder;
 mod reports;
