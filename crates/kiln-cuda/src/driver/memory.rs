@@ -17,7 +17,7 @@ impl Stream {
     /// Zero bytes are the null pointer.
     ///
     /// # Errors
-    /// [`CudaError::OutOfMemory`] with the numbers; [`CudaError::Recording`] during a
+    /// `CudaError::OutOfMemory` with the numbers; `CudaError::Recording` during a
     /// [capture](super::Graph::capture).
     pub fn allocate(&self, bytes: usize) -> Result<DevicePtr> {
         if bytes == 0 {
@@ -49,7 +49,7 @@ impl Stream {
     /// Frees memory once the work now in this stream is done.
     ///
     /// # Errors
-    /// Those of the calls, and [`CudaError::Recording`]; the memory is then lost until the context
+    /// Those of the calls, and `CudaError::Recording`; the memory is then lost until the context
     /// ends.
     ///
     /// # Safety
@@ -76,7 +76,7 @@ impl Stream {
     /// Copies from the host, in stream order. `source` may be reused on return.
     ///
     /// # Errors
-    /// Those of the calls, and [`CudaError::Recording`].
+    /// Those of the calls, and `CudaError::Recording`.
     ///
     /// # Safety
     /// `destination` has room for the bytes.
@@ -92,7 +92,7 @@ impl Stream {
     /// Waits for the stream and copies to the host.
     ///
     /// # Errors
-    /// Those of the calls, and of earlier work in the stream; [`CudaError::Recording`].
+    /// Those of the calls, and of earlier work in the stream; `CudaError::Recording`.
     ///
     /// # Safety
     /// `source` has that many bytes.
@@ -110,7 +110,7 @@ impl Stream {
     /// Copies part of pinned memory to the device, in stream order, without waiting.
     ///
     /// # Errors
-    /// [`CudaError::OutOfRange`] for a part outside the buffer; those of the calls.
+    /// `CudaError::OutOfRange` for a part outside the buffer; those of the calls.
     ///
     /// # Safety
     /// `destination` has room for the bytes. Until the copy is done, the part is not written and
@@ -132,7 +132,7 @@ impl Stream {
     /// Copies from the device to part of pinned memory, in stream order, without waiting.
     ///
     /// # Errors
-    /// [`CudaError::OutOfRange`] for a part outside the buffer; those of the calls.
+    /// `CudaError::OutOfRange` for a part outside the buffer; those of the calls.
     ///
     /// # Safety
     /// `source` has that many bytes. Until the copy is done, the part is neither read nor written
@@ -213,7 +213,7 @@ impl DeviceBuffer {
     /// Allocates uninitialized memory.
     ///
     /// # Errors
-    /// [`CudaError::OutOfMemory`] with the numbers.
+    /// `CudaError::OutOfMemory` with the numbers.
     pub fn new(stream: &Stream, bytes: usize) -> Result<DeviceBuffer> {
         Ok(DeviceBuffer { stream: stream.clone(), pointer: stream.allocate(bytes)?, bytes })
     }
@@ -241,7 +241,7 @@ impl DeviceBuffer {
     /// Copies from the host to `offset`, in the order of the buffer's stream.
     ///
     /// # Errors
-    /// [`CudaError::OutOfRange`]; those of the calls.
+    /// `CudaError::OutOfRange`; those of the calls.
     pub fn write(&self, offset: usize, source: &[u8]) -> Result<()> {
         let at = self.at(offset, source.len())?;
         // SAFETY: the range is inside the allocation.
@@ -251,7 +251,7 @@ impl DeviceBuffer {
     /// Waits for the buffer's stream and copies to the host from `offset`.
     ///
     /// # Errors
-    /// [`CudaError::OutOfRange`]; those of the calls and of earlier work in the stream.
+    /// `CudaError::OutOfRange`; those of the calls and of earlier work in the stream.
     pub fn read(&self, offset: usize, destination: &mut [u8]) -> Result<()> {
         let at = self.at(offset, destination.len())?;
         // SAFETY: the range is inside the allocation.

@@ -22,7 +22,7 @@ impl Module {
     /// Loads a cubin.
     ///
     /// # Errors
-    /// [`CudaError::BadImage`] for bytes that are damaged, cut short, or for another GPU; those of
+    /// `CudaError::BadImage` for bytes that are damaged, cut short, or for another GPU; those of
     /// the calls.
     pub fn load(context: &Context, cubin: &[u8]) -> Result<Module> {
         let image = cubin::checked(cubin)?;

@@ -9,7 +9,7 @@ pub struct LaunchShape {
     pub grid: [u32; 3],
     /// Threads of a block on x, y and z.
     pub block: [u32; 3],
-    /// Dynamic shared memory of a block, in bytes. Above 48 KiB see [`Function::allow_shared`].
+    /// Dynamic shared memory of a block, in bytes. Above 48 KiB see `Function::allow_shared`.
     pub shared_bytes: u32,
     /// Blocks of a cluster on x, y and z, which divide the grid's.
     pub cluster: Option<[u32; 3]>,

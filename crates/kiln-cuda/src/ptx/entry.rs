@@ -44,8 +44,8 @@ pub const STATIC_SHARED: u32 = 48 * 1024;
 /// Writes a kernel that was lowered to threads as PTX.
 ///
 /// # Errors
-/// [`Error::Unsupported`] for an operation this target does not have, by name and place;
-/// [`Error::Internal`] if the kernel was not lowered.
+/// `Error::Unsupported` for an operation this target does not have, by name and place;
+/// `Error::Internal` if the kernel was not lowered.
 pub fn emit(kernel: &Kernel, target: Target) -> Result<Module> {
     let Level::Thread { block } = kernel.level else {
         return Err(broken(format!("`{}` was not lowered to threads", kernel.name)));

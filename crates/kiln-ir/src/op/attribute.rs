@@ -142,11 +142,11 @@ pub enum Reuse {
 /// What a check of the whole block, or a deferred one, is about.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Check {
-    /// As for [`OpKind::Assert`].
+    /// As for `OpKind::Assert`.
     Assert(Message),
-    /// As for [`OpKind::CheckBounds`].
+    /// As for `OpKind::CheckBounds`.
     Bounds,
-    /// As for [`OpKind::CheckDivisor`].
+    /// As for `OpKind::CheckDivisor`.
     Divisor,
 }
 

@@ -16,7 +16,7 @@ const MOST_PARTIAL_COLUMNS: usize = 128;
 const NARROW_UP_TO: usize = 64;
 
 /// The fastest plan by the estimate, which takes a stream-K plan where that was measured to be
-/// faster: see [`is_known`].
+/// faster: see `is_known`.
 pub fn choose(request: &Request, gpu: &CostModel) -> Choice {
     let columns = MatmulPlan::strip(request.result_bytes);
     let least = Tile { transposed: false, rows: 64, columns, tasks: 1, depth: 1, bulk: true };

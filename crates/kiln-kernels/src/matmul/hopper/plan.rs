@@ -53,7 +53,7 @@ pub struct MatmulPlan {
     /// Whether programs begin at different steps of the inner extent and go round, so that they do
     /// not all read the same columns of memory at a time. With a `group` of 0 and one split.
     pub staggered: bool,
-    /// For [`stream_k`]: of how many rounds of tiles the steps are divided evenly among all
+    /// For `stream_k`: of how many rounds of tiles the steps are divided evenly among all
     /// programs, the last, incomplete one first; 0 of none. With a group, one split and no cluster.
     pub streamed: usize,
 }
