@@ -86,7 +86,7 @@ impl State {
         let length = (most / 4 * 4).min(size.saturating_sub(start));
         let (extents, strides) = words[param.first + 1..][..2 * param.rank].split_at(param.rank);
         let span = span(extents, strides).saturating_mul(param.elem_bytes);
-        if place.offset - start + span > length {
+        if !holds(length, place.offset - start, span) {
             let what = format!("the bytes that `{}` spans", param.name);
             return Err(limit(program, &what, span, most));
         }
@@ -214,6 +214,11 @@ fn element_offset(program: &WgpuProgram, param: usize, bound: &[Bound]) -> Resul
     }
 }
 
+/// Whether a binding of `length` bytes holds a view of `span` bytes that begins at `offset`.
+fn holds(length: u64, offset: u64, span: u64) -> bool {
+    offset.saturating_add(span) <= length
+}
+
 /// The elements from the first to the last, gaps included.
 fn span(extents: &[u64], strides: &[u64]) -> u64 {
     if extents.contains(&0) {
@@ -234,6 +239,12 @@ fn limit(program: &WgpuProgram, what: &str, given: u64, limit: u64) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_span_without_an_end_fits_nowhere() {
+        assert!(holds(128, 64, 64) && !holds(128, 64, 65));
+        assert!(!holds(128, 64, span(&[u64::MAX, 2], &[u64::MAX, 1])));
+    }
 
     #[test]
     fn a_span_has_the_gaps() {
