@@ -62,7 +62,7 @@ pub fn softmax(x: &Tensor<f32, 2>, y: &mut Tensor<f32, 2>) -> Result<()> {
     same_shape("softmax", x, y)?;
     let device = x.device().clone();
     let block = row_tile(x.shape()[1]);
-    let each = device.properties().cost_model().streaming.softmax_thread_bytes;
+    let each = device.cost_model().streaming.softmax_thread_bytes;
     let warps = row_warps(&device, block * size_of::<f32>(), each);
     kernels::softmax(x, y, block).warps(warps).launch(&device)
 }
@@ -101,7 +101,7 @@ pub fn layer_norm<T: Float>(
     }
     let device = x.device().clone();
     let block = row_tile(columns);
-    let each = device.properties().cost_model().streaming.layer_norm_thread_bytes;
+    let each = device.cost_model().streaming.layer_norm_thread_bytes;
     let warps = row_warps(&device, block * size_of::<T>(), each);
     // Several rows a program, which could share the weight and the bias, are no faster on an H200
     // (bench/notes.md).

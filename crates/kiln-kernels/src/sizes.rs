@@ -8,7 +8,7 @@ use kiln_runtime::{Device, Error, Execution, Result, Tensor};
 /// tile operation is spread.
 pub(crate) fn elements_per_program(device: &Device, elem_bytes: usize) -> usize {
     match device.capabilities().execution {
-        Execution::Simt => device.properties().cost_model().streaming.program_bytes / elem_bytes.max(2),
+        Execution::Simt => device.cost_model().streaming.program_bytes / elem_bytes.max(2),
         Execution::Simd => 16384 / elem_bytes.max(1),
         Execution::Interpreted => 4096,
     }
@@ -17,7 +17,7 @@ pub(crate) fn elements_per_program(device: &Device, elem_bytes: usize) -> usize 
 /// Programs of a kernel that strides over its input: enough to fill the device, few enough that
 /// combining their results costs nothing.
 pub(crate) fn resident_programs(device: &Device) -> usize {
-    let model = device.properties().cost_model();
+    let model = device.cost_model();
     match device.capabilities().execution {
         Execution::Simt | Execution::Simd => model.streaming.programs * model.units,
         Execution::Interpreted => 2,
@@ -26,9 +26,8 @@ pub(crate) fn resident_programs(device: &Device) -> usize {
 
 /// Warps of a program that takes a row of so many bytes, of which a thread takes `each`.
 pub(crate) fn row_warps(device: &Device, bytes: usize, each: usize) -> u32 {
-    let properties = device.properties();
-    let most = properties.cost_model().streaming.row_warps;
-    (bytes / (properties.warp.max(1) as usize * each)).clamp(1, most) as u32
+    let most = device.cost_model().streaming.row_warps;
+    (bytes / (device.properties().warp.max(1) as usize * each)).clamp(1, most) as u32
 }
 
 /// The tile that covers a row.

@@ -4,6 +4,7 @@
 use crate::activity::{CallSite, CopyKind};
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::host_memory::zeroed;
 use crate::log::Log;
 use crate::stream::Queue;
 use kiln_backend::{DevicePtr, StreamId, is_printing};
@@ -147,7 +148,7 @@ impl Buffer {
         from.check_written(Named::Tensor)?;
         let mut to = self.access(Named::Tensor)?;
         if self.device != source.device || from.is_newer_on_host() {
-            let mut bytes = vec![0u8; self.bytes];
+            let mut bytes = zeroed::<u8>(self.bytes)?;
             from.read(offset, &mut bytes, log)?;
             return to.write(0, &bytes, log);
         }
@@ -382,11 +383,11 @@ impl<'a> Access<'a> {
     /// Takes the mirror, made and brought up to date if need be.
     fn mirror(&mut self, log: &mut Log) -> Result<Box<[u64]>> {
         let Buffer { device, ptr, bytes, .. } = self.buffer;
-        let fresh = || vec![0u64; bytes.div_ceil(8)].into_boxed_slice();
+        let fresh = || Ok(zeroed::<u64>(bytes.div_ceil(8))?.into_boxed_slice());
         if !matches!(self.state.residency, Residency::DeviceOnly | Residency::DeviceDirty) {
-            return Ok(self.state.host.take().unwrap_or_else(fresh));
+            return self.state.host.take().map_or_else(fresh, Ok);
         }
-        let mut host = self.state.host.take().unwrap_or_else(fresh);
+        let mut host = self.state.host.take().map_or_else(fresh, Ok)?;
         let stream = self.state.writer.id();
         // SAFETY: the whole allocation; the mirror has at least `bytes` bytes.
         let read = log.copy(device, (CopyKind::DeviceToHost, *bytes, stream), || unsafe {

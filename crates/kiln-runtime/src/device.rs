@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::isolate;
 use crate::loaded::load_or_compile;
 use crate::observe::{Observation, Observer, Observers};
-use kiln_backend::{Backend, Capabilities, Program, Properties, StreamId, is_printing};
+use kiln_backend::{Backend, Capabilities, CostModel, Program, Properties, StreamId, is_printing};
 use kiln_ir::Kernel;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -35,6 +35,7 @@ struct Inner {
     disk: DiskCache,
     /// The name, for activities.
     id: Arc<str>,
+    cost_model: Arc<CostModel>,
     observers: Arc<Observers>,
 }
 
@@ -130,6 +131,7 @@ impl Device {
     pub fn with_backend(backend: Box<dyn Backend>, disk: DiskCache) -> Device {
         Device(Arc::new(Inner {
             id: backend.properties().id.as_str().into(),
+            cost_model: Arc::new(backend.properties().cost_model()),
             observers: Arc::default(),
             backend,
             programs: ProgramCache::default(),
@@ -158,6 +160,18 @@ impl Device {
     /// ```
     pub fn capabilities(&self) -> &Capabilities {
         &self.properties().capabilities
+    }
+
+    /// What work costs on the device: [`Properties::cost_model`], made once. All handles to a
+    /// device return the same `Arc`, so that its address can stand for the device's figures.
+    ///
+    /// ```
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// assert_eq!(**device.cost_model(), device.properties().cost_model());
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    pub fn cost_model(&self) -> &Arc<CostModel> {
+        &self.0.cost_model
     }
 
     /// The name it was opened by.

@@ -106,6 +106,12 @@ pub enum Error {
         /// The element type.
         elem: Scalar,
     },
+    /// The host has no memory for a copy of a tensor's elements.
+    #[error("the host has no memory for {bytes} bytes of a tensor's elements")]
+    HostMemory {
+        /// Bytes asked for; `usize::MAX` for more than can be counted.
+        bytes: usize,
+    },
     /// A view would reach outside its tensor.
     #[error("{what} is out of range for a tensor of shape {shape:?}")]
     Range {

@@ -64,6 +64,7 @@ mod device;
 mod dyn_kernel;
 mod error;
 mod facts;
+mod host_memory;
 pub mod isolate;
 mod launch;
 mod loaded;

@@ -12,6 +12,7 @@ use kiln_lang::Precision;
 use kiln_lang::prelude::*;
 use kiln_runtime::{CostModel, Device, Result, Tensor};
 use std::any::TypeId;
+use std::sync::Arc;
 
 /// Bytes that addresses and rows of what bulk copies move are multiples of.
 const ALIGNMENT: usize = 16;
@@ -56,21 +57,21 @@ pub(super) fn multiply<
         packs: is::<E::Out, f32>() && (is::<O, f16>() || is::<O, bf16>()),
         epilogue: !plain,
     };
-    let gpu = device.properties().cost_model();
-    let estimate = || choice(&request, &gpu);
+    let gpu = device.cost_model();
+    let estimate = || choice(&request, gpu);
     if movable(c) || anywhere(&estimate()) {
-        let chosen = tuned(a, b, c, &epilogue, (&request, &gpu), tuning)?;
+        let chosen = tuned(a, b, c, &epilogue, (&request, gpu), tuning)?;
         launch(a, b, c, epilogue, chosen.unwrap_or_else(estimate))
     } else if movable(&c.swap_axes(1, 2)?) {
         // cᵀ = bᵀ aᵀ, in any case by another plan.
         let request = Request { m: n, n: m, ..request };
         let (a, b, mut c) = (a.swap_axes(1, 2)?, b.swap_axes(1, 2)?, c.swap_axes(1, 2)?);
         let epilogue = epilogue.transposed();
-        let transposed = tuned(&b, &a, &c, &epilogue, (&request, &gpu), tuning)?;
-        launch(&b, &a, &mut c, epilogue, transposed.unwrap_or_else(|| choice(&request, &gpu)))
+        let transposed = tuned(&b, &a, &c, &epilogue, (&request, gpu), tuning)?;
+        launch(&b, &a, &mut c, epilogue, transposed.unwrap_or_else(|| choice(&request, gpu)))
     } else {
         let mut whole = device.uninit([products, m, longer::<O>(n)])?.slice(2, 0..n)?;
-        let chosen = tuned(a, b, &whole, &epilogue, (&request, &gpu), tuning)?;
+        let chosen = tuned(a, b, &whole, &epilogue, (&request, gpu), tuning)?;
         launch(a, b, &mut whole, epilogue, chosen.unwrap_or_else(estimate))?;
         arrange(&whole, c, 16, 128).launch(&device)
     }
@@ -87,7 +88,7 @@ fn tuned<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric, E: 
     b: &Tensor<U, 3>,
     c: &Tensor<O, 3>,
     epilogue: &E,
-    (request, gpu): (&Request, &CostModel),
+    (request, gpu): (&Request, &Arc<CostModel>),
     tuning: Tuning,
 ) -> Result<Option<Choice>> {
     if tuning.is_off() {

@@ -6,6 +6,7 @@ use crate::buffer::{Buffer, Named, Residency};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::facts;
+use crate::host_memory::zeroed;
 use crate::log::Log;
 use kiln_ir::Scalar;
 use kiln_lang::Elem;
@@ -199,7 +200,7 @@ impl DynTensor {
 
     /// The elements, of whose type the caller is sure.
     pub(super) fn elements<T: Elem>(&self, log: &mut Log) -> Result<Vec<T>> {
-        let mut all = vec![T::from_bits(0); self.layout.span()];
+        let mut all = zeroed::<T>(self.layout.span())?;
         self.read_span(bytes_of(&mut all), log)?;
         if self.layout.is_dense() {
             return Ok(all);
@@ -221,7 +222,7 @@ impl DynTensor {
 
     fn bytes(&self, log: &mut Log) -> Result<Vec<u8>> {
         let size = self.elem_bytes();
-        let mut all = vec![0; self.layout.span() * size];
+        let mut all = zeroed::<u8>(self.layout.span() * size)?;
         self.read_span(&mut all, log)?;
         if self.layout.is_dense() {
             return Ok(all);
@@ -351,7 +352,7 @@ impl DynTensor {
             return access.write(offset, data, log);
         }
         // What lies in the gaps belongs to others, and stays.
-        let mut all = vec![0; self.layout.span() * size];
+        let mut all = zeroed::<u8>(self.layout.span() * size)?;
         if access.is_written() {
             access.read(offset, &mut all, log)?;
         }
@@ -401,7 +402,15 @@ impl DynTensor {
         let site = Location::caller();
         self.check_type::<T>(site)?;
         let range = self.dense_range()?;
-        self.buffer.with_host(false, &mut Log::at(site), |bytes| f(&elements(bytes)[range]))
+        self.buffer.with_host(false, &mut Log::at(site), |bytes| {
+            // A kernel may read the elements meanwhile: what is not valid is mended in a copy.
+            if T::SCALAR == Scalar::Bool && bytes.iter().any(|byte| *byte > 1) {
+                let mut bools = bytes.to_vec();
+                normalize_bools(&mut bools);
+                return f(&elements(&bools)[range]);
+            }
+            f(&elements(bytes)[range])
+        })
     }
 
     /// Runs a closure that may change the elements in host memory; the device sees them at its next

@@ -70,6 +70,30 @@ fn bytes_of_bools_become_valid() {
     }
 }
 
+#[kernel(crate = kiln_runtime)]
+fn store_first(y: &mut Tensor<bool, 1>) {
+    y.set_or_skip(thread_index(), true);
+}
+
+/// Fresh memory of these devices is bytes of 255, which no `bool` may be.
+#[test]
+fn bools_that_no_kernel_wrote_are_valid() {
+    let (discrete, unified) =
+        (Probe::device(false, DiskCache::none()).0, Probe::device(true, DiskCache::none()).0);
+    for device in [discrete, unified, Device::open("interp:fast").unwrap()] {
+        let mut y = device.uninit::<bool, 1>([4]).unwrap();
+        store_first(&mut y).grid([1]).block([1]).launch(&device).unwrap();
+        let bytes = |y: &Tensor<bool, 1>| {
+            // SAFETY: a `bool` is a byte; the slice lives as long as the bytes are looked at.
+            y.with_host(|bools| {
+                unsafe { std::slice::from_raw_parts(bools.as_ptr().cast::<u8>(), 4) }.to_vec()
+            })
+        };
+        assert_eq!(bytes(&y).unwrap(), [1; 4]);
+        assert_eq!(y.to_vec().unwrap(), [true; 4]);
+    }
+}
+
 #[test]
 fn ranks_from_none_to_beyond_those_of_kernels() {
     for device in devices() {
