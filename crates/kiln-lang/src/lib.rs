@@ -74,8 +74,8 @@ pub use time::{clock_cycles, clock_ns, sleep_ns};
 pub use trace::{TraceError, TraceErrors, traced_now};
 pub use val::{Idx, IntoIndex, IntoVal, Tile, Val, val};
 pub use view::{
-    Indices, Offsets, ThreadIndex, TileView, TileViewMut, View, ViewMut, thread_index, thread_index_2d,
-    thread_index_3d,
+    Indices, Offsets, OwnIndex, ThreadIndex, TileView, TileViewMut, View, ViewMut, thread_index,
+    thread_index_2d, thread_index_3d,
 };
 
 /// Everything a kernel uses.

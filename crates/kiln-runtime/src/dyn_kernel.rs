@@ -2,8 +2,9 @@
 
 use crate::args::pack;
 use crate::error::{Error, Result};
+use crate::extent::{Extent, three};
 use crate::facts;
-use crate::launch::{Settings, three};
+use crate::launch::Settings;
 use crate::params::{Given, ParamInfo};
 use crate::request::Request;
 use crate::stream::Stream;
@@ -250,7 +251,7 @@ impl DynLaunch<'_> {
     /// The number of programs (blocks) on x, y and z. Without it the grid follows from the tensors
     /// that the programs write, if their stores tell which part each writes. Axes that are left out
     /// have one program. A zero launches nothing.
-    pub fn grid<const N: usize>(mut self, grid: [u32; N]) -> Self {
+    pub fn grid<E: Extent, const N: usize>(mut self, grid: [E; N]) -> Self {
         self.settings.grid = Some(three(grid));
         self
     }

@@ -5,6 +5,7 @@ use crate::args::{Arguments, Locked};
 use crate::cache::Specialization;
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::extent::{Extent, Extents, no_extent, three};
 use crate::loaded::{Build, LoadedKernel};
 use crate::log::Log;
 use crate::request::{Request, Typed};
@@ -54,8 +55,10 @@ pub struct Launch<P: KernelParams> {
 /// How a kernel is launched.
 #[derive(Clone)]
 pub(crate) struct Settings {
-    pub(crate) grid: Option<[u32; 3]>,
+    pub(crate) grid: Option<Extents>,
     pub(crate) level: Level,
+    /// An extent of the block that is none.
+    no_block: Option<i128>,
     pub(crate) queue: Queue,
 }
 
@@ -71,21 +74,24 @@ impl<P: KernelParams> Launch<P> {
     ///
     /// Axes that are left out have one program: `[64]`, `[64, 2]` and `[64, 2, 1]` all will do. A
     /// zero launches nothing.
-    pub fn grid<const N: usize>(mut self, grid: [u32; N]) -> Self {
+    pub fn grid<E: Extent, const N: usize>(mut self, grid: [E; N]) -> Self {
         self.settings.grid = Some(three(grid));
         self
     }
 
     /// Makes this a launch of threads, in blocks of these extents on x, y and z: for kernels that
     /// use thread indices. Axes that are left out have one thread.
-    pub fn block<const N: usize>(mut self, block: [u32; N]) -> Self {
-        self.settings.level = Level::Thread { block: three(block) };
+    pub fn block<E: Extent, const N: usize>(mut self, block: [E; N]) -> Self {
+        let block = three(block);
+        self.settings.no_block = block.err();
+        self.settings.level = Level::Thread { block: block.unwrap_or([1; 3]) };
         self
     }
 
     /// The warps of 32 threads that work on a program of a tile kernel; the compiler chooses well
     /// for most.
     pub fn warps(mut self, warps: u32) -> Self {
+        self.settings.no_block = None;
         self.settings.level = Level::Tile { warps: Some(warps) };
         self
     }
@@ -124,6 +130,7 @@ impl<P: KernelParams> Launch<P> {
     /// # Errors
     /// [`Error::Kernel`] with every problem in it.
     pub fn ir(&self) -> Result<Kernel> {
+        self.settings.check_extents(&self.request)?;
         self.request.specialize(self.settings.level)
     }
 }
@@ -132,7 +139,7 @@ impl<P: KernelParams> Launch<P> {
 /// kernel of a program.
 impl Settings {
     pub(crate) fn new(level: Level) -> Settings {
-        Settings { grid: None, level, queue: Queue::default() }
+        Settings { grid: None, level, no_block: None, queue: Queue::default() }
     }
 
     /// Compiles a kernel if it is new, and enqueues it: the one way to a device for all kernels.
@@ -146,7 +153,7 @@ impl Settings {
         let mut args = Arguments::default();
         args.collect(request, &loaded, device)?;
         let grid = match self.grid {
-            Some(grid) => grid,
+            Some(grid) => grid.map_err(|given| no_extent("grid", request.name(), given))?,
             None => loaded.grid(args.words())?,
         };
         loaded.check_limits(grid, device.properties())?;
@@ -219,9 +226,15 @@ impl Settings {
         Ok((loaded, cached))
     }
 
+    /// Refuses a block with an extent that is no number of threads.
+    fn check_extents(&self, request: &dyn Request) -> Result<()> {
+        self.no_block.map_or(Ok(()), |given| Err(no_extent("block", request.name(), given)))
+    }
+
     /// Refuses a block that the device cannot have: a limit, not a fault of the kernel.
     fn check_block(&self, request: &dyn Request, device: &Device) -> Result<()> {
         let Level::Thread { block } = self.level else { return Ok(()) };
+        self.check_extents(request)?;
         let limit = u64::from(device.properties().max_threads);
         let threads = block.iter().fold(1u64, |n, &extent| n.saturating_mul(extent.into()));
         if threads <= limit {
@@ -281,10 +294,4 @@ impl Started {
             timer,
         })
     }
-}
-
-/// The extents on three axes.
-pub(crate) fn three<const N: usize>(extents: [u32; N]) -> [u32; 3] {
-    const { assert!(N >= 1 && N <= 3, "a grid or block has one, two or three axes") };
-    std::array::from_fn(|axis| extents.get(axis).copied().unwrap_or(1))
 }

@@ -63,6 +63,7 @@ mod cache;
 mod device;
 mod dyn_kernel;
 mod error;
+mod extent;
 mod facts;
 mod host_memory;
 pub mod isolate;
@@ -84,6 +85,7 @@ pub use cache::{DiskCache, DiskStats, ProgramCache};
 pub use device::Device;
 pub use dyn_kernel::{DynArg, DynKernel, DynLaunch};
 pub use error::{Error, Result};
+pub use extent::Extent;
 pub use kiln_backend::{
     Capabilities, Clock, CopyTaskLimits, CostModel, Execution, Fault, FaultKind, Latencies, MatrixFormat,
     MatrixUnits, MemoryCosts, ProductCosts, Properties, Rates, Report, Stages, StreamingSizes,

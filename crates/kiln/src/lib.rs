@@ -61,9 +61,9 @@ pub use kiln_ring as ring;
 pub use kiln_runtime::isolate;
 pub use kiln_runtime::{
     Activity, AllocateActivity, CallSite, Capabilities, Clock, CompileActivity, CopyActivity, CopyKind,
-    Device, DiskCache, DiskStats, DynArg, DynKernel, DynLaunch, DynTensor, Error, Event, Execution, Fault,
-    FaultKind, FreeActivity, Launch, LaunchActivity, LaunchTimer, MatrixFormat, MatrixUnits, Observation,
-    Observer, Properties, Report, Residency, Result, Stream, Tensor, observe,
+    Device, DiskCache, DiskStats, DynArg, DynKernel, DynLaunch, DynTensor, Error, Event, Execution, Extent,
+    Fault, FaultKind, FreeActivity, Launch, LaunchActivity, LaunchTimer, MatrixFormat, MatrixUnits,
+    Observation, Observer, Properties, Report, Residency, Result, Stream, Tensor, observe,
 };
 
 /// What programs with kernels import: the language, and devices and tensors.

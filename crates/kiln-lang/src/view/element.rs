@@ -71,6 +71,30 @@ impl IntoIndex for ThreadIndex<1> {
     }
 }
 
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// Where a thread may store into a view of rank `R` without racing: its [`ThreadIndex`].
+#[diagnostic::on_unimplemented(
+    message = "a safe store into a view of rank {R} is at the thread's own index, which `{Self}` is not known to be",
+    label = "another thread may have this index",
+    note = "the thread's own index is `thread_index()`, `thread_index_2d()` or `thread_index_3d()`, by the view's rank; \
+            `unsafe {{ y.write(index, value) }}` stores at any index; a tile is stored by `y.tile(at, block).store(v)`"
+)]
+pub trait OwnIndex<const R: usize>: sealed::Sealed {
+    #[doc(hidden)]
+    fn own(self) -> [Raw; R];
+}
+
+impl<const R: usize> sealed::Sealed for ThreadIndex<R> {}
+
+impl<const R: usize> OwnIndex<R> for ThreadIndex<R> {
+    fn own(self) -> [Raw; R] {
+        self.axes.map(Val::raw)
+    }
+}
+
 macro_rules! thread_index_offsets {
     ($($rank:literal)*) => {$(
         impl super::Offsets<$rank> for ThreadIndex<$rank> {
@@ -214,16 +238,16 @@ impl<T: Elem, const R: usize> ViewMut<T, R> {
     /// Stores an element at the thread's own index. An index outside the view ends the kernel with
     /// a fault.
     #[track_caller]
-    pub fn set(&self, index: ThreadIndex<R>, value: impl IntoVal<T>) {
+    pub fn set(&self, index: impl OwnIndex<R>, value: impl IntoVal<T>) {
         let value = value.into_val().raw();
-        self.put(index.axes.map(Val::raw), None, value, Bounds::Check, Location::caller());
+        self.put(index.own(), None, value, Bounds::Check, Location::caller());
     }
 
     /// As [`set`](Self::set); where the index lies outside the view, nothing is stored.
     #[track_caller]
-    pub fn set_or_skip(&self, index: ThreadIndex<R>, value: impl IntoVal<T>) {
+    pub fn set_or_skip(&self, index: impl OwnIndex<R>, value: impl IntoVal<T>) {
         let value = value.into_val().raw();
-        self.put(index.axes.map(Val::raw), None, value, Bounds::Mask, Location::caller());
+        self.put(index.own(), None, value, Bounds::Mask, Location::caller());
     }
 
     /// Stores an element at any index. An index outside the view ends the kernel with a fault.

@@ -14,7 +14,7 @@ mod element;
 mod ordered;
 mod tile;
 
-pub use element::{Indices, ThreadIndex, thread_index, thread_index_2d, thread_index_3d};
+pub use element::{Indices, OwnIndex, ThreadIndex, thread_index, thread_index_2d, thread_index_3d};
 pub use tile::{Offsets, TileView, TileViewMut};
 
 use self::core::ViewCore;
