@@ -66,6 +66,7 @@ mod extents;
 mod fault_regions;
 mod faults;
 mod flow;
+mod functions;
 mod language;
 mod launch;
 mod library;
@@ -100,6 +101,7 @@ pub fn suite() -> Vec<Case> {
     let groups: &[fn() -> Vec<Case>] = &[
         arithmetic::cases,
         math::cases,
+        functions::cases,
         casts::cases,
         exact::cases,
         shapes::cases,

@@ -53,7 +53,7 @@ pub trait Num: Numeric + HostNumber + Ordered {}
 
 /// An integer element type.
 #[diagnostic::on_unimplemented(message = "`{Self}` is not an integer element type")]
-pub trait Int: Num {}
+pub trait Int: Num + Bits {}
 
 /// A floating-point element type.
 #[diagnostic::on_unimplemented(

@@ -5,15 +5,18 @@
 //! | `arith.rs` | operators |
 //! | `compare.rs` | comparisons and selection |
 //! | `math.rs` | element-wise mathematics |
+//! | `functions.rs`, `bits.rs` | functions of floats and of bits that are made of operations |
 //! | `convert.rs` | casts |
 //! | `shape.rs` | making tiles and changing their shape |
 //! | `reduce.rs` | reductions and scans |
 //! | `dot.rs` | matrix products |
 
 mod arith;
+mod bits;
 mod compare;
 mod convert;
 mod dot;
+mod functions;
 mod math;
 mod reduce;
 mod shape;
