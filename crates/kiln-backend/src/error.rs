@@ -105,6 +105,18 @@ pub enum Error {
         /// The device.
         device: String,
     },
+    /// A call would wait for the device where nothing may wait: in a page of a browser.
+    #[error(
+        "`{call}` would wait for {device}, which a page in a browser cannot do; await `{instead}` instead"
+    )]
+    CannotWait {
+        /// The device.
+        device: String,
+        /// The call.
+        call: &'static str,
+        /// The call that can be awaited.
+        instead: &'static str,
+    },
     /// A bug in Kiln.
     #[error("internal error in {place}: {message}; please report it")]
     Internal {

@@ -6,7 +6,8 @@ use kiln_ir::Level;
 use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use web_time::Instant;
 
 /// Where in the user's source a call of the runtime stands.
 pub type CallSite = &'static Location<'static>;

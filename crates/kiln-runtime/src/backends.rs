@@ -20,6 +20,12 @@ pub(crate) fn open_anew(name: &str) -> Opened {
     gpu_index(name).map_or_else(|| open(name), cuda::open_anew)
 }
 
+/// The device of this name, where it is one that must be awaited to be opened without blocking;
+/// `None` where a call opens it.
+pub(crate) async fn open_later(name: &str) -> Option<Opened> {
+    wgpu::open_later(name).await
+}
+
 /// The device of this name; `None` if no backend of Kiln's has such a device.
 fn find(name: &str) -> Option<Opened> {
     if let Some(index) = gpu_index(name) {
@@ -125,8 +131,20 @@ mod wgpu {
         is_name(name).then(|| Ok(Box::new(Wgpu::open(name)?) as Box<_>))
     }
 
+    pub(super) async fn open_later(name: &str) -> Option<Opened> {
+        if !is_name(name) {
+            return None;
+        }
+        let opened = Wgpu::open_later(name).await;
+        Some(opened.map(|device| Box::new(device) as Box<_>).map_err(Into::into))
+    }
+
     /// The names of the adapters, best first, with those that are software or without.
     pub(super) fn names(software: bool) -> Vec<String> {
+        if cfg!(target_family = "wasm") {
+            // What a browser has is known when it is opened.
+            return vec!["wgpu:0".to_owned()];
+        }
         let wanted = adapters().into_iter().filter(|adapter| software || !adapter.is_software);
         wanted.map(|adapter| adapter.id).collect()
     }
@@ -145,6 +163,10 @@ mod wgpu {
     pub(super) fn open(name: &str) -> Option<Opened> {
         let ours = name == "wgpu" || name.starts_with("wgpu:");
         ours.then_some(Err(Error::MissingBackend { backend: "wgpu" }))
+    }
+
+    pub(super) async fn open_later(_: &str) -> Option<Opened> {
+        None
     }
 
     pub(super) fn names(_: bool) -> Vec<String> {

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::host_memory::zeroed;
 use crate::log::Log;
 use crate::stream::Queue;
-use kiln_backend::{DevicePtr, StreamId, is_printing};
+use kiln_backend::{DevicePtr, Later, StreamId, is_printing};
 use smallvec::SmallVec;
 use std::fmt;
 use std::ops::Range;
@@ -331,6 +331,30 @@ impl<'a> Access<'a> {
         }
     }
 
+    /// The stream of the last write.
+    pub(crate) fn writer(&self) -> StreamId {
+        self.state.writer.id()
+    }
+
+    /// Begins to read bytes from `offset` on, as they are after the work that writes them now.
+    pub(crate) fn begin_read(&self, offset: usize, bytes: usize) -> Result<Reading<'a>> {
+        if bytes == 0 {
+            return Ok(Reading::Here(Vec::new()));
+        }
+        self.check_written(Named::Tensor)?;
+        let state = &*self.state;
+        let current = (state.residency, &state.host);
+        if let (Residency::HostOnly | Residency::HostDirty | Residency::InSync, Some(host)) = current {
+            return Ok(Reading::Here(as_bytes(host)[offset..offset + bytes].to_vec()));
+        }
+        let buffer = self.buffer;
+        let Some(backend) = buffer.device.backend().asynchronous() else { return Ok(Reading::Blocking) };
+        // SAFETY: the caller stays inside the allocation.
+        Ok(Reading::Later(unsafe {
+            backend.download_later(buffer.at(offset), bytes, self.state.writer.id())
+        }))
+    }
+
     /// Waits for the work that writes the contents.
     pub(crate) fn synchronize(&self) -> Result<()> {
         Ok(self.buffer.device.backend().synchronize(self.state.writer.id())?)
@@ -397,6 +421,16 @@ impl<'a> Access<'a> {
         read?;
         Ok(host)
     }
+}
+
+/// A read that was begun.
+pub(crate) enum Reading<'a> {
+    /// The host had the bytes.
+    Here(Vec<u8>),
+    /// The device gives them.
+    Later(Later<'a, Vec<u8>>),
+    /// Nothing was begun: the device has only calls that block.
+    Blocking,
 }
 
 /// The host's contents, borrowed; they go back when this is dropped, also if the user's closure

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::isolate;
 use crate::loaded::load_or_compile;
 use crate::observe::{Observation, Observer, Observers};
-use kiln_backend::{Backend, Capabilities, CostModel, Program, Properties, StreamId, is_printing};
+use kiln_backend::{Backend, Capabilities, CostModel, Program, Properties, StreamId, is_printing, on_thread};
 use kiln_ir::Kernel;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -69,6 +69,7 @@ impl Device {
     /// | `cuda`, `cuda:N` | an NVIDIA GPU |
     /// | `wgpu`, `wgpu:N` | the best adapter of Vulkan, Metal or DX12, or the one of a number |
     /// | `wgpu:vulkan`, `wgpu:metal`, `wgpu:dx12` | the best adapter of an API |
+    /// | `wgpu:webgpu` | a browser's GPU, as `wgpu` there |
     /// | `cpu` | the host's processor |
     /// | `interp` | the interpreter; its sanitizer finds races and uninitialized reads |
     /// | `interp:SEED` | the same; the seed fixes the order of programs and threads |
@@ -78,17 +79,55 @@ impl Device {
     /// # Errors
     /// [`Error::UnknownDevice`] for another name, [`Error::MissingBackend`] if the program was
     /// built without the feature of that backend, [`kiln_backend::Error::Unavailable`] if there is
-    /// no such device or driver.
+    /// no such device or driver; [`kiln_backend::Error::CannotWait`] in a browser, unless
+    /// [`open_async`](Self::open_async) has opened it before.
     pub fn open(name: &str) -> Result<Device> {
         let name = backends::canonical(name);
         let name = name.as_str();
         let mut open = open_devices();
-        if let Some(inner) = open.iter().find(|(n, _)| n == name).and_then(|(_, weak)| weak.upgrade()) {
-            return Ok(Device(inner));
+        if let Some(device) = find(&open, name) {
+            return Ok(device);
         }
         let device = Device::with_backend(isolate::open_backend(name)?, DiskCache::from_env());
-        open.retain(|(n, _)| n != name);
-        open.push((name.to_owned(), Arc::downgrade(&device.0)));
+        register(&mut open, name, &device);
+        Ok(device)
+    }
+
+    /// Opens a device by name without blocking the thread that awaits it: the way to open one in a
+    /// browser, where it is `wgpu`.
+    ///
+    /// ```
+    /// use kiln_runtime::Device;
+    /// # pollster::block_on(async {
+    /// let device = Device::open_async("interp").await?;
+    /// assert_eq!(device, Device::open("interp")?);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// # })?;
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As of [`open`](Self::open).
+    pub async fn open_async(name: &str) -> Result<Device> {
+        let name = backends::canonical(name);
+        let found = find(&open_devices(), &name);
+        if let Some(device) = found {
+            return Ok(device);
+        }
+        let backend = match backends::open_later(&name).await {
+            Some(opened) => opened?,
+            None => {
+                let name = name.clone();
+                on_thread(move || isolate::open_backend(&name)).await??
+            }
+        };
+        let mut open = open_devices();
+        if let Some(device) = find(&open, &name) {
+            // Another call has been quicker.
+            return Ok(device);
+        }
+        let device = Device::with_backend(backend, DiskCache::from_env());
+        register(&mut open, &name, &device);
         Ok(device)
     }
 
@@ -121,9 +160,22 @@ impl Device {
             false => backends::open_anew(name)?,
         };
         let device = Device::with_backend(backend, DiskCache::from_env());
-        let mut open = open_devices();
-        open.retain(|(n, _)| n != name);
-        open.push((name.to_owned(), Arc::downgrade(&device.0)));
+        register(&mut open_devices(), name, &device);
+        Ok(device)
+    }
+
+    /// [`reopen`](Self::reopen) without blocking the thread that awaits it: for a page that has
+    /// lost its GPU.
+    ///
+    /// # Errors
+    /// As of [`reopen`](Self::reopen).
+    pub async fn reopen_async(&self) -> Result<Device> {
+        let Some(opened) = backends::open_later(self.id()).await else {
+            let device = self.clone();
+            return on_thread(move || device.reopen()).await?;
+        };
+        let device = Device::with_backend(opened?, DiskCache::from_env());
+        register(&mut open_devices(), self.id(), &device);
         Ok(device)
     }
 
@@ -333,11 +385,25 @@ fn default_of<D>(
     }
 }
 
-/// The devices that are open, by name.
-fn open_devices() -> MutexGuard<'static, Vec<(String, Weak<Inner>)>> {
-    static OPEN: Mutex<Vec<(String, Weak<Inner>)>> = Mutex::new(Vec::new());
+/// Devices by name, which handles keep open.
+type Open = Vec<(String, Weak<Inner>)>;
+
+/// The devices that are open.
+fn open_devices() -> MutexGuard<'static, Open> {
+    static OPEN: Mutex<Open> = Mutex::new(Vec::new());
     // Changed by pushes and removals only.
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The open device of a name.
+fn find(open: &Open, name: &str) -> Option<Device> {
+    open.iter().find(|(n, _)| n == name).and_then(|(_, weak)| weak.upgrade()).map(Device)
+}
+
+/// Makes a device the one of its name.
+fn register(open: &mut Open, name: &str, device: &Device) {
+    open.retain(|(n, _)| n != name);
+    open.push((name.to_owned(), Arc::downgrade(&device.0)));
 }
 
 impl PartialEq for Device {

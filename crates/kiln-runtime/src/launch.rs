@@ -15,7 +15,7 @@ use kiln_ir::{Kernel, Level};
 use kiln_lang::param::{KernelFn, KernelParams};
 use std::panic::Location;
 use std::sync::Arc;
-use std::time::Instant;
+use web_time::Instant;
 
 /// A kernel with its arguments, ready to launch: what calling a `#[kernel]` function gives.
 ///

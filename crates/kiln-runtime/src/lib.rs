@@ -5,6 +5,7 @@
 //! | `device.rs`, `backends.rs` | finding and opening devices; the backends that a build has |
 //! | `tensor/`, `buffer.rs` | tensors and views, typed and dynamic; memory behind them |
 //! | `stream.rs` | streams and events |
+//! | `awaited.rs` | waiting without blocking |
 //! | `launch.rs`, `request.rs` | a launch: specialization, checks, order |
 //! | `loaded.rs` | a compiled kernel: its program, grid and limits |
 //! | `args.rs`, `params.rs`, `facts.rs` | its arguments and what is known of them |
@@ -57,6 +58,7 @@
 
 mod activity;
 mod args;
+mod awaited;
 mod backends;
 mod buffer;
 mod cache;

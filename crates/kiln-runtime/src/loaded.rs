@@ -7,7 +7,8 @@ use kiln_backend::{Backend, Program, Properties, Stages};
 use kiln_compiler::{Partition, partition};
 use kiln_ir::Kernel;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use web_time::Instant;
 
 /// A kernel that was compiled and loaded, with what its launches need.
 pub(crate) struct LoadedKernel {

@@ -10,7 +10,8 @@ use crate::error::Result;
 use crate::observe::is_observed;
 use kiln_backend::{DevicePtr, StreamId};
 use std::cell::Cell;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use web_time::Instant;
 
 thread_local! {
     /// Whether this thread is in an observer: what that does is not observed.
@@ -66,6 +67,20 @@ impl Log {
             self.add(device, Activity::Copy(copy));
         }
         Ok(())
+    }
+
+    /// Logs a copy that was awaited.
+    pub(crate) fn copied(
+        &mut self,
+        device: &Device,
+        (kind, bytes, stream): (CopyKind, usize, StreamId),
+        start: Instant,
+    ) {
+        if self.is_on() {
+            let (id, call_site, duration) = (device.shared_id(), self.site, start.elapsed());
+            let copy = CopyActivity { device: id, kind, bytes, stream, call_site, start, duration };
+            self.add(device, Activity::Copy(copy));
+        }
     }
 
     /// Allocates and logs it.

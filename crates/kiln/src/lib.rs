@@ -39,12 +39,13 @@
 //!
 //! # Features
 //!
-//! All are on by default; a program that needs less sets `default-features = false` and names what
-//! it wants.
+//! All but `wgpu` are on by default; a program that needs less sets `default-features = false` and
+//! names what it wants.
 //!
 //! | feature | what it adds |
 //! |---|---|
 //! | `cuda` | NVIDIA GPUs, through their driver |
+//! | `wgpu` | GPUs through Vulkan, Metal and DX12, and in browsers; not on by default |
 //! | `cpu` | the host's processor |
 //! | `interp` | the interpreter with its sanitizer |
 //! | `ring` | ring kernels: the module `ring` |
@@ -89,6 +90,8 @@ mod book {
     struct Kernels;
     #[doc = include_str!("../../../book/src/devices.md")]
     struct Devices;
+    #[doc = include_str!("../../../book/src/browser.md")]
+    struct Browser;
     #[doc = include_str!("../../../book/src/ring-kernels.md")]
     struct RingKernels;
     #[doc = include_str!("../../../book/src/dynamic.md")]

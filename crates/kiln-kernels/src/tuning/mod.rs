@@ -10,7 +10,8 @@ mod agreement;
 use agreement::{agree, poison};
 use kiln_lang::Numeric;
 use kiln_runtime::{Device, Event, Result, Tensor};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use web_time::Instant;
 
 /// How much time a call may take to find out which of several ways of doing it is the fastest.
 ///

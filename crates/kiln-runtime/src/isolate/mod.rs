@@ -53,6 +53,7 @@ pub(crate) const PREFIX: &str = "isolated:";
 /// The variable that makes a process one for a device. Its value is an
 /// [`Invitation`](invitation::Invitation), which counts only with the token that the parent has put
 /// into the socket: set by accident, it does nothing.
+#[cfg(unix)]
 const CHILD: &str = "KILN_ISOLATED";
 
 /// Opens a device by name, in a process of its own if the name asks for one.

@@ -179,6 +179,10 @@ pub fn failure(error: &Error) -> Frame {
         Error::Internal { message, .. } => (7, vec![message], vec![]),
         Error::PrintSink { device, message } => (8, vec![device, message], vec![]),
         Error::InsidePrintSink { device } => (9, vec![device], vec![]),
+        // Of browsers, which have no processes.
+        Error::CannotWait { .. } => {
+            return failure(&Error::Internal { place: "kiln-runtime", message: error.to_string() });
+        }
     };
     let frame = texts.into_iter().fold(Frame::new(FAILED).number(code), |frame, text| frame.text(text));
     numbers.into_iter().fold(frame, Frame::number)

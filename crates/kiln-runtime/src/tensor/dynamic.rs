@@ -220,16 +220,26 @@ impl DynTensor {
         self.bytes(&mut Log::at(Location::caller()))
     }
 
-    fn bytes(&self, log: &mut Log) -> Result<Vec<u8>> {
-        let size = self.elem_bytes();
-        let mut all = zeroed::<u8>(self.layout.span() * size)?;
+    pub(super) fn bytes(&self, log: &mut Log) -> Result<Vec<u8>> {
+        let mut all = zeroed::<u8>(self.span_bytes())?;
         self.read_span(&mut all, log)?;
+        Ok(self.picked(all))
+    }
+
+    /// The bytes of the elements, of all that lies between the first and the last.
+    pub(super) fn picked(&self, all: Vec<u8>) -> Vec<u8> {
         if self.layout.is_dense() {
-            return Ok(all);
+            return all;
         }
+        let size = self.elem_bytes();
         let mut picked = Vec::with_capacity(self.len() * size);
         self.layout.for_each(|i| picked.extend_from_slice(&all[i * size..][..size]));
-        Ok(picked)
+        picked
+    }
+
+    /// The bytes from the first element to the last, with the gaps.
+    pub(super) fn span_bytes(&self) -> usize {
+        self.layout.span() * self.elem_bytes()
     }
 
     /// Reads all that lies between the first and the last element.
@@ -255,7 +265,7 @@ impl DynTensor {
         let access = self.buffer.access(Named::Tensor)?;
         access.check_written(Named::Tensor)?;
         access.synchronize()?;
-        let unwritten = access.unwritten(self.byte_offset(), self.layout.span() * self.elem_bytes(), true);
+        let unwritten = access.unwritten(self.byte_offset(), self.span_bytes(), true);
         drop(access);
         match unwritten {
             Some(unwritten) => self.none_of(&unwritten),
@@ -449,7 +459,7 @@ impl DynTensor {
         Ok(self.layout.offset..self.layout.offset + self.len())
     }
 
-    fn check_type<T: Elem>(&self, site: CallSite) -> Result<()> {
+    pub(super) fn check_type<T: Elem>(&self, site: CallSite) -> Result<()> {
         match T::SCALAR == self.dtype {
             true => Ok(()),
             false => Err(self.wrong_type(T::SCALAR, None, site)),
@@ -501,9 +511,8 @@ impl fmt::Debug for DynTensor {
     }
 }
 
-fn bytes_of<T: Elem>(data: &mut [T]) -> &mut [u8] {
-    // SAFETY: `Elem` is sealed: its types have no padding; the one caller, `elements`, has
-    // `read_span` write valid elements.
+pub(super) fn bytes_of<T: Elem>(data: &mut [T]) -> &mut [u8] {
+    // SAFETY: `Elem` is sealed: its types have no padding; the callers write valid elements.
     unsafe { std::slice::from_raw_parts_mut(data.as_mut_ptr().cast(), size_of_val(data)) }
 }
 
@@ -526,6 +535,6 @@ fn elements_mut<T: Elem>(bytes: &mut [u8]) -> &mut [T] {
 
 /// Memory that was partly never written, or was written by its bytes, may hold others than 0 and 1,
 /// which a `bool` must not.
-fn normalize_bools(bytes: &mut [u8]) {
+pub(super) fn normalize_bools(bytes: &mut [u8]) {
     bytes.iter_mut().for_each(|b| *b = u8::from(*b != 0));
 }

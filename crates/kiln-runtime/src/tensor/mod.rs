@@ -5,8 +5,10 @@
 //! | `dynamic.rs` | [`DynTensor`]: element type and rank at run time; contents, order, checks |
 //! | `views.rs` | its views: slices, axes in other orders, other shapes |
 //! | `typed.rs`, `axes.rs` | [`Tensor`]: the same tensor under a static element type and rank |
+//! | `awaited.rs` | reads of both that are awaited |
 //! | `layout.rs` | where the elements lie |
 
+mod awaited;
 mod axes;
 mod dynamic;
 mod layout;

@@ -1,6 +1,7 @@
 //! The runtime from outside: launches, tensors, caches, streams.
 
 mod absurd;
+mod awaited;
 mod cache;
 mod dyn_kernels;
 mod dyn_tensors;

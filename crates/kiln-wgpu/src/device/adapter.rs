@@ -1,5 +1,6 @@
 //! The adapters of this machine: their names, and what each has and lacks.
 
+use super::waiting::wait_for;
 use crate::features::Features;
 use kiln_backend::{Error, Result};
 use wgpu::{Backend as Api, DeviceType, Features as F};
@@ -17,7 +18,16 @@ enum Wish {
 const DEVICE: &str = "wgpu";
 
 /// The APIs that names may ask for. GL is not among them: it has too little of what kernels need.
-const APIS: [(&str, Api); 3] = [("vulkan", Api::Vulkan), ("metal", Api::Metal), ("dx12", Api::Dx12)];
+const APIS: [(&str, Api); 4] =
+    [("vulkan", Api::Vulkan), ("metal", Api::Metal), ("dx12", Api::Dx12), ("webgpu", Api::BrowserWebGpu)];
+
+/// What helps where there is no adapter.
+const NO_ADAPTER: &str = if cfg!(target_family = "wasm") {
+    "Use a browser that has WebGPU, and a page that came from `localhost` or by https."
+} else {
+    "Install the GPU's Vulkan driver, or Mesa's for processors (Debian and Ubuntu: \
+     `mesa-vulkan-drivers`)."
+};
 
 /// What an optional feature of wgpu is for, and how kernels do without it.
 const OPTIONAL: [(F, &str, &str); 5] = [
@@ -35,7 +45,7 @@ pub struct Adapter {
     pub id: String,
     /// The product name.
     pub name: String,
-    /// The API: `vulkan`, `metal` or `dx12`.
+    /// The API: `vulkan`, `metal`, `dx12` or `webgpu`.
     pub api: &'static str,
     /// Whether it is software on the host's processors.
     pub is_software: bool,
@@ -45,7 +55,8 @@ pub struct Adapter {
     pub lacks: Vec<(&'static str, &'static str)>,
 }
 
-/// The adapters of this machine, best first: real GPUs before software.
+/// The adapters of this machine, best first: real GPUs before software. In a browser none: what
+/// it has is known only later.
 ///
 /// ```
 /// for adapter in kiln_wgpu::adapters() {
@@ -53,11 +64,12 @@ pub struct Adapter {
 /// }
 /// ```
 pub fn adapters() -> Vec<Adapter> {
-    enumerate().iter().enumerate().map(|(number, adapter)| describe(number, adapter)).collect()
+    let all = wait_for(enumerate()).unwrap_or_default();
+    all.iter().enumerate().map(|(number, adapter)| describe(number, adapter)).collect()
 }
 
-/// Whether a device name is one of this backend's: `wgpu`, `wgpu:N`, `wgpu:vulkan`, `wgpu:metal` or
-/// `wgpu:dx12`.
+/// Whether a device name is one of this backend's: `wgpu`, `wgpu:N`, `wgpu:vulkan`, `wgpu:metal`,
+/// `wgpu:dx12` or `wgpu:webgpu`.
 ///
 /// ```
 /// assert!(kiln_wgpu::is_name("wgpu:0") && kiln_wgpu::is_name("wgpu:metal"));
@@ -77,19 +89,23 @@ pub fn is_name(name: &str) -> bool {
 pub fn canonical_name(name: &str) -> Option<String> {
     match parse(name)? {
         Wish::Number(number) => Some(id(number)),
-        Wish::Api(_) => find(name).ok().map(|(number, _)| id(number)),
+        Wish::Api(_) => match wait_for(find(name)) {
+            Some(found) => found.ok().map(|(number, _)| id(number)),
+            // A browser offers one adapter.
+            None => Some(id(0)),
+        },
     }
 }
 
 /// The adapter that a name asks for, and its number.
-pub(crate) fn find(name: &str) -> Result<(usize, wgpu::Adapter)> {
+pub(crate) async fn find(name: &str) -> Result<(usize, wgpu::Adapter)> {
     let unavailable =
         |reason: String, hint: String| Error::Unavailable { device: name.to_owned(), reason, hint };
     let Some(wish) = parse(name) else {
-        let hint = "Write `wgpu`, `wgpu:N`, `wgpu:vulkan`, `wgpu:metal` or `wgpu:dx12`.".to_owned();
+        let hint = "Write `wgpu`, `wgpu:N`, or `wgpu:` and an API: vulkan, metal, dx12, webgpu.".to_owned();
         return Err(unavailable("there is no such device name".to_owned(), hint));
     };
-    let all = enumerate();
+    let all = enumerate().await;
     let found: Vec<String> =
         all.iter().enumerate().map(|(i, a)| format!("{DEVICE}:{i} is {}", a.get_info().name)).collect();
     let mut adapters = all.into_iter().enumerate();
@@ -99,9 +115,7 @@ pub(crate) fn find(name: &str) -> Result<(usize, wgpu::Adapter)> {
     };
     chosen.ok_or_else(|| {
         if found.is_empty() {
-            let hint = "Install the GPU's Vulkan driver, or Mesa's for processors (Debian and Ubuntu: \
-                        `mesa-vulkan-drivers`).";
-            unavailable("no driver here offers an adapter".to_owned(), hint.to_owned())
+            unavailable("no driver here offers an adapter".to_owned(), NO_ADAPTER.to_owned())
         } else {
             unavailable("no adapter fits this name".to_owned(), format!("{}.", found.join(", ")))
         }
@@ -124,15 +138,15 @@ fn parse(name: &str) -> Option<Wish> {
 }
 
 /// All adapters of the APIs, best first. Among equals, the order of the drivers.
-fn enumerate() -> Vec<wgpu::Adapter> {
-    let backends = wgpu::Backends::VULKAN | wgpu::Backends::METAL | wgpu::Backends::DX12;
+async fn enumerate() -> Vec<wgpu::Adapter> {
+    let backends = APIS.iter().fold(wgpu::Backends::empty(), |all, &(_, api)| all | api.into());
     let instance = wgpu::Instance::new(wgpu::InstanceDescriptor {
         backends,
         // Validation layers would print to the user's terminal.
         flags: wgpu::InstanceFlags::empty(),
         ..wgpu::InstanceDescriptor::new_without_display_handle()
     });
-    let mut adapters = pollster::block_on(instance.enumerate_adapters(backends));
+    let mut adapters = instance.enumerate_adapters(backends).await;
     adapters.sort_by_key(|adapter| rank(&adapter.get_info()));
     adapters
 }
@@ -205,7 +219,7 @@ mod tests {
 
     #[test]
     fn an_adapter_that_is_not_there_is_named_with_those_that_are() {
-        let error = find("wgpu:9999").unwrap_err().to_string();
+        let error = pollster::block_on(find("wgpu:9999")).unwrap_err().to_string();
         assert!(error.starts_with("wgpu:9999 is not available: no "), "{error}");
         assert!(error.contains("driver") || error.contains("wgpu:0 is "), "{error}");
     }

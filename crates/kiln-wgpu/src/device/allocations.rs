@@ -5,8 +5,9 @@
 //! [`OFFSET_BITS`], so that adding to a pointer moves inside its allocation and a pointer is split
 //! without a search. Number 0 is no allocation: it is what views without elements point to.
 
-use super::gpu::{Gpu, Scoped, refused};
+use super::gpu::{Gpu, refused};
 use super::groups::BindGroups;
+use super::late::Refusal;
 use kiln_backend::{DevicePtr, Error, Result};
 use std::collections::BTreeMap;
 
@@ -192,14 +193,22 @@ impl Allocations {
             if self.reserved + size > gpu.memory {
                 break;
             }
-            match gpu.scoped(|| buffer(gpu, size)) {
-                Scoped::Done(buffer) => {
+            let out = full(self.free_bytes(gpu));
+            let made = gpu.scoped(
+                || buffer(gpu, size),
+                |refusal| match refusal {
+                    Refusal::OutOfMemory => out,
+                    Refusal::Refused(message) => refused("create_buffer", message),
+                },
+            );
+            match made {
+                Ok(buffer) => {
                     self.reserved += size;
                     self.serial += 1;
                     return Ok(PooledBuffer { buffer, serial: self.serial, last_use: 0 });
                 }
-                Scoped::OutOfMemory => {}
-                Scoped::Refused(message) => return Err(refused("create_buffer", message)),
+                Err(Error::OutOfMemory { .. }) => {}
+                Err(error) => return Err(error),
             }
         }
         gpu.check()?;

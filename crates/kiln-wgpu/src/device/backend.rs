@@ -4,19 +4,18 @@ use super::adapter;
 use super::bytes::ByteKernels;
 use super::gpu::{Gpu, refused};
 use super::passes;
-use super::probe::keeps_floats;
 use super::program::{WgpuProgram, report_of};
 use super::reports::{ReportTables, collect};
 use super::state::State;
 use super::streams::{Event, EventTime};
 use super::transfers::{download, locked, read};
 use kiln_backend::{
-    Backend, Capabilities, Clock, Compiled, DevicePtr, Diagnostics, Error, EventId, Execution, Launch,
-    PrintSink, Prints, Program, Properties, Residency, Result, Stages, StreamId, is_printing,
+    Asynchronous, Backend, Capabilities, Clock, Compiled, DevicePtr, Diagnostics, Error, EventId, Execution,
+    Launch, PrintSink, Prints, Program, Properties, Residency, Result, Stages, StreamId, is_printing,
 };
 use kiln_ir::Kernel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use web_time::Instant;
 
 /// An adapter of wgpu's as a Kiln device: a GPU through Vulkan, Metal or DX12.
 ///
@@ -37,14 +36,14 @@ use std::time::Instant;
 /// ```
 pub struct Wgpu {
     /// Before what it makes, so that it is dropped last.
-    state: Mutex<State>,
+    pub(crate) state: Mutex<State>,
     kernels: ByteKernels,
-    tables: ReportTables,
-    prints: Prints,
+    pub(crate) tables: ReportTables,
+    pub(crate) prints: Prints,
     /// What was dropped inside the print sink.
     dropped: Mutex<Vec<Dropped>>,
-    properties: Properties,
-    gpu: Gpu,
+    pub(crate) properties: Properties,
+    pub(crate) gpu: Gpu,
 }
 
 /// Something that nobody uses any more.
@@ -63,26 +62,17 @@ const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
 const UNITS: u32 = 32;
 
 impl Wgpu {
-    /// Opens an adapter: `wgpu` is the best one, `wgpu:N` the one of that number in
-    /// [`adapters`](crate::adapters), `wgpu:vulkan`, `wgpu:metal` and `wgpu:dx12` the best one of
-    /// an API.
-    ///
-    /// # Errors
-    /// [`Error::Unavailable`] if there is no such adapter, with those that are there.
-    pub fn open(name: &str) -> Result<Wgpu> {
-        let mut gpu = Gpu::open(name)?;
-        let state = Mutex::new(State::new(&gpu));
-        gpu.check()?;
-        gpu.features.exact_floats = keeps_floats(&gpu, &state)?;
-        Ok(Wgpu {
-            state,
+    /// The device of an opened adapter.
+    pub(crate) fn of(gpu: Gpu) -> Wgpu {
+        Wgpu {
+            state: Mutex::new(State::new(&gpu)),
             kernels: ByteKernels::default(),
             tables: ReportTables::default(),
             prints: Prints::default(),
             dropped: Mutex::default(),
             properties: properties(&gpu),
             gpu,
-        })
+        }
     }
 
     /// Gives the adapter's memory back at once. From then on every call is [`Error::Lost`].
@@ -102,7 +92,7 @@ impl Wgpu {
     }
 
     /// The state, for a call on behalf of a stream.
-    fn state_for(&self, stream: StreamId, call: &str) -> Result<MutexGuard<'_, State>> {
+    pub(crate) fn state_for(&self, stream: StreamId, call: &str) -> Result<MutexGuard<'_, State>> {
         let state = self.state()?;
         state.streams.live(stream, call)?;
         Ok(state)
@@ -123,8 +113,9 @@ impl Wgpu {
         }
     }
 
-    /// Waits for all work, and reports what a stream has to report.
+    /// Waits for all work.
     fn settle(&self, stream: StreamId) -> Result<()> {
+        self.gpu.may_wait("synchronize", "synchronize_async")?;
         let submission = {
             let mut state = self.state_for(stream, "synchronize")?;
             state.recorder.submit(&self.gpu)?;
@@ -204,6 +195,7 @@ impl Backend for Wgpu {
 
     unsafe fn download(&self, dst: &mut [u8], src: DevicePtr, stream: StreamId) -> Result<()> {
         drop(self.state_for(stream, "download")?);
+        self.gpu.may_wait("to_vec", "to_vec_async")?;
         self.collect(stream)?;
         download(&self.gpu, &self.state, src, dst)
     }
@@ -331,6 +323,10 @@ impl Backend for Wgpu {
 
     fn set_print_sink(&self, sink: PrintSink) {
         self.prints.set(sink);
+    }
+
+    fn asynchronous(&self) -> Option<&dyn Asynchronous> {
+        Some(self)
     }
 
     fn diagnostics(&self) -> Option<&dyn Diagnostics> {

@@ -1,6 +1,7 @@
 //! wgpu's device and queue, with errors as values.
 
 use super::adapter;
+use super::late::{LateErrors, Refusal};
 use super::status::Status;
 use crate::features::Features;
 use kiln_backend::{Error, Result};
@@ -23,19 +24,14 @@ pub(crate) struct Gpu {
     /// Bytes of device memory.
     pub(crate) memory: u64,
     pub(crate) status: Arc<Status>,
-}
-
-/// What a call of wgpu came to that an error scope was around.
-pub(crate) enum Scoped<T> {
-    Done(T),
-    OutOfMemory,
-    Refused(String),
+    /// What is known of errors only when it is awaited.
+    pub(crate) late: LateErrors,
 }
 
 impl Gpu {
     /// Opens the adapter that a name asks for, with all its limits.
-    pub(crate) fn open(name: &str) -> Result<Gpu> {
-        let (number, adapter) = adapter::find(name)?;
+    pub(crate) async fn open(name: &str) -> Result<Gpu> {
+        let (number, adapter) = adapter::find(name).await?;
         let (id, info, limits) = (adapter::id(number), adapter.get_info(), adapter.limits());
         let has = adapter::wanted(&adapter);
         let descriptor = wgpu::DeviceDescriptor {
@@ -44,7 +40,7 @@ impl Gpu {
             required_limits: limits.clone(),
             ..wgpu::DeviceDescriptor::default()
         };
-        let opened = pollster::block_on(adapter.request_device(&descriptor));
+        let opened = adapter.request_device(&descriptor).await;
         let (device, queue) = opened.map_err(|error| Error::Unavailable {
             device: id.clone(),
             reason: format!("{} does not open: {error}", info.name),
@@ -62,6 +58,7 @@ impl Gpu {
             queue,
             limits,
             status,
+            late: LateErrors::default(),
         })
     }
 
@@ -70,17 +67,26 @@ impl Gpu {
         self.status.check(&self.id)
     }
 
-    /// Makes something of wgpu's, with the error it had.
-    pub(crate) fn scoped<T>(&self, make: impl FnOnce() -> T) -> Scoped<T> {
+    /// Makes something of wgpu's. `explain` makes an error of why it failed, which a browser says
+    /// later: [`LateErrors`] has it then.
+    pub(crate) fn scoped<T>(
+        &self,
+        make: impl FnOnce() -> T,
+        explain: impl FnOnce(Refusal) -> Error + Send + 'static,
+    ) -> Result<T> {
         let [memory, validation, internal] =
             [wgpu::ErrorFilter::OutOfMemory, wgpu::ErrorFilter::Validation, wgpu::ErrorFilter::Internal]
                 .map(|filter| self.device.push_error_scope(filter));
         let made = make();
-        let errors = [internal, validation, memory].map(|scope| pollster::block_on(scope.pop()));
-        match errors.into_iter().flatten().next() {
-            None => Scoped::Done(made),
-            Some(wgpu::Error::OutOfMemory { .. }) => Scoped::OutOfMemory,
-            Some(error) => Scoped::Refused(error.to_string()),
+        self.late.found([internal, validation, memory].map(wgpu::ErrorScopeGuard::pop), explain)?;
+        Ok(made)
+    }
+
+    /// Refuses a call that would wait for the device where nothing may wait.
+    pub(crate) fn may_wait(&self, call: &'static str, instead: &'static str) -> Result<()> {
+        match cfg!(target_family = "wasm") {
+            true => Err(Error::CannotWait { device: self.id.clone(), call, instead }),
+            false => Ok(()),
         }
     }
 
@@ -96,16 +102,37 @@ impl Gpu {
 
     fn poll_for(&self, what: wgpu::PollType) -> Result<()> {
         self.check()?;
-        // wgpu 30 panics where the device is lost while it waits. It holds no lock of ours, and
-        // `check` finds the loss.
-        let polled = catch_unwind(AssertUnwindSafe(|| self.device.poll(what)));
-        match polled {
-            Ok(Ok(_)) => self.check(),
-            Ok(Err(error)) => Err(refused("poll", error.to_string())),
-            Err(_) => {
-                self.status.lose("the driver failed while work was waited for".to_owned());
-                self.check()
+        poll(&self.device, &self.status, what)?;
+        self.check()
+    }
+
+    /// Has a submission and all before it called back when they are done. A browser does so by
+    /// itself; elsewhere a thread waits for it.
+    pub(crate) fn call_back(&self, submission: Option<wgpu::SubmissionIndex>) -> Result<()> {
+        if cfg!(target_family = "wasm") {
+            return Ok(());
+        }
+        let (device, status) = (self.device.clone(), self.status.clone());
+        let what = wgpu::PollType::Wait { submission_index: submission, timeout: None::<Duration> };
+        let wait = move || {
+            if let Err(error) = poll(&device, &status, what) {
+                status.keep(error);
             }
+        };
+        let started = std::thread::Builder::new().name("kiln-wgpu".to_owned()).spawn(wait);
+        started.map(drop).map_err(|error| refused("starting a thread that waits", error.to_string()))
+    }
+}
+
+/// Polls a device. Where it is lost, the status says so.
+fn poll(device: &wgpu::Device, status: &Status, what: wgpu::PollType) -> Result<()> {
+    // wgpu 30 panics where the device is lost while it waits. It holds no lock of ours.
+    match catch_unwind(AssertUnwindSafe(|| device.poll(what))) {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(refused("poll", error.to_string())),
+        Err(_) => {
+            status.lose("the driver failed while work was waited for".to_owned());
+            Ok(())
         }
     }
 }

@@ -3,15 +3,16 @@
 //! | file | holds |
 //! |---|---|
 //! | `adapter.rs`, `memory.rs` | the adapters of the machine: names, features, sizes |
-//! | `gpu.rs`, `status.rs` | wgpu's device and queue, with errors as values |
+//! | `gpu.rs`, `status.rs`, `late.rs` | wgpu's device and queue, with errors as values |
 //! | `passes.rs`, `program.rs` | from a kernel to a pipeline |
-//! | `probe.rs` | whether the driver keeps floats exact |
+//! | `open.rs`, `probe.rs` | opening it; whether the driver keeps floats exact |
 //! | `allocations.rs` | pointers, buffers, the pool |
 //! | `recorder.rs` | work that was recorded and not submitted yet |
 //! | `launch.rs`, `groups.rs` | what a launch binds |
 //! | `transfers.rs`, `bytes.rs` | to the device, on it, and back |
 //! | `streams.rs`, `timestamps.rs` | streams and events |
 //! | `reports.rs` | faults and prints |
+//! | `awaited.rs`, `waiting.rs` | waiting without a thread, and with one |
 //! | `state.rs`, `backend.rs` | all of it under one lock, behind the trait |
 //!
 //! # Memory
@@ -29,6 +30,13 @@
 //! waits or the recording is long. What wgpu writes from the host comes before all that is
 //! recorded: an upload to memory that the recording uses submits it first.
 //!
+//! # In a browser
+//!
+//! A page may not wait. What wgpu knows only later is awaited: `awaited.rs` reads that way, on
+//! every system, and calls that would wait are [`CannotWait`](kiln_backend::Error::CannotWait). A
+//! shader that the browser refuses, or a buffer that it has no memory for, is an error of the next
+//! call that is awaited. There modules go as WGSL.
+//!
 //! # What is checked
 //!
 //! Modules keep naga's checks of bounds, divisors and loops, and the driver's robust access. No
@@ -36,12 +44,15 @@
 
 mod adapter;
 mod allocations;
+mod awaited;
 mod backend;
 mod bytes;
 mod gpu;
 mod groups;
+mod late;
 mod launch;
 mod memory;
+mod open;
 mod passes;
 mod probe;
 mod program;
@@ -52,6 +63,7 @@ mod status;
 mod streams;
 mod timestamps;
 mod transfers;
+mod waiting;
 
 pub use adapter::{Adapter, adapters, canonical_name, is_name};
 pub use backend::Wgpu;

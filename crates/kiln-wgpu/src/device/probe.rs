@@ -4,14 +4,11 @@
 //! does; some drivers also take `(1 + x) - 1` for `x`. Sums that keep the rounding error, of which
 //! the elementary functions are made, are wrong there. So a device is asked as it is opened.
 
-use super::bytes::ByteKernels;
-use super::gpu::Gpu;
+use super::backend::Wgpu;
 use super::passes;
 use super::program::WgpuProgram;
-use super::state::State;
-use super::transfers::{download, locked};
-use kiln_backend::{Error, Launch, Result, StreamId};
-use std::sync::Mutex;
+use super::transfers::locked;
+use kiln_backend::{Asynchronous, Backend, DevicePtr, Error, Launch, Result, StreamId};
 
 /// Leaves a multiply-add of the first two elements in the first, and what is left of the third
 /// beside 1 in the second.
@@ -43,26 +40,34 @@ const EXPECTED: [f32; 2] = [TINY, SMALL];
 
 /// Runs a kernel on a device, whose code features must say that floats are exact, and says whether
 /// they are.
-pub(crate) fn keeps_floats(gpu: &Gpu, state: &Mutex<State>) -> Result<bool> {
+pub(crate) async fn keeps_floats(device: &Wgpu) -> Result<bool> {
     let kernel = kiln_ir::parse(KERNEL).map_err(|error| Error::Internal {
         place: "the probe of floats",
         message: format!("line {}: expected {}, found {}", error.line, error.expected, error.found),
     })?;
-    let module = passes::module(gpu, &kernel)?;
-    let program = WgpuProgram::new(gpu, &kernel, module, None)?;
+    let module = passes::module(&device.gpu, &kernel)?;
+    let program = WgpuProgram::new(&device.gpu, &kernel, module, None)?;
     let bytes: Vec<u8> = INPUT.iter().flat_map(|x| x.to_le_bytes()).collect();
-    let memory = {
-        let mut state = locked(state);
-        let memory = state.allocate(gpu, bytes.len() as u64)?;
-        state.upload(gpu, &ByteKernels::default(), memory, &bytes)?;
-        let words = [memory.0, INPUT.len() as u64, 1];
-        state.launch(gpu, &program, Launch { grid: [1; 3], words: &words, stream: StreamId::default() })?;
-        memory
-    };
-    let mut result = [0; 8];
-    download(gpu, state, memory, &mut result)?;
-    locked(state).allocations.free(memory);
+    let stream = StreamId::default();
+    let memory = device.allocate(bytes.len(), stream)?;
+    let result = run(device, &program, memory, &bytes).await;
+    locked(&device.state).allocations.free(memory);
+    let result = result?;
     Ok(result[..4] == EXPECTED[0].to_le_bytes() && result[4..] == EXPECTED[1].to_le_bytes())
+}
+
+/// What the kernel leaves of its input: 8 bytes.
+async fn run(device: &Wgpu, program: &WgpuProgram, memory: DevicePtr, input: &[u8]) -> Result<Vec<u8>> {
+    let stream = StreamId::default();
+    let words = [memory.0, INPUT.len() as u64, 1];
+    // SAFETY: the memory is an allocation of as many bytes as the input has, of which the view
+    // covers all; nothing else knows of it.
+    let read = unsafe {
+        device.upload(memory, input, stream)?;
+        device.launch(program, Launch { grid: [1; 3], words: &words, stream })?;
+        device.download_later(memory, 8, stream)
+    };
+    read.await
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! A kernel that is compiled for an adapter.
 
-use super::gpu::{Gpu, Scoped};
+use super::gpu::Gpu;
+use super::late::Refusal;
 use super::passes;
 use crate::module::Module;
 use crate::report::Report as FaultReport;
@@ -138,11 +139,10 @@ impl Pipeline {
         (kernel, location): (&str, &str),
     ) -> Result<Pipeline> {
         let layout = layout_entries(module, &naga);
-        let made = gpu.scoped(|| {
-            let shader = gpu.device.create_shader_module(wgpu::ShaderModuleDescriptor {
-                label: Some(kernel),
-                source: wgpu::ShaderSource::Naga(Cow::Owned(naga)),
-            });
+        let source = source(module, naga)?;
+        let make = || {
+            let shader =
+                gpu.device.create_shader_module(wgpu::ShaderModuleDescriptor { label: Some(kernel), source });
             let layout = gpu.device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
                 label: Some(kernel),
                 entries: &layout,
@@ -166,21 +166,37 @@ impl Pipeline {
                 cache: None,
             });
             (layout, pipeline)
-        });
-        let refused = |message: String| Error::Compile {
-            kernel: kernel.to_owned(),
-            location: location.to_owned(),
-            message,
         };
-        match made {
-            Scoped::Done((layout, pipeline)) => {
-                gpu.check()?;
-                Ok(Pipeline { pipeline, layout, serial: PIPELINES.fetch_add(1, Ordering::Relaxed) })
-            }
-            Scoped::OutOfMemory => Err(refused("the driver ran out of memory".to_owned())),
-            Scoped::Refused(message) => Err(refused(format!("the driver refuses its code: {message}"))),
-        }
+        let (kernel_name, location) = (kernel.to_owned(), location.to_owned());
+        let explain = move |refusal| {
+            let message = match refusal {
+                Refusal::OutOfMemory => "the driver ran out of memory".to_owned(),
+                Refusal::Refused(message) => format!("the driver refuses its code: {message}"),
+            };
+            Error::Compile { kernel: kernel_name, location, message }
+        };
+        let (layout, pipeline) = gpu.scoped(make, explain)?;
+        gpu.check()?;
+        Ok(Pipeline { pipeline, layout, serial: PIPELINES.fetch_add(1, Ordering::Relaxed) })
     }
+}
+
+/// A module of naga's as wgpu takes it: as it is.
+#[cfg(not(target_family = "wasm"))]
+fn source(_: &Module, naga: naga::Module) -> Result<wgpu::ShaderSource<'static>> {
+    Ok(wgpu::ShaderSource::Naga(Cow::Owned(naga)))
+}
+
+/// A module of naga's as a browser takes it: as text. It may differ from the one that was validated
+/// in how buffers may be accessed.
+#[cfg(target_family = "wasm")]
+fn source(module: &Module, naga: naga::Module) -> Result<wgpu::ShaderSource<'static>> {
+    let text = naga::back::wgsl::write_string(&naga, &module.info, naga::back::wgsl::WriterFlags::empty());
+    let text = text.map_err(|error| Error::Internal {
+        place: "the writer of WGSL",
+        message: format!("`{}`: {error}", module.entry),
+    })?;
+    Ok(wgpu::ShaderSource::Wgsl(Cow::Owned(text)))
 }
 
 /// The layout of a module's bind group. Storage buffers are writable as the module says.

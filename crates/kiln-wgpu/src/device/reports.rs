@@ -5,7 +5,7 @@ use super::gpu::Gpu;
 use super::state::State;
 use super::transfers::{Staged, locked, read};
 use crate::report::{Report, Reported, read_report};
-use kiln_backend::{Prints, Result, StreamId};
+use kiln_backend::{Fault, Prints, Result, StreamId};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// What the records of each program mean, by number. Numbers begin at 1: in a report, 0 is "nothing
@@ -37,7 +37,7 @@ impl ReportTables {
 impl State {
     /// Records that a stream's reports are read and cleared; those to which nothing was reported
     /// since are left. The reports that are no longer in use are given back.
-    fn stage_reports(&mut self, gpu: &Gpu, stream: StreamId) -> Result<Vec<Staged>> {
+    pub(crate) fn stage_reports(&mut self, gpu: &Gpu, stream: StreamId) -> Result<Vec<Staged>> {
         let stream = self.streams.live(stream, "synchronize")?;
         let Some(reports) = self.reports.get_mut(&stream) else { return Ok(Vec::new()) };
         let all = std::mem::take(reports);
@@ -75,19 +75,20 @@ pub(crate) fn collect(
     };
     let mut fault = None;
     for staged in staged {
-        let mut reported = Ok(Reported::default());
-        read(gpu, state, staged, |bytes| {
-            let words: Vec<u32> = bytes
-                .chunks_exact(4)
-                .map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
-                .collect();
-            reported = read_report(&words, |number| tables.find(number));
-        })?;
-        let reported = reported?;
-        print(prints, &reported);
-        fault = fault.or(reported.fault);
+        let mut report = Vec::new();
+        read(gpu, state, staged, |bytes| report.extend_from_slice(bytes))?;
+        fault = fault.or(deliver(tables, prints, &report)?);
     }
     fault.map_or(Ok(()), |fault| Err(fault.into()))
+}
+
+/// Prints what the bytes of a report say was printed, and gives its fault.
+pub(crate) fn deliver(tables: &ReportTables, prints: &Prints, report: &[u8]) -> Result<Option<Fault>> {
+    let (words, _) = report.as_chunks::<4>();
+    let words: Vec<u32> = words.iter().map(|&word| u32::from_le_bytes(word)).collect();
+    let reported = read_report(&words, |number| tables.find(number))?;
+    print(prints, &reported);
+    Ok(reported.fault)
 }
 
 fn print(prints: &Prints, reported: &Reported) {

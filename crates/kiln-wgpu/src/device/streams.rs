@@ -4,7 +4,7 @@
 use super::gpu::refused;
 use kiln_backend::{EventId, Result, StreamId};
 use std::collections::{HashMap, HashSet};
-use std::time::Instant;
+use web_time::Instant;
 
 /// The streams and events of a device.
 pub(crate) struct Streams {

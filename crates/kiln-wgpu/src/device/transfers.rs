@@ -2,7 +2,8 @@
 
 use super::allocations::Place;
 use super::bytes::ByteKernels;
-use super::gpu::{Gpu, Scoped, refused};
+use super::gpu::{Gpu, refused};
+use super::late::Refusal;
 use super::state::State;
 use kiln_backend::{DevicePtr, Error, Result};
 use std::ops::Range;
@@ -13,7 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const WORD: u64 = 4;
 
 /// Bytes that are read back at a time.
-const PIECE: u64 = 32 << 20;
+pub(crate) const PIECE: u64 = 32 << 20;
 
 /// Bytes of the largest staging buffer that is kept, and how many are.
 const KEPT_BYTES: u64 = PIECE;
@@ -95,27 +96,27 @@ impl State {
         if let Some(at) = self.staging.iter().position(|kept| kept.size() >= bytes) {
             return Ok(self.staging.swap_remove(at));
         }
-        let made = gpu.scoped(|| {
+        let full = Error::OutOfMemory {
+            device: gpu.id.clone(),
+            requested: bytes,
+            free: self.allocations.free_bytes(gpu),
+            total: gpu.memory,
+        };
+        let make = || {
             gpu.device.create_buffer(&wgpu::BufferDescriptor {
                 label: Some("staging"),
                 size: bytes.next_power_of_two().max(256),
                 usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
                 mapped_at_creation: false,
             })
-        });
-        match made {
-            Scoped::Done(buffer) => Ok(buffer),
-            Scoped::OutOfMemory => Err(Error::OutOfMemory {
-                device: gpu.id.clone(),
-                requested: bytes,
-                free: self.allocations.free_bytes(gpu),
-                total: gpu.memory,
-            }),
-            Scoped::Refused(message) => Err(refused("create_buffer", message)),
-        }
+        };
+        gpu.scoped(make, |refusal| match refusal {
+            Refusal::OutOfMemory => full,
+            Refusal::Refused(message) => refused("create_buffer", message),
+        })
     }
 
-    fn keep(&mut self, staging: wgpu::Buffer) {
+    pub(crate) fn keep(&mut self, staging: wgpu::Buffer) {
         if self.staging.len() < KEPT && staging.size() <= KEPT_BYTES {
             self.staging.push(staging);
         }
@@ -124,12 +125,24 @@ impl State {
 
 /// Bytes on their way to the host.
 pub(crate) struct Staged {
-    buffer: wgpu::Buffer,
+    pub(crate) buffer: wgpu::Buffer,
     /// Bytes before the first that is wanted.
     skip: usize,
     bytes: usize,
     /// Bytes that were copied.
-    length: u64,
+    pub(crate) length: u64,
+}
+
+impl Staged {
+    /// Hands over what was staged, in a buffer that is mapped now.
+    pub(crate) fn take<T>(&self, take: impl FnOnce(&[u8]) -> T) -> Result<T> {
+        let taken = match self.buffer.slice(..self.length).get_mapped_range() {
+            Ok(range) => take(&range[self.skip..self.skip + self.bytes]),
+            Err(error) => return Err(refused("get_mapped_range", error.to_string())),
+        };
+        self.buffer.unmap();
+        Ok(taken)
+    }
 }
 
 /// Reads bytes of the device once all that was recorded before is done.
@@ -148,14 +161,13 @@ pub(crate) fn download(gpu: &Gpu, state: &Mutex<State>, src: DevicePtr, dst: &mu
 
 /// Submits what was recorded, waits for it, and hands over what was staged there.
 pub(crate) fn read(gpu: &Gpu, state: &Mutex<State>, staged: Staged, take: impl FnOnce(&[u8])) -> Result<()> {
-    let Staged { buffer, skip, bytes, length } = staged;
     let (mapped, outcome) = mpsc::channel();
     let submission = {
         let mut state = locked(state);
         state.recorder.submit(gpu)?;
         state.recorder.submitted()
     };
-    buffer.slice(..length).map_async(wgpu::MapMode::Read, move |result| {
+    staged.buffer.slice(..staged.length).map_async(wgpu::MapMode::Read, move |result| {
         // Nobody listens any more where the wait has failed.
         let _ = mapped.send(result);
     });
@@ -167,12 +179,8 @@ pub(crate) fn read(gpu: &Gpu, state: &Mutex<State>, staged: Staged, take: impl F
         Ok(Err(error)) => return Err(refused("map_async", error.to_string())),
         Err(_) => return Err(refused("map_async", "the wait ended before the buffer was mapped".to_owned())),
     }
-    match buffer.slice(..length).get_mapped_range() {
-        Ok(range) => take(&range[skip..skip + bytes]),
-        Err(error) => return Err(refused("get_mapped_range", error.to_string())),
-    }
-    buffer.unmap();
-    locked(state).keep(buffer);
+    staged.take(take)?;
+    locked(state).keep(staged.buffer);
     Ok(())
 }
 

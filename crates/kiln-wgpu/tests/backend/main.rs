@@ -1,6 +1,7 @@
 //! An adapter as a device: memory, launches, streams, events, losses. Without an adapter the tests
 //! are counted as ignored.
 
+mod awaited;
 mod failures;
 mod launches;
 mod memory;
@@ -32,7 +33,9 @@ fn main() -> ExitCode {
         };
         Trial::test(name, run).with_ignored_flag(missing)
     };
-    let tests = [memory::TESTS, launches::TESTS, streams::TESTS, reports::TESTS, failures::TESTS].concat();
+    let tests =
+        [awaited::TESTS, memory::TESTS, launches::TESTS, streams::TESTS, reports::TESTS, failures::TESTS]
+            .concat();
     libtest_mimic::run(&Arguments::from_args(), tests.iter().map(trial).collect()).exit_code()
 }
 

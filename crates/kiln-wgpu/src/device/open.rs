@@ -1,0 +1,34 @@
+//! Opening an adapter as a device.
+
+use super::backend::Wgpu;
+use super::gpu::Gpu;
+use super::probe::keeps_floats;
+use super::waiting::wait_for;
+use kiln_backend::{Error, Result};
+
+impl Wgpu {
+    /// Opens an adapter: `wgpu` is the best one, `wgpu:N` the one of that number in
+    /// [`adapters`](crate::adapters), `wgpu:vulkan`, `wgpu:metal`, `wgpu:dx12` and `wgpu:webgpu`
+    /// the best one of an API.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if there is no such adapter, with those that are there;
+    /// [`Error::CannotWait`] in a browser.
+    pub fn open(name: &str) -> Result<Wgpu> {
+        wait_for(Wgpu::open_later(name)).unwrap_or_else(|| {
+            let (call, instead) = ("Device::open", "Device::open_async");
+            Err(Error::CannotWait { device: name.to_owned(), call, instead })
+        })
+    }
+
+    /// [`open`](Self::open), to be awaited.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if there is no such adapter, with those that are there.
+    pub async fn open_later(name: &str) -> Result<Wgpu> {
+        let mut opened = Wgpu::of(Gpu::open(name).await?);
+        opened.gpu.check()?;
+        opened.gpu.features.exact_floats = keeps_floats(&opened).await?;
+        Ok(opened)
+    }
+}
