@@ -88,6 +88,8 @@ mod book {
     struct Readme;
     #[doc = include_str!("../../../book/src/kernels.md")]
     struct Kernels;
+    #[doc = include_str!("../../../book/src/operations.md")]
+    struct Operations;
     #[doc = include_str!("../../../book/src/devices.md")]
     struct Devices;
     #[doc = include_str!("../../../book/src/browser.md")]

@@ -1,4 +1,4 @@
-//! The examples as tests.
+//! The examples as tests, and what the book must list.
 
 // The modules of `examples/digits`, which refer to each other from the crate's root.
 #[path = "../../../../examples/digits/data.rs"]
@@ -11,5 +11,6 @@ mod kernels;
 mod model;
 
 mod digits;
+mod operations;
 mod puzzles;
 mod ring;
