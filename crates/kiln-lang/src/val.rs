@@ -2,7 +2,7 @@
 
 use crate::elem::{Elem, HostNumber, Int, Number, Numeric, for_host_numbers};
 use crate::trace::{Id, Raw, Site, error, with};
-use kiln_ir::Shape;
+use kiln_ir::{Scalar, Shape};
 use std::fmt;
 use std::marker::PhantomData;
 use std::panic::Location;
@@ -43,8 +43,7 @@ impl<T> Copy for Val<T> {}
 
 impl<T: Elem> fmt::Debug for Val<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shape = with(|r| r.shape(self.raw)).flatten();
-        match shape {
+        match shape_of(self.raw) {
             Some(shape) if shape.rank() > 0 => write!(f, "Val<{}>{shape}", T::SCALAR),
             _ => write!(f, "Val<{}>", T::SCALAR),
         }
@@ -57,7 +56,7 @@ impl<T: Elem> Val<T> {
     }
 
     pub(crate) fn from_id(id: Option<Id>) -> Self {
-        Val::from_raw(id.map_or(Raw::Poison, Raw::Value))
+        Val::from_raw(Raw::of(id))
     }
 
     pub(crate) fn poison() -> Self {
@@ -71,27 +70,35 @@ impl<T: Elem> Val<T> {
     /// The extents, outermost first; empty for a scalar, and for the result of something that was
     /// refused.
     pub fn shape(self) -> Vec<usize> {
-        let shape = with(|r| r.shape(self.raw)).flatten().unwrap_or_default();
-        shape.extents().iter().map(|&e| e as usize).collect()
+        extents(self.raw)
     }
 
     /// The number of axes.
     pub fn rank(self) -> usize {
-        self.ir_shape().map_or(0, |s| s.rank())
+        rank(self.raw)
     }
+}
 
-    /// What the handle stands for now: a result that is the operand itself must not follow the
-    /// operand's variable.
-    pub(crate) fn now(self, site: Site) -> Raw {
-        match self.raw {
-            Raw::Var(_) => with(|r| r.read(self.raw, site)).flatten().map_or(Raw::Poison, Raw::Value),
-            raw => raw,
-        }
-    }
+/// The shape behind a handle, `None` for poison.
+pub(crate) fn shape_of(raw: Raw) -> Option<Shape> {
+    with(|r| r.shape(raw)).flatten()
+}
 
-    /// The shape, `None` for poison.
-    pub(crate) fn ir_shape(self) -> Option<Shape> {
-        with(|r| r.shape(self.raw)).flatten()
+pub(crate) fn rank(raw: Raw) -> usize {
+    shape_of(raw).map_or(0, |shape| shape.rank())
+}
+
+pub(crate) fn extents(raw: Raw) -> Vec<usize> {
+    let shape = shape_of(raw).unwrap_or_default();
+    shape.extents().iter().map(|&e| e as usize).collect()
+}
+
+/// What a handle stands for now: a result that is the operand itself must not follow the operand's
+/// variable.
+pub(crate) fn now(raw: Raw, site: Site) -> Raw {
+    match raw {
+        Raw::Var(_) => Raw::of(with(|r| r.read(raw, site)).flatten()),
+        raw => raw,
     }
 }
 
@@ -141,19 +148,19 @@ macro_rules! into_val {
         impl<T: Numeric> IntoVal<T> for $t {
             #[track_caller]
             fn into_val(self) -> Val<T> {
-                constant(self.number(), Location::caller())
+                Val::from_raw(constant(self.number(), T::SCALAR, Location::caller()))
             }
         }
     )*};
 }
 for_host_numbers!(into_val);
 
-fn constant<T: Elem>(number: Number, site: Site) -> Val<T> {
-    match number.literal(T::SCALAR) {
-        Ok(literal) => Val::from_raw(Raw::Const(literal)),
+fn constant(number: Number, elem: Scalar, site: Site) -> Raw {
+    match number.literal(elem) {
+        Ok(literal) => Raw::Const(literal),
         Err(why) => {
             error(site, why, "choose a number in range or another element type");
-            Val::poison()
+            Raw::Poison
         }
     }
 }

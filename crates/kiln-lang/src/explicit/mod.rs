@@ -422,9 +422,7 @@ pub fn wgmma<T: Elem, U: Elem, S: Num>(
     keep: impl IntoVal<bool>,
 ) -> Val<S> {
     let (site, keep) = (Location::caller(), keep.into_val());
-    if S::SCALAR != T::SCALAR.accumulator() {
-        let sum = T::SCALAR.accumulator();
-        error(site, format!("a sum of products of {} in {}", T::SCALAR, S::SCALAR), format!("it is {sum}"));
+    if !accumulates(T::SCALAR, S::SCALAR, site) {
         return Val::poison();
     }
     let rows = if a.transposed { a.tiles.columns } else { a.tiles.rows };
@@ -440,6 +438,15 @@ pub fn wgmma<T: Elem, U: Elem, S: Num>(
         Some(r.op(OpKind::Explicit(op), &operands, Type::tile(S::SCALAR, shape.clone()), site))
     });
     Val::from_id(id.flatten())
+}
+
+/// Whether products of elements of a type are summed up in another; else that is an error.
+fn accumulates(factor: Scalar, given: Scalar, site: Site) -> bool {
+    let sum = factor.accumulator();
+    if given != sum {
+        error(site, format!("a sum of products of {factor} in {given}"), format!("it is {sum}"));
+    }
+    given == sum
 }
 
 /// Begins a · b as [`wgmma`] does, where a is in registers: `[m, k]`, packed by [`pack_pairs`] to
@@ -466,9 +473,7 @@ pub fn wgmma_registers<T: Elem, S: Num>(
     keep: impl IntoVal<bool>,
 ) -> Val<S> {
     let (site, keep) = (Location::caller(), keep.into_val());
-    if S::SCALAR != T::SCALAR.accumulator() {
-        let sum = T::SCALAR.accumulator();
-        error(site, format!("a sum of products of {} in {}", T::SCALAR, S::SCALAR), format!("it is {sum}"));
+    if !accumulates(T::SCALAR, S::SCALAR, site) {
         return Val::poison();
     }
     let columns = if b.transposed { b.tiles.rows } else { b.tiles.columns };

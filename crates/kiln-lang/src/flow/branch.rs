@@ -25,7 +25,7 @@ pub struct Branch {
 
 enum BranchState {
     Host(bool),
-    Device(DeviceBranch),
+    Device(Box<DeviceBranch>),
     Done,
 }
 
@@ -42,8 +42,11 @@ struct DeviceBranch {
 /// Begins an `if`.
 #[track_caller]
 pub fn branch<C: Condition>(cond: C) -> Branch {
-    let site = Location::caller();
-    match cond.decision() {
+    decided(cond.decision(), Location::caller())
+}
+
+fn decided(decision: Decision, site: Site) -> Branch {
+    match decision {
         Decision::Host(value) => Branch { site, state: BranchState::Host(value) },
         Decision::Device(raw) => {
             let raw = scalar_condition(raw, site);
@@ -67,7 +70,7 @@ fn begin(cond: Option<Id>, after_exit: bool, site: Site) -> Branch {
     let open = with(|r| r.open(RegionKind::Device)).unwrap_or(0);
     check_nesting(site);
     let state = DeviceBranch { cond, open, then: None, then_uid: open, then_dead: false, after_exit };
-    Branch { site, state: BranchState::Device(state) }
+    Branch { site, state: BranchState::Device(Box::new(state)) }
 }
 
 /// Ends the trace if control flow nests without end: a device function that calls itself is traced
@@ -97,6 +100,14 @@ impl Branch {
                 true
             }
             BranchState::Done => false,
+        }
+    }
+
+    /// Ends the `if`; gives the arms if the device decides between them.
+    fn close(&mut self) -> Option<Box<Arms>> {
+        match std::mem::replace(&mut self.state, BranchState::Done) {
+            BranchState::Device(device) => Some(Box::new(device.finish())),
+            BranchState::Host(_) | BranchState::Done => None,
         }
     }
 }
@@ -142,8 +153,8 @@ struct Arm {
 }
 
 impl Arms {
-    fn emit(self, site: Site) {
-        let Arms { cond, then, otherwise, dead } = self;
+    fn emit(self: Box<Self>, site: Site) {
+        let Arms { cond, then, otherwise, dead } = *self;
         with(|r| {
             // Without a condition, an error was reported and the trace will not be used.
             if let Some(cond) = cond {
@@ -183,32 +194,15 @@ impl<T> JoinProbe<T> {
     pub fn new(branch: Branch, then: Option<T>, otherwise: Option<T>) -> Self {
         JoinProbe { branch, then, otherwise }
     }
-
-    /// Ends the `if`; on the host, or where one arm has no value, the value is known.
-    fn close(&mut self) -> Joined<T> {
-        match std::mem::replace(&mut self.branch.state, BranchState::Done) {
-            BranchState::Device(device) => {
-                Joined::Device(device.finish(), self.then.take(), self.otherwise.take())
-            }
-            BranchState::Host(_) | BranchState::Done => {
-                Joined::Host(self.then.take().or(self.otherwise.take()))
-            }
-        }
-    }
-}
-
-enum Joined<T> {
-    Host(Option<T>),
-    Device(Arms, Option<T>, Option<T>),
 }
 
 impl<D: DeviceValue> JoinProbe<D> {
     /// The value of the `if`; `None` where both arms exit.
-    pub fn join_or_exit(mut self) -> Option<D> {
-        let site = self.branch.site;
-        match self.close() {
-            Joined::Host(value) => value,
-            Joined::Device(arms, then, otherwise) => join_device(arms, then, otherwise, site),
+    pub fn join_or_exit(self) -> Option<D> {
+        let JoinProbe { mut branch, then, otherwise } = self;
+        match branch.close() {
+            None => then.or(otherwise),
+            Some(arms) => join_device(arms, then, otherwise, branch.site),
         }
     }
 
@@ -218,15 +212,20 @@ impl<D: DeviceValue> JoinProbe<D> {
     }
 }
 
-fn join_device<D: DeviceValue>(mut arms: Arms, a: Option<D>, b: Option<D>, site: Site) -> Option<D> {
+fn join_device<D: DeviceValue>(mut arms: Box<Arms>, a: Option<D>, b: Option<D>, site: Site) -> Option<D> {
     let joined = match (&a, &b) {
         (Some(a), Some(b)) => Some(a.zip(b, &mut Merge { arms: &mut arms, site })),
-        (Some(a), None) => Some(a.map(&mut |raw| hand_out(raw, &mut arms.then, site))),
-        (None, Some(b)) => Some(b.map(&mut |raw| hand_out(raw, &mut arms.otherwise, site))),
+        (Some(a), None) => Some(a.map(&mut handing_out(&mut arms.then, site))),
+        (None, Some(b)) => Some(b.map(&mut handing_out(&mut arms.otherwise, site))),
         (None, None) => None,
     };
     arms.emit(site);
     joined.map(|value| value.snapshot(site))
+}
+
+/// See [`hand_out`]. Not generic, as a closure in `join_device` would be.
+fn handing_out(arm: &mut Arm, site: Site) -> impl FnMut(Raw) -> Raw {
+    move |raw| hand_out(raw, arm, site)
 }
 
 /// Makes a value of an arm outlive the arm: as a variable that the arm writes last.
@@ -333,19 +332,16 @@ impl<T> JoinOpaque<T> for &mut JoinProbe<T> {
 }
 
 fn join_host<T>(probe: &mut JoinProbe<T>, same: impl Fn(&T, &T) -> bool) -> Option<T> {
-    let site = probe.branch.site;
-    match probe.close() {
-        Joined::Host(value) => value,
-        Joined::Device(arms, then, otherwise) => {
-            if let (Some(a), Some(b)) = (&then, &otherwise)
-                && !same(a, b)
-            {
-                differing_hosts(site);
-            }
-            arms.emit(site);
-            then.or(otherwise)
+    let JoinProbe { branch, then, otherwise } = probe;
+    if let Some(arms) = branch.close() {
+        if let (Some(a), Some(b)) = (&then, &otherwise)
+            && !same(a, b)
+        {
+            differing_hosts(branch.site);
         }
+        arms.emit(branch.site);
     }
+    then.take().or(otherwise.take())
 }
 
 /// The value of one arm, to which the literal that the other arm ends in is converted.

@@ -68,7 +68,7 @@ impl Logic<Val<bool>> {
         let kind = OpKind::Binary(if self.is_and { BinaryOp::And } else { BinaryOp::Or });
         let operands = [self.left.raw(), right.raw()];
         if self.open.take().is_none() {
-            return crate::ops::elementwise(kind, &operands, self.site);
+            return Val::from_raw(crate::ops::elementwise(kind, &operands, Scalar::Bool, self.site));
         }
         let id = with(|r| {
             let scalar = Shape::scalar();

@@ -6,10 +6,12 @@
 //! only be, it is unrolled; else it belongs to the device.
 
 use super::condition::{Condition, Decision, scalar_condition};
-use super::range::DeviceRange;
+use super::range::{DeviceRange, RangeEnds};
 use crate::elem::Int;
-use crate::trace::{Bounds, Id, Region, RegionKind, ScopeKind, Site, error, with};
+use crate::trace::{Bounds, Id, Raw, Region, RegionKind, ScopeKind, Site, error, with};
 use crate::val::Val;
+use kiln_ir::{Scalar, Type};
+use std::marker::PhantomData;
 use std::panic::Location;
 
 /// Host loops that go on for longer than this while a kernel is traced do not end.
@@ -21,7 +23,7 @@ pub struct LoopProbe<S>(pub S);
 impl<T: Int> LoopProbe<DeviceRange<T>> {
     /// The loop on the device.
     pub fn begin(self) -> DeviceFor<T> {
-        DeviceFor { range: self.0, state: ForState::Before }
+        DeviceFor { body: Body::new(self.0.ends), elem: PhantomData }
     }
 }
 
@@ -41,32 +43,54 @@ impl<S: IntoIterator> LoopHost<S::IntoIter> for LoopProbe<S> {
 /// A `for` that is unrolled.
 pub struct HostFor<I> {
     items: I,
-    scope: u32,
-    first: bool,
-    site: Site,
+    iterations: Iterations,
 }
 
 impl<I: Iterator> HostFor<I> {
     fn new(items: I, site: Site) -> Self {
-        let scope = with(|r| r.enter(ScopeKind::HostLoop)).unwrap_or(0);
-        HostFor { items, scope, first: true, site }
+        HostFor { items, iterations: Iterations::new(site) }
     }
 
     /// The next item, if there is one and the loop was not left.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Option<I::Item> {
-        let first = std::mem::take(&mut self.first);
-        let goes_on = first || with(|r| r.end_iteration(self.scope, self.site)).unwrap_or(true);
-        let item = if goes_on { self.items.next() } else { None };
-        with(|r| match item {
-            Some(_) => r.begin_iteration(self.scope, self.site),
-            None => r.leave_host_loop(self.scope, self.site),
-        });
+        let item = if self.iterations.end() { self.items.next() } else { None };
+        self.iterations.begin(item.is_some());
         item
     }
 }
 
-impl<I> Drop for HostFor<I> {
+/// The iterations of a loop that is unrolled, whatever it runs over.
+struct Iterations {
+    scope: u32,
+    first: bool,
+    site: Site,
+}
+
+impl Iterations {
+    fn new(site: Site) -> Iterations {
+        Iterations { scope: with(|r| r.enter(ScopeKind::HostLoop)).unwrap_or(0), first: true, site }
+    }
+
+    /// Ends an iteration, if there was one; whether the loop goes on.
+    fn end(&mut self) -> bool {
+        let first = std::mem::take(&mut self.first);
+        first || with(|r| r.end_iteration(self.scope, self.site)).unwrap_or(true)
+    }
+
+    /// Begins the next iteration if there is one, and leaves the loop if there is none.
+    fn begin(&mut self, is_there: bool) {
+        with(|r| {
+            if is_there {
+                r.begin_iteration(self.scope, self.site);
+            } else {
+                r.leave_host_loop(self.scope, self.site);
+            }
+        });
+    }
+}
+
+impl Drop for Iterations {
     /// Left by a jump of the host's: `?`, a panic, or an exit that has already left the scope.
     fn drop(&mut self) {
         with(|r| r.leave_host_loop(self.scope, self.site));
@@ -75,7 +99,13 @@ impl<I> Drop for HostFor<I> {
 
 /// A `for` on the device.
 pub struct DeviceFor<T> {
-    range: DeviceRange<T>,
+    body: Body,
+    elem: PhantomData<fn() -> T>,
+}
+
+/// The body of a `for` on the device, whatever the type of its variable.
+struct Body {
+    range: RangeEnds,
     state: ForState,
 }
 
@@ -89,31 +119,42 @@ impl<T: Int> DeviceFor<T> {
     /// The loop variable the first time, then nothing: the body is traced once.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Option<Val<T>> {
+        self.body.next(T::SCALAR).map(Val::from_raw)
+    }
+}
+
+impl Body {
+    fn new(range: RangeEnds) -> Body {
+        Body { range, state: ForState::Before }
+    }
+
+    /// The loop variable, of the type `elem`, the first time; then nothing.
+    fn next(&mut self, elem: Scalar) -> Option<Raw> {
         match std::mem::replace(&mut self.state, ForState::After) {
-            ForState::Before => self.enter(),
+            ForState::Before => self.enter(elem),
             ForState::Inside { scope, bounds, .. } => {
-                with(|r| r.end_for(scope, bounds, self.range.site()));
+                with(|r| r.end_for(scope, bounds, self.range.site));
                 None
             }
             ForState::After => None,
         }
     }
 
-    fn enter(&mut self) -> Option<Val<T>> {
+    fn enter(&mut self, elem: Scalar) -> Option<Raw> {
         // Poisoned bounds: an error was reported, and the body is skipped.
         let bounds = self.range.bounds()?;
-        let index = self.range.new_index()?;
+        let index = with(|r| r.value(Type::scalar(elem)))?;
         let (scope, open) = with(|r| (r.begin_for(), r.innermost()))?;
         let [lo, hi, step] = bounds;
         self.state = ForState::Inside { scope, bounds: Bounds { lo, hi, step, index }, open };
-        Some(self.range.item(bounds, index))
+        Some(self.range.item(bounds, index, elem))
     }
 }
 
-impl<T> Drop for DeviceFor<T> {
+impl Drop for Body {
     fn drop(&mut self) {
         if let ForState::Inside { scope, open, .. } = self.state {
-            abandon(scope, open, "for", self.range.site());
+            abandon(scope, open, "for", self.range.site);
         }
     }
 }
@@ -155,7 +196,11 @@ impl While {
 
     /// Takes the condition; whether the body is to be traced.
     pub fn test<C: Condition>(&mut self, cond: C) -> bool {
-        match cond.decision() {
+        self.decided(cond.decision())
+    }
+
+    fn decided(&mut self, decision: Decision) -> bool {
+        match decision {
             Decision::Host(value) => {
                 with(|r| {
                     r.splice();

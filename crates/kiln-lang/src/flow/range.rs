@@ -3,7 +3,8 @@
 use crate::elem::{HostNumber, Int};
 use crate::trace::{Id, Raw, Site, error, with};
 use crate::val::{IntoVal, Val};
-use kiln_ir::{BinaryOp, Shape, Type};
+use kiln_ir::{BinaryOp, Literal, Scalar, Shape};
+use std::marker::PhantomData;
 use std::ops::Range;
 use std::panic::Location;
 
@@ -11,11 +12,18 @@ use std::panic::Location;
 /// a device bound.
 #[derive(Clone, Copy)]
 pub struct DeviceRange<T> {
-    lo: Val<T>,
-    hi: Val<T>,
-    step: Val<T>,
+    pub(super) ends: RangeEnds,
+    elem: PhantomData<fn() -> T>,
+}
+
+/// A range, whatever the type of its integers.
+#[derive(Clone, Copy)]
+pub(super) struct RangeEnds {
+    lo: Raw,
+    hi: Raw,
+    step: Raw,
     reversed: bool,
-    site: Site,
+    pub site: Site,
 }
 
 /// The bounds of a range: integers of the device or the host. A device value decides the type; two
@@ -98,48 +106,54 @@ impl<T: Int> DeviceRange<T> {
     #[track_caller]
     fn new((lo, hi): (Val<T>, Val<T>), step: impl IntoVal<T>, site: Site) -> DeviceRange<T> {
         let step = step.into_val();
-        if let Raw::Const(literal) = step.raw()
-            && literal.as_i128() <= 0
-        {
-            let help = "count up, and use `.rev()` for the other direction";
-            error(site, format!("a loop cannot step by {literal}"), help);
-        }
-        DeviceRange { lo, hi, step, reversed: false, site }
+        DeviceRange { ends: RangeEnds::new([lo.raw(), hi.raw(), step.raw()], site), elem: PhantomData }
     }
 
     /// Every `step`th integer.
     #[track_caller]
     pub fn step_by(self, step: impl IntoVal<T>) -> DeviceRange<T> {
-        let stepped = DeviceRange::new((self.lo, self.hi), step, Location::caller());
-        DeviceRange { reversed: self.reversed, ..stepped }
+        let RangeEnds { lo, hi, reversed, .. } = self.ends;
+        let stepped = RangeEnds::new([lo, hi, step.into_val().raw()], Location::caller());
+        DeviceRange { ends: RangeEnds { reversed, ..stepped }, elem: PhantomData }
     }
 
     /// The integers from the last to the first.
     #[must_use]
     pub fn rev(self) -> DeviceRange<T> {
-        DeviceRange { reversed: !self.reversed, ..self }
+        DeviceRange { ends: RangeEnds { reversed: !self.ends.reversed, ..self.ends }, ..self }
+    }
+}
+
+impl RangeEnds {
+    fn new([lo, hi, step]: [Raw; 3], site: Site) -> RangeEnds {
+        if let Raw::Const(literal) = step
+            && literal.as_i128() <= 0
+        {
+            let help = "count up, and use `.rev()` for the other direction";
+            error(site, format!("a loop cannot step by {literal}"), help);
+        }
+        RangeEnds { lo, hi, step, reversed: false, site }
     }
 
     /// The bounds as values, read now.
     pub(super) fn bounds(&self) -> Option<[Id; 3]> {
         let mut ids = [None; 3];
         for (id, part) in ids.iter_mut().zip([self.lo, self.hi, self.step]) {
-            *id = with(|r| r.read_as(part.raw(), &Shape::scalar(), self.site)).flatten();
+            *id = with(|r| r.read_as(part, &Shape::scalar(), self.site)).flatten();
         }
         Some([ids[0]?, ids[1]?, ids[2]?])
     }
 
-    /// What the user's loop variable is, given the index of the loop.
-    pub(super) fn item(&self, [lo, hi, step]: [Id; 3], index: Id) -> Val<T> {
+    /// What the user's loop variable is, of the type `elem`, given the index of the loop.
+    pub(super) fn item(&self, [lo, hi, step]: [Id; 3], index: Id, elem: Scalar) -> Raw {
         if !self.reversed {
-            return Val::from_id(Some(index));
+            return Raw::Value(index);
         }
         // With last = lo + (hi - 1 - lo) / step * step, the loop over lo, lo + step, … visits
         // last - (index - lo).
         let site = self.site;
         let id = with(|r| {
-            let one = Val::<T>::from_raw(Raw::Const(kiln_ir::Literal::one(T::SCALAR)));
-            let one = r.read(one.raw(), site)?;
+            let one = r.read(Raw::Const(Literal::one(elem)), site)?;
             let span = r.binary(BinaryOp::Sub, hi, lo, site)?;
             let span = r.binary(BinaryOp::Sub, span, one, site)?;
             let count = r.binary(BinaryOp::Div, span, step, site)?;
@@ -148,18 +162,7 @@ impl<T: Int> DeviceRange<T> {
             let rest = r.binary(BinaryOp::Sub, reach, done, site)?;
             r.binary(BinaryOp::Add, lo, rest, site)
         });
-        Val::from_id(id.flatten())
-    }
-
-    /// A value for the loop's index.
-    pub(super) fn new_index(&self) -> Option<Id> {
-        with(|r| r.value(Type::scalar(T::SCALAR)))
-    }
-}
-
-impl<T> DeviceRange<T> {
-    pub(super) fn site(&self) -> Site {
-        self.site
+        Raw::of(id.flatten())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::elem::{Elem, Num, for_host_numbers};
 use crate::trace::{Depth, Raw, Site, abort, with};
-use crate::val::{IntoVal, Val};
+use crate::val::{IntoVal, Val, now};
 use kiln_ir::Type;
 
 /// A device value, or a tuple, array, box or struct of device values.
@@ -193,16 +193,17 @@ impl<T: Clone + PartialEq> HostField<T> for FieldProbe<'_, T> {
     }
 }
 
-/// Operations on whole device values, in terms of `map` and `zip`.
+/// Operations on whole device values, in terms of `map` and `zip`. What they do with each handle is
+/// in functions without type parameters: each type of values would have a copy of a closure.
 pub(crate) trait Places: DeviceValue {
     /// The value as it is now: variables are read.
     fn snapshot(&self, site: Site) -> Self {
-        self.map(&mut |raw| read(raw, site))
+        self.map(&mut reading(site))
     }
 
     /// New variables that hold the value.
     fn to_variables(&self, site: Site) -> Self {
-        self.map(&mut |raw| with(|r| r.declare_as(raw, site)).unwrap_or(Raw::Poison))
+        self.map(&mut declaring(site))
     }
 
     /// Writes the variables this value is made of; what is not a variable is replaced.
@@ -219,21 +220,26 @@ pub(crate) trait Places: DeviceValue {
     /// Reports parts that are not variables if the place was declared outside the device control
     /// flow around.
     fn check_assignable(&self, declared: Depth, site: Site) {
-        self.map(&mut |raw| {
-            if matches!(raw, Raw::Const(_) | Raw::Value(_)) {
-                with(|r| r.check_host_assignment(declared, site));
-            }
-            raw
-        });
+        self.map(&mut checking(declared, site));
     }
 }
 
 impl<D: DeviceValue> Places for D {}
 
-fn read(raw: Raw, site: Site) -> Raw {
-    match raw {
-        Raw::Var(_) => with(|r| r.read(raw, site)).flatten().map_or(Raw::Poison, Raw::Value),
-        other => other,
+fn reading(site: Site) -> impl FnMut(Raw) -> Raw {
+    move |raw| now(raw, site)
+}
+
+fn declaring(site: Site) -> impl FnMut(Raw) -> Raw {
+    move |raw| with(|r| r.declare_as(raw, site)).unwrap_or(Raw::Poison)
+}
+
+fn checking(declared: Depth, site: Site) -> impl FnMut(Raw) -> Raw {
+    move |raw| {
+        if matches!(raw, Raw::Const(_) | Raw::Value(_)) {
+            with(|r| r.check_host_assignment(declared, site));
+        }
+        raw
     }
 }
 
@@ -251,7 +257,7 @@ impl Zip for Overwrite {
         if let Some(declared) = self.declared {
             with(|r| r.check_host_assignment(declared, self.site));
         }
-        read(new, self.site)
+        now(new, self.site)
     }
 
     fn host(&mut self, same: bool) -> bool {

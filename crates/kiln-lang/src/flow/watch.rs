@@ -136,56 +136,73 @@ pub struct Handles<D> {
 
 fn handles<D: DeviceValue>(value: &D) -> Vec<Raw> {
     let mut all = Vec::new();
-    value.map(&mut |raw| {
-        all.push(raw);
-        raw
-    });
+    value.map(&mut collecting(&mut all));
     all
 }
 
+fn collecting(all: &mut Vec<Raw>) -> impl FnMut(Raw) -> Raw {
+    |raw| {
+        all.push(raw);
+        raw
+    }
+}
+
 /// The value with other handles.
-fn with_handles<D: DeviceValue>(value: &D, handles: Vec<Raw>) -> D {
-    let mut handles = handles.into_iter();
-    value.map(&mut |raw| handles.next().unwrap_or(raw))
+fn with_handles<D: DeviceValue>(value: &D, handles: &[Raw]) -> D {
+    value.map(&mut replacing(handles))
+}
+
+fn replacing(handles: &[Raw]) -> impl FnMut(Raw) -> Raw {
+    let mut handles = handles.iter();
+    move |raw| handles.next().copied().unwrap_or(raw)
+}
+
+/// What a callee gets in the place of handles: variables of its own where they are variables.
+fn lent(handles: Vec<Raw>, site: Site) -> Vec<Raw> {
+    let own = |raw| match raw {
+        Raw::Var(_) => with(|r| r.declare_as(raw, site)).unwrap_or(raw),
+        raw => raw,
+    };
+    handles.into_iter().map(own).collect()
+}
+
+/// The handles of a place after a call that was lent others: variables have been written, and
+/// changes of anything else were reported.
+fn settled(before: Vec<Raw>, borrowed: &[Raw], now: Vec<Raw>, loan: Loan) -> Vec<Raw> {
+    let changes = before.into_iter().zip(borrowed).zip(now);
+    let settled = changes.map(|((old, borrowed), new)| match old {
+        Raw::Var(var) => {
+            with(|r| {
+                if *borrowed != new || r.is_written(new) {
+                    r.set(var, new, loan.site);
+                }
+            });
+            old
+        }
+        old => {
+            if old != new {
+                loan.report();
+            }
+            new
+        }
+    });
+    settled.collect()
 }
 
 impl<D: DeviceValue> Witness<D> for Handles<D> {
     /// The callee gets variables of its own: a handle that it keeps, gives back or puts elsewhere
     /// goes on standing for the value that it stood for, whatever the place is assigned.
     fn open(&mut self, now: &mut D) {
-        let site = self.loan.site;
-        let own = |raw: &Raw| match raw {
-            Raw::Var(_) => with(|r| r.declare_as(*raw, site)).unwrap_or(*raw),
-            raw => *raw,
-        };
-        self.borrowed = handles(&self.before).iter().map(own).collect();
-        *now = with_handles(now, self.borrowed.clone());
+        self.borrowed = lent(handles(&self.before), self.loan.site);
+        *now = with_handles(now, &self.borrowed);
     }
 
     fn settle(&self, now: &mut D) {
         if host_changed(&self.before, now) {
             self.loan.report();
         }
-        let site = self.loan.site;
-        let changes = handles(&self.before).into_iter().zip(&self.borrowed).zip(handles(now));
-        let settled = changes.map(|((old, borrowed), new)| match old {
-            Raw::Var(var) => {
-                with(|r| {
-                    if *borrowed != new || r.is_written(new) {
-                        r.set(var, new, site);
-                    }
-                });
-                old
-            }
-            old => {
-                if old != new {
-                    self.loan.report();
-                }
-                new
-            }
-        });
-        let settled = settled.collect();
-        *now = with_handles(now, settled);
+        let settled = settled(handles(&self.before), &self.borrowed, handles(now), self.loan);
+        *now = with_handles(now, &settled);
     }
 
     fn unchanged(&self, now: &D, method: &str) {
@@ -202,20 +219,23 @@ impl<D: DeviceValue> Witness<D> for Handles<D> {
 
 /// Whether the host values in a device value differ.
 fn host_changed<D: DeviceValue>(before: &D, now: &D) -> bool {
-    struct Compare(bool);
-    impl Zip for Compare {
-        fn device(&mut self, _: Raw, new: Raw) -> Raw {
-            new
-        }
-
-        fn host(&mut self, same: bool) -> bool {
-            self.0 |= !same;
-            true
-        }
-    }
-    let mut found = Compare(false);
+    let mut found = HostChange(false);
     before.zip(now, &mut found);
     found.0
+}
+
+/// Whether a host value differed so far.
+struct HostChange(bool);
+
+impl Zip for HostChange {
+    fn device(&mut self, _: Raw, new: Raw) -> Raw {
+        new
+    }
+
+    fn host(&mut self, same: bool) -> bool {
+        self.0 |= !same;
+        true
+    }
 }
 
 // ---- containers
@@ -237,10 +257,14 @@ pub trait Marked {
 
 impl<D: DeviceValue> Marked for D {
     fn mark(&self, marks: &mut Marks) {
-        self.map(&mut |raw| {
-            marks.handle(raw);
-            raw
-        });
+        self.map(&mut marking(marks));
+    }
+}
+
+fn marking(marks: &mut Marks) -> impl FnMut(Raw) -> Raw {
+    |raw| {
+        marks.handle(raw);
+        raw
     }
 }
 

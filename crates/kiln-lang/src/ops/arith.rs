@@ -1,11 +1,10 @@
 //! Operators on values, and on a host number and a value.
 
-use super::elementwise;
 use crate::elem::{Bits, Elem, Int, Num};
 use crate::flow::Places;
 use crate::trace::Site;
 use crate::val::{IntoVal, Val};
-use kiln_ir::{BinaryOp, OpKind, UnaryOp};
+use kiln_ir::{BinaryOp, UnaryOp};
 use std::ops::*;
 use std::panic::Location;
 
@@ -16,7 +15,7 @@ macro_rules! binary {
             #[track_caller]
             fn $method(self, other: R) -> Val<T> {
                 let other = other.into_val();
-                elementwise(OpKind::Binary(BinaryOp::$trait), &[self.raw(), other.raw()], Location::caller())
+                Val::from_raw(super::binary(BinaryOp::$trait, self.raw(), other.raw(), T::SCALAR, Location::caller()))
             }
         }
 
@@ -40,7 +39,7 @@ macro_rules! bitwise {
             #[track_caller]
             fn $method(self, other: R) -> Val<T> {
                 let other = other.into_val();
-                elementwise(OpKind::Binary(BinaryOp::$op), &[self.raw(), other.raw()], Location::caller())
+                Val::from_raw(super::binary(BinaryOp::$op, self.raw(), other.raw(), T::SCALAR, Location::caller()))
             }
         }
 
@@ -93,7 +92,7 @@ impl<T: Num> Neg for Val<T> {
     type Output = Val<T>;
     #[track_caller]
     fn neg(self) -> Val<T> {
-        elementwise(OpKind::Unary(UnaryOp::Neg), &[self.raw()], Location::caller())
+        Val::from_raw(super::unary(UnaryOp::Neg, self.raw(), T::SCALAR, Location::caller()))
     }
 }
 
@@ -101,7 +100,7 @@ impl<T: Bits> Not for Val<T> {
     type Output = Val<T>;
     #[track_caller]
     fn not(self) -> Val<T> {
-        elementwise(OpKind::Unary(UnaryOp::Not), &[self.raw()], Location::caller())
+        Val::from_raw(super::unary(UnaryOp::Not, self.raw(), T::SCALAR, Location::caller()))
     }
 }
 

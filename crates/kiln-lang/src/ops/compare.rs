@@ -5,10 +5,20 @@
 
 use super::elementwise;
 use crate::elem::{Elem, Num, Ordered};
-use crate::trace::error;
+use crate::trace::{Raw, Site, error};
 use crate::val::{IntoVal, Val};
-use kiln_ir::{CompareOp, OpKind};
+use kiln_ir::{CompareOp, OpKind, Scalar};
 use std::panic::Location;
+
+/// Records a comparison of elements of the type `elem`.
+fn compare(op: CompareOp, a: Raw, b: Raw, elem: Scalar, site: Site) -> Raw {
+    if elem.is_storage() {
+        let what = format!("{elem} has no comparisons on a device");
+        error(site, what, "it is for storage: `cast` it first");
+        return Raw::Poison;
+    }
+    elementwise(OpKind::Compare(op), &[a, b], Scalar::Bool, site)
+}
 
 macro_rules! compare {
     ($bound:ident: $($(#[$doc:meta])* $name:ident $op:ident;)*) => {
@@ -19,13 +29,8 @@ macro_rules! compare {
             where
                 T: $bound,
             {
-                if T::SCALAR.is_storage() {
-                    let what = format!("{} has no comparisons on a device", T::SCALAR);
-                    error(Location::caller(), what, "it is for storage: `cast` it first");
-                    return Val::poison();
-                }
                 let other = other.into_val();
-                elementwise(OpKind::Compare(CompareOp::$op), &[self.raw(), other.raw()], Location::caller())
+                Val::from_raw(compare(CompareOp::$op, self.raw(), other.raw(), T::SCALAR, Location::caller()))
             }
         )*}
     };
@@ -63,7 +68,7 @@ compare! { Ordered:
 pub fn select<T: Elem>(cond: impl IntoVal<bool>, a: impl IntoVal<T>, b: impl IntoVal<T>) -> Val<T> {
     let site = Location::caller();
     let (cond, a, b) = (cond.into_val(), a.into_val(), b.into_val());
-    elementwise(OpKind::Select, &[cond.raw(), a.raw(), b.raw()], site)
+    Val::from_raw(elementwise(OpKind::Select, &[cond.raw(), a.raw(), b.raw()], T::SCALAR, site))
 }
 
 impl<T: Num> Val<T> {

@@ -2,8 +2,8 @@
 
 use super::elementwise;
 use crate::elem::Elem;
-use crate::trace::error;
-use crate::val::Val;
+use crate::trace::{Raw, Site, error};
+use crate::val::{Val, now};
 use kiln_ir::{OpKind, Scalar};
 use std::panic::Location;
 
@@ -13,28 +13,33 @@ impl<T: Elem> Val<T> {
     /// them becomes their largest number. To `bool` it asks whether the element differs from zero.
     #[track_caller]
     pub fn cast<U: Elem>(self) -> Val<U> {
-        if T::SCALAR == U::SCALAR {
-            return Val::from_raw(self.now(Location::caller()));
-        }
-        elementwise(OpKind::Cast, &[self.raw()], Location::caller())
+        Val::from_raw(cast(self.raw(), T::SCALAR, U::SCALAR, Location::caller()))
     }
 
     /// Reads the bits of the elements as another type of the same size.
     #[track_caller]
     pub fn bitcast<U: Elem>(self) -> Val<U> {
-        let site = Location::caller();
-        if T::SCALAR == U::SCALAR {
-            return Val::from_raw(self.now(site));
-        }
-        if T::SCALAR.bytes() != U::SCALAR.bytes() {
-            let message = format!("{} and {} differ in size", T::SCALAR, U::SCALAR);
-            error(site, message, "`bitcast` keeps the bits; `cast` converts the value");
-            return Val::poison();
-        }
-        if T::SCALAR == Scalar::Bool || U::SCALAR == Scalar::Bool {
-            error(site, "a bool has no bits to reinterpret", "`cast` converts the value");
-            return Val::poison();
-        }
-        elementwise(OpKind::Bitcast, &[self.raw()], site)
+        Val::from_raw(bitcast(self.raw(), T::SCALAR, U::SCALAR, Location::caller()))
     }
+}
+
+/// Records a cast between element types.
+pub(crate) fn cast(raw: Raw, from: Scalar, to: Scalar, site: Site) -> Raw {
+    if from == to { now(raw, site) } else { elementwise(OpKind::Cast, &[raw], to, site) }
+}
+
+fn bitcast(raw: Raw, from: Scalar, to: Scalar, site: Site) -> Raw {
+    if from == to {
+        return now(raw, site);
+    }
+    if from.bytes() != to.bytes() {
+        let message = format!("{from} and {to} differ in size");
+        error(site, message, "`bitcast` keeps the bits; `cast` converts the value");
+        return Raw::Poison;
+    }
+    if from == Scalar::Bool || to == Scalar::Bool {
+        error(site, "a bool has no bits to reinterpret", "`cast` converts the value");
+        return Raw::Poison;
+    }
+    elementwise(OpKind::Bitcast, &[raw], to, site)
 }

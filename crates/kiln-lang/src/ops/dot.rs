@@ -1,8 +1,8 @@
 //! Matrix products.
 
 use crate::elem::{Elem, Num, Numeric};
-use crate::trace::{Raw, error, with};
-use crate::val::Val;
+use crate::trace::{Raw, Site, error, with};
+use crate::val::{Val, shape_of};
 use half::{bf16, f16};
 use kiln_ir::{E4M3, E5M2, Literal, OpKind, Precision, Scalar, Shape, Type};
 use std::panic::Location;
@@ -112,27 +112,39 @@ where
     T: Accumulate,
     U: Accumulate<Acc = T::Acc, Family = T::Family>,
 {
-    let site = Location::caller();
-    let (Some(sa), Some(sb)) = (a.ir_shape(), b.ir_shape()) else { return Val::poison() };
+    let (elem, sum) = (T::SCALAR, <T::Acc as Elem>::SCALAR);
+    let factors = [a.raw(), b.raw()];
+    Val::from_raw(product(factors, acc.raw(), precision, (elem, sum), Location::caller()))
+}
+
+/// Records a product of factors of the type `elem`, the first of two, in a sum of the type `sum`.
+fn product(
+    [a, b]: [Raw; 2],
+    acc: Raw,
+    precision: Precision,
+    (elem, sum): (Scalar, Scalar),
+    site: Site,
+) -> Raw {
+    let (Some(sa), Some(sb)) = (shape_of(a), shape_of(b)) else { return Raw::Poison };
     if sa.rank() != 2 || sb.rank() != 2 || sa[1] != sb[0] {
         error(
             site,
             format!("there is no matrix product of shapes {sa} and {sb}"),
             "they must be [m, k] and [k, n]",
         );
-        return Val::poison();
+        return Raw::Poison;
     }
     let concerned = match precision {
         Precision::Full => true,
-        Precision::Tf32 => T::SCALAR == Scalar::F32,
-        Precision::FastSums => T::SCALAR.is_float8(),
+        Precision::Tf32 => elem == Scalar::F32,
+        Precision::FastSums => elem.is_float8(),
     };
     let kind = OpKind::Dot(if concerned { precision } else { Precision::Full });
     let shape = Shape::new(&[sa[0], sb[1]]);
     let id = with(|r| {
-        let acc = r.read_as(acc.raw(), &shape, site)?;
-        let operands = [r.read(a.raw(), site)?, r.read(b.raw(), site)?, acc];
-        Some(r.op(kind, &operands, Type::tile(<T::Acc as Elem>::SCALAR, shape.clone()), site))
+        let acc = r.read_as(acc, &shape, site)?;
+        let operands = [r.read(a, site)?, r.read(b, site)?, acc];
+        Some(r.op(kind, &operands, Type::tile(sum, shape.clone()), site))
     });
-    Val::from_id(id.flatten())
+    Raw::of(id.flatten())
 }

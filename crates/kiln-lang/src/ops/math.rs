@@ -1,9 +1,9 @@
 //! Element-wise mathematics.
 
-use super::elementwise;
+use super::{binary, elementwise, unary};
 use crate::elem::{Float, Int, Num};
 use crate::val::{IntoVal, Val};
-use kiln_ir::{BinaryOp, MathFn, OpKind, UnaryOp};
+use kiln_ir::{BinaryOp, MathFn, OpKind, Scalar, UnaryOp};
 use std::panic::Location;
 
 macro_rules! unary {
@@ -12,7 +12,7 @@ macro_rules! unary {
             $(#[$doc])*
             #[track_caller]
             pub fn $name(self) -> Val<T> {
-                elementwise(OpKind::Unary($op), &[self.raw()], Location::caller())
+                Val::from_raw(unary($op, self.raw(), T::SCALAR, Location::caller()))
             }
         )*}
     };
@@ -94,7 +94,7 @@ macro_rules! binary {
             #[track_caller]
             pub fn $name(self, other: impl IntoVal<T>) -> Val<T> {
                 let other = other.into_val();
-                elementwise(OpKind::Binary(BinaryOp::$op), &[self.raw(), other.raw()], Location::caller())
+                Val::from_raw(binary(BinaryOp::$op, self.raw(), other.raw(), T::SCALAR, Location::caller()))
             }
         )*}
     };
@@ -154,14 +154,13 @@ impl<T: Float> Val<T> {
     #[track_caller]
     pub fn fast_recip(self) -> Val<T> {
         let one: Val<T> = 1.into_val();
-        let operands = [one.raw(), self.raw()];
-        elementwise(OpKind::Binary(BinaryOp::FastDiv), &operands, Location::caller())
+        Val::from_raw(binary(BinaryOp::FastDiv, one.raw(), self.raw(), T::SCALAR, Location::caller()))
     }
 
     /// Whether the value is not a number.
     #[track_caller]
     pub fn is_nan(self) -> Val<bool> {
-        elementwise(OpKind::Unary(UnaryOp::IsNan), &[self.raw()], Location::caller())
+        Val::from_raw(unary(UnaryOp::IsNan, self.raw(), Scalar::Bool, Location::caller()))
     }
 }
 
@@ -170,6 +169,7 @@ impl<T: Num> Val<T> {
     #[track_caller]
     pub fn fma(self, a: impl IntoVal<T>, b: impl IntoVal<T>) -> Val<T> {
         let (a, b) = (a.into_val(), b.into_val());
-        elementwise(OpKind::Fma, &[self.raw(), a.raw(), b.raw()], Location::caller())
+        let operands = [self.raw(), a.raw(), b.raw()];
+        Val::from_raw(elementwise(OpKind::Fma, &operands, T::SCALAR, Location::caller()))
     }
 }

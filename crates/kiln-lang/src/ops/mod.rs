@@ -1,5 +1,9 @@
 //! Operations on values.
 //!
+//! The methods of [`Val`](crate::Val) convert their operands to handles and call a function of the
+//! same file that takes handles and element types as values: it is compiled once, and the methods,
+//! of which every kernel has copies, are a call each.
+//!
 //! | file | holds |
 //! |---|---|
 //! | `arith.rs` | operators |
@@ -24,13 +28,11 @@ mod shape;
 pub use compare::select;
 pub use dot::{Accumulate, Float8, Int8, dot, dot_acc, dot_with};
 pub use reduce::Combine;
-pub(crate) use shape::checked_shape;
 pub use shape::{IntoShape, full, iota, zeros};
+pub(crate) use shape::{checked_shape, reshaped};
 
-use crate::elem::Elem;
 use crate::trace::{Raw, Recorder, Site, with};
-use crate::val::Val;
-use kiln_ir::{BinaryOp, OpKind, Scalar, Shape, Type, eval};
+use kiln_ir::{BinaryOp, OpKind, Scalar, Shape, Type, UnaryOp, eval};
 use smallvec::SmallVec;
 
 /// The shape that operands combine to; reports shapes that do not. `None` also if one is poison.
@@ -48,18 +50,29 @@ pub(crate) fn common_shape(r: &mut Recorder, operands: &[Raw], site: Site) -> Op
     Some(common)
 }
 
-/// Records an element-wise operation whose operands stretch to one shape.
-pub(crate) fn elementwise<U: Elem>(kind: OpKind, operands: &[Raw], site: Site) -> Val<U> {
-    if let Some(known) = folded(&kind, operands, U::SCALAR) {
-        return Val::from_raw(known);
+/// Records an element-wise operation with one operand, whose result has the type `elem`.
+pub(crate) fn unary(op: UnaryOp, operand: Raw, elem: Scalar, site: Site) -> Raw {
+    elementwise(OpKind::Unary(op), &[operand], elem, site)
+}
+
+/// Records an element-wise operation with two operands, whose result has the type `elem`.
+pub(crate) fn binary(op: BinaryOp, a: Raw, b: Raw, elem: Scalar, site: Site) -> Raw {
+    elementwise(OpKind::Binary(op), &[a, b], elem, site)
+}
+
+/// Records an element-wise operation whose operands stretch to one shape, and whose result has the
+/// type `elem`.
+pub(crate) fn elementwise(kind: OpKind, operands: &[Raw], elem: Scalar, site: Site) -> Raw {
+    if let Some(known) = folded(&kind, operands, elem) {
+        return known;
     }
     let id = with(|r| {
         let shape = common_shape(r, operands, site)?;
         let ids = operands.iter().map(|raw| r.read_as(*raw, &shape, site));
         let ids: SmallVec<[_; 4]> = ids.collect::<Option<_>>()?;
-        Some(r.op(kind, &ids, Type::tile(U::SCALAR, shape), site))
+        Some(r.op(kind, &ids, Type::tile(elem, shape), site))
     });
-    Val::from_id(id.flatten())
+    Raw::of(id.flatten())
 }
 
 /// The result, where it takes no operation: of constants, and of integers plus 0 or times 1.

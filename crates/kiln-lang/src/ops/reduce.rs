@@ -1,9 +1,10 @@
 //! Reductions and scans.
 
+use super::shape::reshaped;
 use crate::elem::{Bits, Elem, Num};
-use crate::trace::{Site, error, with};
-use crate::val::{Idx, Val};
-use kiln_ir::{OpKind, ReduceOp, Shape, Type};
+use crate::trace::{Raw, Site, error, with};
+use crate::val::{Idx, Val, shape_of};
+use kiln_ir::{OpKind, ReduceOp, Scalar, Shape, Type};
 use std::panic::Location;
 
 /// How the elements of a scan combine.
@@ -52,7 +53,7 @@ fn has_axis(shape: &Shape, axis: usize, site: Site) -> bool {
 }
 
 /// Reports a reduction of a scalar: it would be the scalar itself, which nobody means.
-fn refuse_scalar<T: Elem>(name: &str, site: Site) -> Val<T> {
+fn refuse_scalar(name: &str, site: Site) -> Raw {
     let help = match name {
         "reduce_max" | "argmax" => "`a.max(b)` is the larger of two values",
         "reduce_min" | "argmin" => "`a.min(b)` is the smaller of two values",
@@ -61,51 +62,79 @@ fn refuse_scalar<T: Elem>(name: &str, site: Site) -> Val<T> {
         _ => "combine two values with an operator, such as `a + b`",
     };
     error(site, format!("`{name}` reduces the elements of a tile, and this is a scalar"), help);
-    Val::poison()
+    Raw::Poison
+}
+
+/// Records a reduction along an axis, whose result has the type `elem`.
+fn reduce_axis(raw: Raw, op: ReduceOp, axis: usize, elem: Scalar, site: Site) -> Raw {
+    let Some(shape) = shape_of(raw) else { return Raw::Poison };
+    if !has_axis(&shape, axis, site) {
+        return Raw::Poison;
+    }
+    let kind = OpKind::Reduce { op, axis: axis as u32 };
+    let id = with(|r| {
+        let id = r.read(raw, site)?;
+        Some(r.op(kind, &[id], Type::tile(elem, shape.without(axis)), site))
+    });
+    Raw::of(id.flatten())
+}
+
+/// Records the index of an element among all of them, whose type is `elem`.
+fn position_of(raw: Raw, name: &str, op: ReduceOp, elem: Scalar, site: Site) -> Raw {
+    let flat = match shape_of(raw) {
+        Some(shape) if shape.rank() == 0 => refuse_scalar(name, site),
+        Some(shape) if shape.rank() != 1 => reshaped(raw, Shape::new(&[shape.len() as u32]), elem, site),
+        _ => raw,
+    };
+    reduce_axis(flat, op, 0, Scalar::I64, site)
+}
+
+fn reduce_all(raw: Raw, name: &str, op: ReduceOp, elem: Scalar, site: Site) -> Raw {
+    match shape_of(raw) {
+        Some(shape) if shape.rank() == 0 => refuse_scalar(name, site),
+        Some(shape) => (0..shape.rank()).rev().fold(raw, |v, axis| reduce_axis(v, op, axis, elem, site)),
+        None => raw,
+    }
+}
+
+/// A scan, but for its axis.
+struct Scan {
+    op: ReduceOp,
+    reverse: bool,
+    exclusive: bool,
+}
+
+impl Scan {
+    fn new(op: ReduceOp) -> Scan {
+        Scan { op, reverse: false, exclusive: false }
+    }
+
+    fn record(self, raw: Raw, axis: usize, elem: Scalar, site: Site) -> Raw {
+        let Some(shape) = shape_of(raw) else { return Raw::Poison };
+        if !has_axis(&shape, axis, site) {
+            return Raw::Poison;
+        }
+        let Scan { op, reverse, exclusive } = self;
+        let kind = OpKind::Scan { op, axis: axis as u32, reverse, exclusive };
+        let id = with(|r| {
+            let id = r.read(raw, site)?;
+            Some(r.op(kind, &[id], Type::tile(elem, shape), site))
+        });
+        Raw::of(id.flatten())
+    }
 }
 
 impl<T: Elem> Val<T> {
     fn reduce_axis<U: Elem>(self, op: ReduceOp, axis: usize, site: Site) -> Val<U> {
-        let Some(shape) = self.ir_shape() else { return Val::poison() };
-        if !has_axis(&shape, axis, site) {
-            return Val::poison();
-        }
-        let kind = OpKind::Reduce { op, axis: axis as u32 };
-        let id = with(|r| {
-            let id = r.read(self.raw(), site)?;
-            Some(r.op(kind, &[id], Type::tile(U::SCALAR, shape.without(axis)), site))
-        });
-        Val::from_id(id.flatten())
-    }
-
-    /// All elements, as one axis.
-    fn flat(self, name: &str, site: Site) -> Val<T> {
-        match self.ir_shape() {
-            Some(shape) if shape.rank() == 0 => refuse_scalar(name, site),
-            Some(shape) if shape.rank() != 1 => self.reshaped(Shape::new(&[shape.len() as u32]), site),
-            _ => self,
-        }
+        Val::from_raw(reduce_axis(self.raw(), op, axis, U::SCALAR, site))
     }
 
     fn reduce_all(self, name: &str, op: ReduceOp, site: Site) -> Val<T> {
-        match self.ir_shape() {
-            Some(shape) if shape.rank() == 0 => refuse_scalar(name, site),
-            Some(shape) => (0..shape.rank()).rev().fold(self, |v, axis| v.reduce_axis(op, axis, site)),
-            None => self,
-        }
+        Val::from_raw(reduce_all(self.raw(), name, op, T::SCALAR, site))
     }
 
-    fn scan(self, op: ReduceOp, axis: usize, reverse: bool, exclusive: bool, site: Site) -> Val<T> {
-        let Some(shape) = self.ir_shape() else { return Val::poison() };
-        if !has_axis(&shape, axis, site) {
-            return Val::poison();
-        }
-        let kind = OpKind::Scan { op, axis: axis as u32, reverse, exclusive };
-        let id = with(|r| {
-            let id = r.read(self.raw(), site)?;
-            Some(r.op(kind, &[id], Type::tile(T::SCALAR, shape), site))
-        });
-        Val::from_id(id.flatten())
+    fn scan(self, scan: Scan, axis: usize, site: Site) -> Val<T> {
+        Val::from_raw(scan.record(self.raw(), axis, T::SCALAR, site))
     }
 }
 
@@ -155,15 +184,13 @@ impl<T: Num> Val<T> {
     /// The position of the first greatest element, in row-major order.
     #[track_caller]
     pub fn argmax(self) -> Idx {
-        let site = Location::caller();
-        self.flat("argmax", site).reduce_axis(ReduceOp::ArgMax, 0, site)
+        Val::from_raw(position_of(self.raw(), "argmax", ReduceOp::ArgMax, T::SCALAR, Location::caller()))
     }
 
     /// The position of the first least element, in row-major order.
     #[track_caller]
     pub fn argmin(self) -> Idx {
-        let site = Location::caller();
-        self.flat("argmin", site).reduce_axis(ReduceOp::ArgMin, 0, site)
+        Val::from_raw(position_of(self.raw(), "argmin", ReduceOp::ArgMin, T::SCALAR, Location::caller()))
     }
 
     /// The index of the first greatest element along an axis, which goes.
@@ -181,38 +208,38 @@ impl<T: Num> Val<T> {
     /// Running sums along an axis: element `i` is the sum of elements `0 ..= i`.
     #[track_caller]
     pub fn cumsum(self, axis: usize) -> Val<T> {
-        self.scan(ReduceOp::Sum, axis, false, false, Location::caller())
+        self.scan(Scan::new(ReduceOp::Sum), axis, Location::caller())
     }
 
     /// Running products along an axis.
     #[track_caller]
     pub fn cumprod(self, axis: usize) -> Val<T> {
-        self.scan(ReduceOp::Prod, axis, false, false, Location::caller())
+        self.scan(Scan::new(ReduceOp::Prod), axis, Location::caller())
     }
 
     /// Running combination along an axis: element `i` combines elements `0 ..= i`.
     #[track_caller]
     pub fn scan_axis(self, op: Combine, axis: usize) -> Val<T> {
-        self.scan(op.op(), axis, false, false, Location::caller())
+        self.scan(Scan::new(op.op()), axis, Location::caller())
     }
 
     /// As [`scan_axis`](Val::scan_axis), without the element itself: the first result is the
     /// identity.
     #[track_caller]
     pub fn scan_axis_exclusive(self, op: Combine, axis: usize) -> Val<T> {
-        self.scan(op.op(), axis, false, true, Location::caller())
+        self.scan(Scan { exclusive: true, ..Scan::new(op.op()) }, axis, Location::caller())
     }
 
     /// As [`scan_axis`](Val::scan_axis), from the last element to the first.
     #[track_caller]
     pub fn scan_axis_reverse(self, op: Combine, axis: usize) -> Val<T> {
-        self.scan(op.op(), axis, true, false, Location::caller())
+        self.scan(Scan { reverse: true, ..Scan::new(op.op()) }, axis, Location::caller())
     }
 
     /// As [`scan_axis_reverse`](Val::scan_axis_reverse), without the element itself.
     #[track_caller]
     pub fn scan_axis_reverse_exclusive(self, op: Combine, axis: usize) -> Val<T> {
-        self.scan(op.op(), axis, true, true, Location::caller())
+        self.scan(Scan { op: op.op(), reverse: true, exclusive: true }, axis, Location::caller())
     }
 }
 

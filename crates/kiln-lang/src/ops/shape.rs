@@ -1,9 +1,10 @@
 //! Making tiles and changing their shape.
 
+use super::convert::cast;
 use crate::elem::Elem;
-use crate::trace::{Raw, Recorder, Site, error, with};
-use crate::val::{IntoVal, Val};
-use kiln_ir::{OpKind, Shape, Type};
+use crate::trace::{Raw, Site, error, with};
+use crate::val::{IntoVal, Val, now, shape_of};
+use kiln_ir::{OpKind, Scalar, Shape, Type};
 use smallvec::SmallVec;
 use std::panic::Location;
 
@@ -92,22 +93,21 @@ pub(crate) fn checked_shape(extents: &[usize], site: Site) -> Option<Shape> {
 /// 0, 1, 2, … `len - 1`.
 #[track_caller]
 pub fn iota<T: crate::Num>(len: usize) -> Val<T> {
-    let site = Location::caller();
-    let Some(shape) = checked_shape(&[len], site) else { return Val::poison() };
-    if T::SCALAR.is_float() {
-        let ids = with(|r| r.op(OpKind::Iota, &[], Type::tile(kiln_ir::Scalar::I32, shape), site));
-        return Val::<i32>::from_id(ids).cast::<T>();
-    }
-    Val::from_id(with(|r| r.op(OpKind::Iota, &[], Type::tile(T::SCALAR, shape), site)))
+    Val::from_raw(counted(len, T::SCALAR, Location::caller()))
+}
+
+fn counted(len: usize, elem: Scalar, site: Site) -> Raw {
+    let Some(shape) = checked_shape(&[len], site) else { return Raw::Poison };
+    let counter = if elem.is_float() { Scalar::I32 } else { elem };
+    let counted = Raw::of(with(|r| r.op(OpKind::Iota, &[], Type::tile(counter, shape), site)));
+    cast(counted, counter, elem, site)
 }
 
 /// A tile whose elements are all `x`.
 #[track_caller]
 pub fn full<T: Elem>(shape: impl IntoShape, x: impl IntoVal<T>) -> Val<T> {
-    let site = Location::caller();
     let value = x.into_val();
-    let Some(shape) = checked_shape(&shape.extents(), site) else { return Val::poison() };
-    Val::from_id(with(|r| r.read_as(value.raw(), &shape, site)).flatten())
+    Val::from_raw(stretched(value.raw(), shape.extents(), Location::caller()))
 }
 
 /// A tile of zeros, or of `false`.
@@ -120,85 +120,97 @@ impl<T: Elem> Val<T> {
     /// The same elements, in row-major order, under another shape of as many elements.
     #[track_caller]
     pub fn reshape(self, shape: impl IntoShape) -> Val<T> {
-        let site = Location::caller();
-        let (Some(from), Some(to)) = (self.ir_shape(), checked_shape(&shape.extents(), site)) else {
-            return Val::poison();
-        };
-        if from.len() != to.len() {
-            let message = format!("{from} holds {} elements, {to} would hold {}", from.len(), to.len());
-            error(site, message, "`reshape` keeps the number of elements; see `broadcast_to`");
-            return Val::poison();
-        }
-        self.reshaped(to, site)
-    }
-
-    /// Records a reshape to a shape that fits.
-    pub(crate) fn reshaped(self, to: Shape, site: Site) -> Val<T> {
-        let id = with(|r| {
-            if r.shape(self.raw())? == to {
-                return r.read(self.raw(), site);
-            }
-            let id = r.read(self.raw(), site)?;
-            // A scalar has no axes to reshape: it stretches.
-            let kind = if r.shape(self.raw())?.rank() == 0 { OpKind::Broadcast } else { OpKind::Reshape };
-            Some(r.op(kind, &[id], Type::tile(T::SCALAR, to), site))
-        });
-        Val::from_id(id.flatten())
+        Val::from_raw(reshape(self.raw(), shape.extents(), T::SCALAR, Location::caller()))
     }
 
     /// Stretches to a shape: missing leading axes are added, extents of 1 repeat.
     #[track_caller]
     pub fn broadcast_to(self, shape: impl IntoShape) -> Val<T> {
-        let site = Location::caller();
-        let Some(shape) = checked_shape(&shape.extents(), site) else { return Val::poison() };
-        Val::from_id(with(|r| r.read_as(self.raw(), &shape, site)).flatten())
+        Val::from_raw(stretched(self.raw(), shape.extents(), Location::caller()))
     }
 
     /// Inserts an axis of extent 1 before axis `axis`: `expand(0)` makes a row of a vector,
     /// `expand(1)` a column.
     #[track_caller]
     pub fn expand(self, axis: usize) -> Val<T> {
-        let site = Location::caller();
-        let Some(shape) = self.ir_shape() else { return Val::poison() };
-        if axis > shape.rank() {
-            let message = format!("there is no place {axis} for an axis in shape {shape}");
-            error(site, message, format!("places are 0 to {}", shape.rank()));
-            return Val::poison();
-        }
-        let mut extents: SmallVec<[u32; 4]> = SmallVec::from_slice(shape.extents());
-        extents.insert(axis, 1);
-        self.reshaped(Shape::new(&extents), site)
+        Val::from_raw(expand(self.raw(), axis, T::SCALAR, Location::caller()))
     }
 
     /// Reverses the axes: of a matrix, the transpose.
     #[track_caller]
     pub fn transpose(self) -> Val<T> {
-        let axes: Vec<usize> = (0..self.rank()).rev().collect();
-        self.permute(axes)
+        let axes = (0..self.rank()).rev().collect();
+        Val::from_raw(permute(self.raw(), axes, T::SCALAR, Location::caller()))
     }
 
     /// Reorders the axes: axis `i` of the result is axis `axes[i]`.
     #[track_caller]
     pub fn permute(self, axes: impl IntoShape) -> Val<T> {
-        let site = Location::caller();
-        let axes = axes.extents();
-        let Some(shape) = self.ir_shape() else { return Val::poison() };
-        let each_once = (0..shape.rank()).all(|a| axes.contains(&a));
-        if axes.len() != shape.rank() || !each_once {
-            let message = format!("{axes:?} does not name each axis of shape {shape} once");
-            error(site, message, "");
-            return Val::poison();
-        }
-        if axes.iter().enumerate().all(|(i, a)| i == *a) {
-            return Val::from_raw(self.now(site));
-        }
-        let order: SmallVec<[u32; 4]> = axes.iter().map(|&a| a as u32).collect();
-        let extents: SmallVec<[u32; 4]> = axes.iter().map(|&a| shape[a]).collect();
-        let ty = Type::tile(T::SCALAR, Shape::new(&extents));
-        let id = with(|r: &mut Recorder| {
-            let id = r.read(self.raw(), site)?;
-            Some(r.op(OpKind::Transpose(Shape::new(&order)), &[id], ty, site))
-        });
-        Val::from_id(id.flatten())
+        Val::from_raw(permute(self.raw(), axes.extents(), T::SCALAR, Location::caller()))
     }
+}
+
+fn stretched(raw: Raw, extents: SmallVec<[usize; 4]>, site: Site) -> Raw {
+    let Some(shape) = checked_shape(&extents, site) else { return Raw::Poison };
+    Raw::of(with(|r| r.read_as(raw, &shape, site)).flatten())
+}
+
+fn reshape(raw: Raw, extents: SmallVec<[usize; 4]>, elem: Scalar, site: Site) -> Raw {
+    let (Some(from), Some(to)) = (shape_of(raw), checked_shape(&extents, site)) else {
+        return Raw::Poison;
+    };
+    if from.len() != to.len() {
+        let message = format!("{from} holds {} elements, {to} would hold {}", from.len(), to.len());
+        error(site, message, "`reshape` keeps the number of elements; see `broadcast_to`");
+        return Raw::Poison;
+    }
+    reshaped(raw, to, elem, site)
+}
+
+/// Records a reshape to a shape that fits.
+pub(crate) fn reshaped(raw: Raw, to: Shape, elem: Scalar, site: Site) -> Raw {
+    let id = with(|r| {
+        let from = r.shape(raw)?;
+        let id = r.read(raw, site)?;
+        if from == to {
+            return Some(id);
+        }
+        // A scalar has no axes to reshape: it stretches.
+        let kind = if from.rank() == 0 { OpKind::Broadcast } else { OpKind::Reshape };
+        Some(r.op(kind, &[id], Type::tile(elem, to), site))
+    });
+    Raw::of(id.flatten())
+}
+
+fn expand(raw: Raw, axis: usize, elem: Scalar, site: Site) -> Raw {
+    let Some(shape) = shape_of(raw) else { return Raw::Poison };
+    if axis > shape.rank() {
+        let message = format!("there is no place {axis} for an axis in shape {shape}");
+        error(site, message, format!("places are 0 to {}", shape.rank()));
+        return Raw::Poison;
+    }
+    let mut extents: SmallVec<[u32; 4]> = SmallVec::from_slice(shape.extents());
+    extents.insert(axis, 1);
+    reshaped(raw, Shape::new(&extents), elem, site)
+}
+
+fn permute(raw: Raw, axes: SmallVec<[usize; 4]>, elem: Scalar, site: Site) -> Raw {
+    let Some(shape) = shape_of(raw) else { return Raw::Poison };
+    let each_once = (0..shape.rank()).all(|a| axes.contains(&a));
+    if axes.len() != shape.rank() || !each_once {
+        let message = format!("{axes:?} does not name each axis of shape {shape} once");
+        error(site, message, "");
+        return Raw::Poison;
+    }
+    if axes.iter().enumerate().all(|(i, a)| i == *a) {
+        return now(raw, site);
+    }
+    let order: SmallVec<[u32; 4]> = axes.iter().map(|&a| a as u32).collect();
+    let extents: SmallVec<[u32; 4]> = axes.iter().map(|&a| shape[a]).collect();
+    let ty = Type::tile(elem, Shape::new(&extents));
+    let id = with(|r| {
+        let id = r.read(raw, site)?;
+        Some(r.op(OpKind::Transpose(Shape::new(&order)), &[id], ty, site))
+    });
+    Raw::of(id.flatten())
 }

@@ -26,6 +26,13 @@ pub enum Raw {
     Poison,
 }
 
+impl Raw {
+    /// The handle of a value, or poison where there is none.
+    pub(crate) fn of(id: Option<Id>) -> Raw {
+        id.map_or(Raw::Poison, Raw::Value)
+    }
+}
+
 /// One step of a trace.
 #[derive(Debug)]
 pub(crate) enum Item {

@@ -10,17 +10,48 @@
 //! # Ok::<(), kiln_lang::TraceErrors>(())
 //! ```
 
-use super::element::Access;
+use super::element::{Access, Selection};
 use super::{Indices, ViewMut};
 use crate::elem::{Bits, Elem, Num};
 use crate::trace::{Raw, Site, with};
 use crate::val::{IntoVal, Val};
-use kiln_ir::{AtomicOp, Bounds, OpKind, Scope, Type};
+use kiln_ir::{AtomicOp, Bounds, OpKind, Scalar, Scope, Type};
 use std::panic::Location;
 
 /// A thread's index is checked; tiles of indices are masked, as in `scatter`.
 fn bounds_for(access: &Access) -> Bounds {
     if access.shape.rank() == 0 { Bounds::Check } else { Bounds::Mask }
+}
+
+impl Selection<'_> {
+    fn atomic(&self, op: AtomicOp, value: Raw, trusted: bool, elem: Scalar, site: Site) -> Raw {
+        let id = with(|r| {
+            let mut access = self.access(r, Some(value), site)?;
+            access.operands.push(r.read_as(value, &access.shape, site)?);
+            let bounds = if trusted { Bounds::Trust } else { bounds_for(&access) };
+            let kind = OpKind::Atomic { op, scope: Scope::Device, bounds, masked: self.mask.is_some() };
+            Some(r.op(kind, &access.operands, Type::tile(elem, access.shape), site))
+        });
+        Raw::of(id.flatten())
+    }
+
+    fn compare_exchange(
+        &self,
+        [expected, desired]: [Raw; 2],
+        trusted: bool,
+        elem: Scalar,
+        site: Site,
+    ) -> Raw {
+        let id = with(|r| {
+            let mut access = self.access(r, Some(desired), site)?;
+            access.operands.push(r.read_as(expected, &access.shape, site)?);
+            access.operands.push(r.read_as(desired, &access.shape, site)?);
+            let bounds = if trusted { Bounds::Trust } else { bounds_for(&access) };
+            let kind = OpKind::AtomicCas { scope: Scope::Device, bounds };
+            Some(r.op(kind, &access.operands, Type::tile(elem, access.shape), site))
+        });
+        Raw::of(id.flatten())
+    }
 }
 
 impl<T: Elem, const R: usize> ViewMut<T, R> {
@@ -33,14 +64,7 @@ impl<T: Elem, const R: usize> ViewMut<T, R> {
         trusted: bool,
         site: Site,
     ) -> Val<T> {
-        let id = with(|r| {
-            let mut access = self.view.access(r, indices, mask, Some(value.raw()), site)?;
-            access.operands.push(r.read_as(value.raw(), &access.shape, site)?);
-            let bounds = if trusted { Bounds::Trust } else { bounds_for(&access) };
-            let kind = OpKind::Atomic { op, scope: Scope::Device, bounds, masked: mask.is_some() };
-            Some(r.op(kind, &access.operands, Type::tile(T::SCALAR, access.shape), site))
-        });
-        Val::from_id(id.flatten())
+        Val::from_raw(self.at(&indices, mask).atomic(op, value.raw(), trusted, T::SCALAR, site))
     }
 
     /// Atomically replaces the element by `value`; gives the old one.
@@ -85,15 +109,8 @@ impl<T: Elem, const R: usize> ViewMut<T, R> {
         trusted: bool,
         site: Site,
     ) -> Val<T> {
-        let id = with(|r| {
-            let mut access = self.view.access(r, indices, None, Some(desired.raw()), site)?;
-            access.operands.push(r.read_as(expected.raw(), &access.shape, site)?);
-            access.operands.push(r.read_as(desired.raw(), &access.shape, site)?);
-            let bounds = if trusted { Bounds::Trust } else { bounds_for(&access) };
-            let kind = OpKind::AtomicCas { scope: Scope::Device, bounds };
-            Some(r.op(kind, &access.operands, Type::tile(T::SCALAR, access.shape), site))
-        });
-        Val::from_id(id.flatten())
+        let values = [expected.raw(), desired.raw()];
+        Val::from_raw(self.at(&indices, None).compare_exchange(values, trusted, T::SCALAR, site))
     }
 }
 

@@ -3,8 +3,8 @@
 //! `x.row(i)` is no operation: the index is kept beside the view, and loads and stores add it
 //! again.
 
-use crate::trace::{Id, Raw, Recorder, Site, with};
-use crate::val::{Idx, Val};
+use crate::trace::{Id, Raw, Recorder, Site, error, with};
+use crate::val::{Idx, Val, now};
 use kiln_ir::{MAX_VIEW_RANK, OpKind, Scalar, Shape, Type};
 use smallvec::SmallVec;
 
@@ -46,7 +46,7 @@ impl ViewCore {
     }
 
     /// The axes that are not fixed.
-    pub fn free_axes(&self) -> impl Iterator<Item = usize> + '_ {
+    fn free_axes(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.rank).filter(|&a| self.fixed[a].is_none())
     }
 
@@ -55,26 +55,40 @@ impl ViewCore {
         self.fixed.iter().any(Option::is_some)
     }
 
-    /// The view with one more axis fixed.
-    pub fn fix(mut self, axis: usize, index: Idx, site: Site) -> ViewCore {
-        self.fixed[axis] = Some(index.now(site));
+    /// The view with one more of its free axes fixed.
+    pub fn fix(mut self, axis: usize, index: Raw, site: Site) -> ViewCore {
+        let Some(axis) = self.free_axis(axis, site) else { return ViewCore::poison() };
+        self.fixed[axis] = Some(now(index, site));
         self
     }
 
+    /// The extent of a free axis.
     pub fn extent(&self, axis: usize, site: Site) -> Idx {
-        self.query(OpKind::Extent(axis as u32), site)
+        self.query(OpKind::Extent, axis, site)
     }
 
+    /// The stride of a free axis.
     pub fn stride(&self, axis: usize, site: Site) -> Idx {
-        self.query(OpKind::Stride(axis as u32), site)
+        self.query(OpKind::Stride, axis, site)
     }
 
-    fn query(&self, kind: OpKind, site: Site) -> Idx {
+    fn query(&self, kind: fn(u32) -> OpKind, axis: usize, site: Site) -> Idx {
+        let Some(axis) = self.free_axis(axis, site) else { return Idx::poison() };
         let id = with(|r| {
             let view = r.read(self.view, site)?;
-            Some(r.op(kind, &[view], Type::scalar(Scalar::I64), site))
+            Some(r.op(kind(axis as u32), &[view], Type::scalar(Scalar::I64), site))
         });
         Val::from_id(id.flatten())
+    }
+
+    /// The axis with this number among those that are not fixed; reports one that is not there.
+    fn free_axis(&self, axis: usize, site: Site) -> Option<usize> {
+        let found = self.free_axes().nth(axis);
+        if found.is_none() {
+            let rank = self.free_axes().count();
+            error(site, format!("a view of rank {rank} has no axis {axis}"), "axes count from 0");
+        }
+        found
     }
 
     /// The view's value and an operand for every axis, fixed or not, each stretched to `shape`.

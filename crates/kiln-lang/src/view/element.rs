@@ -1,12 +1,13 @@
 //! Single elements: a thread's loads and stores, and gather and scatter over tiles of indices.
 
+use super::core::ViewCore;
 use super::{View, ViewMut};
 use crate::elem::Elem;
 use crate::ops::common_shape;
 use crate::thread::{block_dim, num_programs, program_id, thread_id, thread_in_block};
 use crate::trace::{Id, Raw, Recorder, Site, with};
 use crate::val::{Idx, IntoIndex, IntoVal, Val};
-use kiln_ir::{Bounds, Literal, OpKind, Shape, Type};
+use kiln_ir::{Bounds, Literal, OpKind, Scalar, Shape, Type};
 use smallvec::SmallVec;
 use std::panic::Location;
 
@@ -131,31 +132,61 @@ pub fn thread_index_3d() -> ThreadIndex<3> {
     ThreadIndex { axes: [2, 1, 0].map(|axis| program_id(axis) * block_dim(axis) + thread_id(axis)) }
 }
 
-/// Everything that an access by indices needs.
+/// Elements of a view that are reached by indices, whatever their type.
+#[derive(Clone, Copy)]
+pub(super) struct Selection<'a> {
+    pub view: &'a ViewCore,
+    /// One for each axis that is not fixed.
+    pub indices: &'a [Raw],
+    pub mask: Option<Raw>,
+}
+
+/// What an operation on a selection needs.
 pub(super) struct Access {
+    /// The view, the indices and the mask.
     pub operands: SmallVec<[Id; 4]>,
     pub shape: Shape,
 }
 
-impl<T: Elem, const R: usize> View<T, R> {
-    /// The view, indices and mask of an access, stretched to one shape.
-    pub(super) fn access(
-        &self,
-        r: &mut Recorder,
-        indices: [Raw; R],
-        mask: Option<Val<bool>>,
-        value: Option<Raw>,
-        site: Site,
-    ) -> Option<Access> {
-        let mut all: SmallVec<[Raw; 8]> = SmallVec::from_slice(&indices);
-        all.extend(mask.map(Val::raw));
+impl Selection<'_> {
+    /// Stretches view, indices and mask to one shape, that of the value too.
+    pub fn access(&self, r: &mut Recorder, value: Option<Raw>, site: Site) -> Option<Access> {
+        let mut all: SmallVec<[Raw; 8]> = SmallVec::from_slice(self.indices);
+        all.extend(self.mask);
         all.extend(value);
         let shape = common_shape(r, &all, site)?;
-        let mut operands = self.core.operands(r, &indices, &shape, site)?;
-        if let Some(mask) = mask {
-            operands.push(r.read_as(mask.raw(), &shape, site)?);
+        let mut operands = self.view.operands(r, self.indices, &shape, site)?;
+        if let Some(mask) = self.mask {
+            operands.push(r.read_as(mask, &shape, site)?);
         }
         Some(Access { operands, shape })
+    }
+
+    fn gather(&self, other: Raw, bounds: Bounds, elem: Scalar, site: Site) -> Raw {
+        let id = with(|r| {
+            let mut access = self.access(r, None, site)?;
+            access.operands.push(r.read_as(other, &Shape::scalar(), site)?);
+            let kind = OpKind::Gather { bounds, masked: self.mask.is_some() };
+            Some(r.op(kind, &access.operands, Type::tile(elem, access.shape), site))
+        });
+        Raw::of(id.flatten())
+    }
+
+    fn scatter(&self, value: Raw, bounds: Bounds, site: Site) {
+        with(|r| {
+            let mut access = self.access(r, Some(value), site)?;
+            access.operands.push(r.read_as(value, &access.shape, site)?);
+            let kind = OpKind::Scatter { bounds, masked: self.mask.is_some() };
+            r.effect(kind, &access.operands, site);
+            Some(())
+        });
+    }
+}
+
+impl<T: Elem, const R: usize> View<T, R> {
+    /// The elements at indices, where a mask holds if there is one.
+    pub(super) fn at<'a>(&'a self, indices: &'a [Raw; R], mask: Option<Val<bool>>) -> Selection<'a> {
+        Selection { view: &self.core, indices, mask: mask.map(Val::raw) }
     }
 
     fn gather(
@@ -166,13 +197,7 @@ impl<T: Elem, const R: usize> View<T, R> {
         bounds: Bounds,
         site: Site,
     ) -> Val<T> {
-        let id = with(|r| {
-            let mut access = self.access(r, indices, mask, None, site)?;
-            access.operands.push(r.read_as(other, &Shape::scalar(), site)?);
-            let kind = OpKind::Gather { bounds, masked: mask.is_some() };
-            Some(r.op(kind, &access.operands, Type::tile(T::SCALAR, access.shape), site))
-        });
-        Val::from_id(id.flatten())
+        Val::from_raw(self.at(&indices, mask).gather(other, bounds, T::SCALAR, site))
     }
 
     /// The element at an index, or the elements at a tile of indices. An index outside the view
@@ -227,12 +252,7 @@ impl<T: Elem, const R: usize> View<T, R> {
 
 impl<T: Elem, const R: usize> ViewMut<T, R> {
     fn put(&self, indices: [Raw; R], mask: Option<Val<bool>>, value: Raw, bounds: Bounds, site: Site) {
-        with(|r| {
-            let mut access = self.view.access(r, indices, mask, Some(value), site)?;
-            access.operands.push(r.read_as(value, &access.shape, site)?);
-            r.effect(OpKind::Scatter { bounds, masked: mask.is_some() }, &access.operands, site);
-            Some(())
-        });
+        self.at(&indices, mask).scatter(value, bounds, site);
     }
 
     /// Stores an element at the thread's own index. An index outside the view ends the kernel with

@@ -19,7 +19,7 @@ pub use tile::{Offsets, TileView, TileViewMut};
 
 use self::core::ViewCore;
 use crate::elem::Elem;
-use crate::trace::{Id, Recorder, Site, error};
+use crate::trace::{Id, Recorder, Site};
 use crate::val::{Idx, IntoIndex};
 use std::marker::PhantomData;
 use std::panic::Location;
@@ -94,38 +94,19 @@ impl<T: Elem, const R: usize> View<T, R> {
     /// The number of elements on an axis.
     #[track_caller]
     pub fn extent(&self, axis: usize) -> Idx {
-        match self.axis(axis) {
-            Some(axis) => self.core.extent(axis, Location::caller()),
-            None => Idx::poison(),
-        }
+        self.core.extent(axis, Location::caller())
     }
 
     /// The distance of neighbors on an axis, in elements.
     #[track_caller]
     pub fn stride(&self, axis: usize) -> Idx {
-        match self.axis(axis) {
-            Some(axis) => self.core.stride(axis, Location::caller()),
-            None => Idx::poison(),
-        }
-    }
-
-    #[track_caller]
-    fn axis(&self, axis: usize) -> Option<usize> {
-        let found = self.core.free_axes().nth(axis);
-        if found.is_none() {
-            error(Location::caller(), format!("a view of rank {R} has no axis {axis}"), "axes count from 0");
-        }
-        found
+        self.core.stride(axis, Location::caller())
     }
 
     #[track_caller]
     fn fixed<const S: usize>(&self, axis: usize, index: impl IntoIndex) -> View<T, S> {
-        let site = Location::caller();
         let index = index.into_index();
-        match self.axis(axis) {
-            Some(axis) => View::from_core(self.core.fix(axis, index, site)),
-            None => View::from_core(ViewCore::poison()),
-        }
+        View::from_core(self.core.fix(axis, index.raw(), Location::caller()))
     }
 }
 

@@ -26,6 +26,7 @@
 //! A view that a kernel loads from in order is not taken to be constant, though the kernel may not
 //! write it.
 
+use super::core::ViewCore;
 use super::{Indices, View, ViewMut};
 use crate::elem::Word;
 use crate::thread::block;
@@ -43,6 +44,31 @@ fn allowed(what: &str, order: Order, wrong: Order, site: Site) -> bool {
     block(what, site).is_some() && order != wrong
 }
 
+/// Records an ordered load of an element.
+fn load(view: &ViewCore, index: &[Raw], (kind, order): (OpKind, Order), elem: Scalar, site: Site) -> Raw {
+    if !allowed("get_ordered", order, Order::Release, site) {
+        return Raw::Poison;
+    }
+    let id = with(|r| {
+        let operands = view.operands(r, index, &Shape::scalar(), site)?;
+        Some(r.op(kind, &operands, Type::scalar(elem), site))
+    });
+    Raw::of(id.flatten())
+}
+
+/// Records an ordered store of an element.
+fn store(view: &ViewCore, index: &[Raw], value: Raw, (kind, order): (OpKind, Order), site: Site) {
+    if !allowed("set_ordered", order, Order::Acquire, site) {
+        return;
+    }
+    with(|r| {
+        let mut operands = view.operands(r, index, &Shape::scalar(), site)?;
+        operands.push(r.read_as(value, &Shape::scalar(), site)?);
+        r.effect(kind, &operands, site);
+        Some(())
+    });
+}
+
 impl<T: Word, const R: usize> View<T, R> {
     fn load_ordered(
         &self,
@@ -51,15 +77,8 @@ impl<T: Word, const R: usize> View<T, R> {
         bounds: Bounds,
         site: Site,
     ) -> Val<T> {
-        if !allowed("get_ordered", order, Order::Release, site) {
-            return Val::poison();
-        }
-        let id = with(|r| {
-            let operands = self.core.operands(r, &index, &Shape::scalar(), site)?;
-            let kind = OpKind::OrderedLoad { order, scope, bounds };
-            Some(r.op(kind, &operands, Type::scalar(T::SCALAR), site))
-        });
-        Val::from_id(id.flatten())
+        let kind = OpKind::OrderedLoad { order, scope, bounds };
+        Val::from_raw(load(&self.core, &index, (kind, order), T::SCALAR, site))
     }
 
     /// The element at a thread's index, relaxed or acquired. An index outside the view ends the
@@ -92,15 +111,8 @@ impl<T: Word, const R: usize> ViewMut<T, R> {
         bounds: Bounds,
         site: Site,
     ) {
-        if !allowed("set_ordered", order, Order::Acquire, site) {
-            return;
-        }
-        with(|r| {
-            let mut operands = self.core.operands(r, &index, &Shape::scalar(), site)?;
-            operands.push(r.read_as(value.raw(), &Shape::scalar(), site)?);
-            r.effect(OpKind::OrderedStore { order, scope, bounds }, &operands, site);
-            Some(())
-        });
+        let kind = OpKind::OrderedStore { order, scope, bounds };
+        store(&self.core, &index, value.raw(), (kind, order), site);
     }
 
     /// Stores an element at any index, relaxed or released. An index outside the view ends the

@@ -3,11 +3,10 @@
 use super::core::ViewCore;
 use super::{View, ViewMut};
 use crate::elem::Elem;
-use crate::ops::IntoShape;
-use crate::ops::checked_shape;
-use crate::trace::{Raw, error, with};
-use crate::val::{IntoIndex, IntoVal, Val};
-use kiln_ir::{OpKind, Reuse, Shape, Type};
+use crate::ops::{IntoShape, checked_shape, reshaped};
+use crate::trace::{Raw, Site, error, with};
+use crate::val::{IntoIndex, IntoVal, Val, shape_of};
+use kiln_ir::{OpKind, Reuse, Scalar, Shape, Type};
 use smallvec::SmallVec;
 use std::marker::PhantomData;
 use std::panic::Location;
@@ -69,10 +68,7 @@ tuple_offsets!(5: A 0 B 1 C 2 D 3 E 4);
 /// # Ok::<(), kiln_lang::TraceErrors>(())
 /// ```
 pub struct TileView<T> {
-    core: ViewCore,
-    offsets: SmallVec<[Raw; 4]>,
-    shape: Option<Shape>,
-    reuse: Reuse,
+    tile: TileCore,
     elem: PhantomData<fn() -> T>,
 }
 
@@ -81,20 +77,58 @@ pub struct TileViewMut<T> {
     tile: TileView<T>,
 }
 
+/// A box, whatever the type of its elements.
+struct TileCore {
+    view: ViewCore,
+    offsets: SmallVec<[Raw; 4]>,
+    shape: Option<Shape>,
+    reuse: Reuse,
+}
+
+impl TileCore {
+    /// The box of a view that has as many axes as there are offsets.
+    fn new(view: ViewCore, offsets: &[Raw], extents: SmallVec<[usize; 4]>, site: Site) -> TileCore {
+        let mut shape = checked_shape(&extents, site);
+        let rank = offsets.len();
+        if extents.len() != rank {
+            let message = format!("a box of shape {extents:?} does not lie in a view of rank {rank}");
+            error(site, message, "give an extent for each axis of the view");
+            shape = None;
+        }
+        TileCore { view, offsets: SmallVec::from_slice(offsets), shape, reuse: Reuse::Normal }
+    }
+
+    fn load(&self, other: Raw, elem: Scalar, site: Site) -> Raw {
+        let Some(shape) = &self.shape else { return Raw::Poison };
+        let whole = self.view.box_shape(shape);
+        let id = with(|r| {
+            let mut operands = self.view.operands(r, &self.offsets, &Shape::scalar(), site)?;
+            operands.push(r.read_as(other, &Shape::scalar(), site)?);
+            Some(r.op(OpKind::Load(self.reuse), &operands, Type::tile(elem, whole), site))
+        });
+        reshaped(Raw::of(id.flatten()), shape.clone(), elem, site)
+    }
+
+    fn store(&self, value: Raw, disjoint: bool, elem: Scalar, site: Site) {
+        let Some(shape) = &self.shape else { return };
+        let Some(value) = with(|r| r.read_as(value, shape, site)).flatten() else { return };
+        let whole = reshaped(Raw::Value(value), self.view.box_shape(shape), elem, site);
+        with(|r| {
+            let mut operands = self.view.operands(r, &self.offsets, &Shape::scalar(), site)?;
+            operands.push(r.read(whole, site)?);
+            r.effect(OpKind::Store { reuse: self.reuse, disjoint }, &operands, site);
+            Some(())
+        });
+    }
+}
+
 impl<T: Elem, const R: usize> View<T, R> {
     /// The box of `shape` that begins at `offsets`.
     #[track_caller]
     pub fn tile(&self, offsets: impl Offsets<R>, shape: impl IntoShape) -> TileView<T> {
-        let site = Location::caller();
-        let extents = shape.extents();
-        let mut shape = checked_shape(&extents, site);
-        if extents.len() != R {
-            let message = format!("a box of shape {extents:?} does not lie in a view of rank {R}");
-            error(site, message, "give an extent for each axis of the view");
-            shape = None;
-        }
-        let offsets = SmallVec::from_slice(&offsets.offsets());
-        TileView { core: self.core, offsets, shape, reuse: Reuse::Normal, elem: PhantomData }
+        let offsets = offsets.offsets();
+        let tile = TileCore::new(self.core, &offsets, shape.extents(), Location::caller());
+        TileView { tile, elem: PhantomData }
     }
 
     /// Loads the box of `shape` at the view's origin; elements outside the view are `other`.
@@ -116,9 +150,9 @@ impl<T: Elem, const R: usize> ViewMut<T, R> {
     /// The programs of a launch must store to different places; see [`TileViewMut::store`].
     #[track_caller]
     pub fn store(&self, value: Val<T>) {
-        let Some(shape) = value.ir_shape() else { return };
-        let extents: Vec<usize> = shape.extents().iter().map(|&e| e as usize).collect();
-        self.tile([0usize; R], extents).store(value);
+        if shape_of(value.raw()).is_some() {
+            self.tile([0usize; R], value.shape()).store(value);
+        }
     }
 }
 
@@ -126,24 +160,15 @@ impl<T: Elem> TileView<T> {
     /// Says that the elements are touched once, so that they need not stay in caches.
     #[must_use]
     pub fn streaming(mut self) -> Self {
-        self.reuse = Reuse::Streaming;
+        self.tile.reuse = Reuse::Streaming;
         self
     }
 
     /// The elements; those outside the view are `other`.
     #[track_caller]
     pub fn load(&self, other: impl IntoVal<T>) -> Val<T> {
-        let site = Location::caller();
         let other = other.into_val();
-        let Some(shape) = &self.shape else { return Val::poison() };
-        let whole = self.core.box_shape(shape);
-        let id = with(|r| {
-            let mut operands = self.core.operands(r, &self.offsets, &Shape::scalar(), site)?;
-            operands.push(r.read_as(other.raw(), &Shape::scalar(), site)?);
-            Some(r.op(OpKind::Load(self.reuse), &operands, Type::tile(T::SCALAR, whole), site))
-        });
-        let loaded: Val<T> = Val::from_id(id.flatten());
-        loaded.reshaped(shape.clone(), site)
+        Val::from_raw(self.tile.load(other.raw(), T::SCALAR, Location::caller()))
     }
 }
 
@@ -151,7 +176,7 @@ impl<T: Elem> TileViewMut<T> {
     /// Says that the elements are touched once, so that they need not stay in caches.
     #[must_use]
     pub fn streaming(mut self) -> Self {
-        self.tile.reuse = Reuse::Streaming;
+        self.tile = self.tile.streaming();
         self
     }
 
@@ -167,7 +192,7 @@ impl<T: Elem> TileViewMut<T> {
     /// sanitizer checks it.
     #[track_caller]
     pub fn store(&self, value: impl IntoVal<T>) {
-        self.store_as(value, true, Location::caller());
+        self.store_as(value, true);
     }
 
     /// As [`store`](Self::store), where boxes of several programs may overlap.
@@ -178,20 +203,12 @@ impl<T: Elem> TileViewMut<T> {
     /// and no program may read it in the same launch.
     #[track_caller]
     pub unsafe fn store_overlapping(&self, value: impl IntoVal<T>) {
-        self.store_as(value, false, Location::caller());
+        self.store_as(value, false);
     }
 
-    fn store_as(&self, value: impl IntoVal<T>, disjoint: bool, site: crate::trace::Site) {
+    #[track_caller]
+    fn store_as(&self, value: impl IntoVal<T>, disjoint: bool) {
         let value = value.into_val();
-        let TileView { core, offsets, shape, reuse, .. } = &self.tile;
-        let Some(shape) = shape else { return };
-        let Some(value) = with(|r| r.read_as(value.raw(), shape, site)).flatten() else { return };
-        let whole = Val::<T>::from_id(Some(value)).reshaped(core.box_shape(shape), site);
-        with(|r| {
-            let mut operands = core.operands(r, offsets, &Shape::scalar(), site)?;
-            operands.push(r.read(whole.raw(), site)?);
-            r.effect(OpKind::Store { reuse: *reuse, disjoint }, &operands, site);
-            Some(())
-        });
+        self.tile.tile.store(value.raw(), disjoint, T::SCALAR, Location::caller());
     }
 }
