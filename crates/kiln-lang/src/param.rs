@@ -36,7 +36,7 @@
 //!    arguments and what each argument contributes (facts of tensors, values of host constants). It
 //!    does not allocate for ordinary kernels. The runtime adds the [`Level`] and the device and
 //!    looks the compiled kernel up.
-//! 2. Only if it is not there, [`KernelFn::trace`] records the kernel, with the same arguments.
+//! 2. Only if it is not there, [`trace_function`] records the kernel, with the same arguments.
 //! 3. [`KernelParams::pack`] hands the arguments to an [`ArgSink`] of the runtime's in the order of
 //!    the IR's parameters: [`ArgSink::view`] for a view, [`ArgSink::scalar`] for a scalar. Host
 //!    constants pack nothing.
@@ -161,7 +161,7 @@ macro_rules! kernel_params {
 
             #[allow(unused_variables)]
             fn declare(args: &Self::Args, names: &[&'static str], decl: &mut ParamDecl) -> Self::Traced {
-                ($($t::declare(&args.$n, names.get($n).copied().unwrap_or("_"), decl),)*)
+                ($($t::declare(&args.$n, named(names, $n), decl),)*)
             }
 
             #[allow(unused_variables)]
@@ -171,6 +171,13 @@ macro_rules! kernel_params {
         }
     };
 }
+
+/// The name of a parameter. Not inlined into every kernel.
+#[inline(never)]
+fn named(names: &[&'static str], n: usize) -> &'static str {
+    names.get(n).copied().unwrap_or("_")
+}
+
 kernel_params!();
 kernel_params!(A 0);
 kernel_params!(A 0 B 1);
@@ -312,21 +319,27 @@ impl ParamDecl {
 
     /// A tensor that the kernel reads.
     pub fn view<T: Elem, const R: usize>(&mut self, name: &str, facts: Facts) -> View<T, R> {
-        View::from_core(self.view_core::<T, R>(name, false, facts))
+        View::from_core(self.view_core(name, (T::SCALAR, R), false, facts))
     }
 
     /// A tensor that the kernel reads and writes.
     pub fn view_mut<T: Elem, const R: usize>(&mut self, name: &str, facts: Facts) -> ViewMut<T, R> {
-        ViewMut::from_core(self.view_core::<T, R>(name, true, facts))
+        ViewMut::from_core(self.view_core(name, (T::SCALAR, R), true, facts))
     }
 
-    fn view_core<T: Elem, const R: usize>(&mut self, name: &str, mutable: bool, facts: Facts) -> ViewCore {
-        if let Some((message, help)) = ViewCore::refusal(R) {
+    fn view_core(
+        &mut self,
+        name: &str,
+        (elem, rank): (Scalar, usize),
+        mutable: bool,
+        facts: Facts,
+    ) -> ViewCore {
+        if let Some((message, help)) = ViewCore::refusal(rank) {
             with(|r| r.error_at(r.place, format!("parameter `{name}` is {message}"), help));
             return ViewCore::poison();
         }
-        let ty = Type::view(T::SCALAR, R as u32, Space::Global);
-        self.declare(name, ty, mutable, facts).map_or_else(ViewCore::poison, |id| ViewCore::new(id, R))
+        let ty = Type::view(elem, rank as u32, Space::Global);
+        self.declare(name, ty, mutable, facts).map_or_else(ViewCore::poison, |id| ViewCore::new(id, rank))
     }
 
     /// A number that is known at the launch.
@@ -475,17 +488,27 @@ impl<P: KernelParams> KernelFn<P> {
         key
     }
 
-    /// Records the specialization that these arguments ask for.
-    ///
-    /// # Errors
-    ///
-    /// Every mistake the kernel makes, with its source location.
-    pub fn trace(&self, args: &P::Args, level: Level) -> Result<Kernel, TraceErrors> {
-        let KernelSite { name, file, line, column, .. } = *self.site;
-        trace_at(name, SourceLocation { file, line, column }, level, &mut || {
-            crate::trace::with(|r| r.contract = self.site.contract);
-            let traced = P::declare(args, self.site.params, &mut ParamDecl::new());
-            (self.body)(traced);
-        })
+    /// Declares the parameters and runs the body, for [`trace_function`].
+    pub fn record(&self, args: &P::Args) {
+        let traced = P::declare(args, self.site.params, &mut ParamDecl::new());
+        (self.body)(traced);
     }
+}
+
+/// Records the specialization of a kernel function that `record` runs once, by
+/// [`KernelFn::record`]. Not generic, as every kernel of a program would have a copy.
+///
+/// # Errors
+///
+/// Every mistake the kernel makes, with its source location.
+pub fn trace_function(
+    site: &KernelSite,
+    level: Level,
+    record: &mut dyn FnMut(),
+) -> Result<Kernel, TraceErrors> {
+    let KernelSite { name, file, line, column, contract, .. } = *site;
+    trace_at(name, SourceLocation { file, line, column }, level, &mut || {
+        with(|r| r.contract = contract);
+        record();
+    })
 }

@@ -1,6 +1,6 @@
 //! `#[kernel]`: what the generated function hands to a runtime.
 
-use kiln_lang::param::{ArgSink, KernelFn, KernelParams, SpecKey};
+use kiln_lang::param::{ArgSink, KernelFn, KernelParams, SpecKey, trace_function};
 use kiln_lang::prelude::*;
 
 /// The least a runtime provides: see `kiln_lang::param`.
@@ -28,7 +28,8 @@ mod runtime {
         }
 
         pub fn ir(&self) -> kiln_ir::Kernel {
-            let kernel = self.kernel.trace(&self.args, Level::Tile { warps: None });
+            let (site, level) = (self.kernel.site(), Level::Tile { warps: None });
+            let kernel = trace_function(site, level, &mut || self.kernel.record(&self.args));
             let kernel = kernel.unwrap_or_else(|e| panic!("{e}"));
             kiln_ir::verify(&kernel).unwrap_or_else(|e| panic!("{e:?}\n{kernel}"));
             kernel

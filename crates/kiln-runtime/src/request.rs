@@ -2,8 +2,7 @@
 
 use crate::error::{Error, Result};
 use kiln_ir::{Kernel, Level, VerifyError, verify};
-use kiln_lang::TraceErrors;
-use kiln_lang::param::{ArgSink, KernelFn, KernelParams, KernelSite, SpecKey};
+use kiln_lang::param::{ArgSink, KernelFn, KernelParams, KernelSite, SpecKey, trace_function};
 
 /// A kernel with its arguments.
 ///
@@ -42,7 +41,7 @@ impl<P: KernelParams> Request for Typed<P> {
     }
 
     fn specialize(&self, level: Level) -> Result<Kernel> {
-        verified(self.kernel.site(), self.kernel.trace(&self.args, level))
+        specialized(self.kernel.site(), level, self)
     }
 
     fn pack(&self, sink: &mut dyn ArgSink) {
@@ -50,11 +49,23 @@ impl<P: KernelParams> Request for Typed<P> {
     }
 }
 
-/// What tracing gave, if it keeps the rules of the IR.
-fn verified(site: &KernelSite, traced: std::result::Result<Kernel, TraceErrors>) -> Result<Kernel> {
+/// A kernel function with its arguments, to be recorded.
+trait Record {
+    /// Declares the parameters and runs the body.
+    fn record(&self);
+}
+
+impl<P: KernelParams> Record for Typed<P> {
+    fn record(&self) {
+        self.kernel.record(&self.args);
+    }
+}
+
+/// The kernel that a function records, if it keeps the rules of the IR.
+fn specialized(site: &KernelSite, level: Level, function: &dyn Record) -> Result<Kernel> {
     let refuse = |problems| Error::Kernel { kernel: site.name.to_owned(), problems };
-    let kernel =
-        traced.map_err(|errors| refuse(errors.errors().iter().map(ToString::to_string).collect()))?;
+    let kernel = trace_function(site, level, &mut || function.record())
+        .map_err(|errors| refuse(errors.errors().iter().map(ToString::to_string).collect()))?;
     verify(&kernel).map_err(|errors| refuse(errors.iter().map(|e| problem(site, e)).collect()))?;
     Ok(kernel)
 }

@@ -570,36 +570,37 @@ pub fn tasks() -> Tasks {
     Tasks { list: Vec::new(), site }
 }
 
+fn begin_task() {
+    with(|r| r.open(RegionKind::Device));
+}
+
 impl Tasks {
     /// Adds a task of so many warps, a power of two, whose threads have so many registers (a
     /// multiple of 8 from 24 to 240; needs a multiple of 4 warps), or as many as they get with 0.
     #[track_caller]
     pub fn task(self, warps: usize, registers: usize, body: impl FnOnce()) -> Tasks {
-        self.add(1, warps, registers, body, Location::caller())
+        let site = Location::caller();
+        begin_task();
+        body();
+        self.end_task([1, warps, registers], site)
     }
 
     /// Adds so many tasks that do the same, each as [`Tasks::task`] would. [`task_rank`] tells them
     /// apart.
     #[track_caller]
     pub fn copies(self, copies: usize, warps: usize, registers: usize, body: impl FnOnce()) -> Tasks {
-        self.add(copies, warps, registers, body, Location::caller())
+        let site = Location::caller();
+        begin_task();
+        body();
+        self.end_task([copies, warps, registers], site)
     }
 
-    fn add(
-        mut self,
-        copies: usize,
-        warps: usize,
-        registers: usize,
-        body: impl FnOnce(),
-        site: Site,
-    ) -> Tasks {
+    fn end_task(mut self, [copies, warps, registers]: [usize; 3], site: Site) -> Tasks {
         let task = Task {
             copies: number("the number of copies", copies, site),
             warps: number("the number of warps", warps, site),
             registers: number("the number of registers", registers, site),
         };
-        with(|r| r.open(RegionKind::Device));
-        body();
         let region = with(Recorder::close).unwrap_or_default();
         if writes_outer(&region) {
             error(site, "a task changes a variable of the program around it", "declare it inside the task");

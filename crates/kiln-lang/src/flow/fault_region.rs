@@ -3,7 +3,9 @@
 use super::branch::check_nesting;
 use super::value::{DeviceValue, IntoDevice, Places, Zip, type_of};
 use crate::memory::Local;
-use crate::trace::{Item, NEVER_RETURNS, Raw, Region, RegionKind, Site, abort, error, unless_aborted, with};
+use crate::trace::{
+    Id, Item, NEVER_RETURNS, Raw, Region, RegionKind, Site, abort, error, unless_aborted, with,
+};
 use crate::val::{IntoVal, Val};
 use kiln_ir::{Scalar, Shape, Type};
 use std::panic::Location;
@@ -99,26 +101,19 @@ fn record_region<D: DeviceValue>(
     body: impl FnOnce() -> D,
     site: Site,
 ) -> (Val<u32>, D) {
-    let record = record.and_then(|record| with(|r| record.whole(r, site)).flatten());
-    let budget = with(|r| r.read_as(budget.raw(), &Shape::scalar(), site)).flatten();
+    let (record, budget) = operands(record, budget, site);
     let fallback = fallback.into_device().snapshot(site);
-    let open = Open::begin(site);
-    let value = unless_aborted(body);
-    if value.is_none() {
-        open.ends_in_a_loop(site);
-    }
-    let (uid, body) = open.close();
-    let mut merge = Merge { uid, body, site };
+    let (mut body, mut value) = (Some(body), None);
+    let mut merge = Merge::of_body(&mut || value = body.take().map(|body| body()), site);
     // A body that never ends by itself gives the fallback, if anything.
     let merged = value.map_or_else(|| fallback.clone(), |value| fallback.zip(&value, &mut merge));
-    let fault = with(|r| {
-        let fault = r.value(Type::scalar(Scalar::U32));
-        // Without a budget, an error was reported and the trace will not be used.
-        let Merge { body, .. } = merge;
-        r.push(Item::FaultRegion { budget: budget?, record, fault, body, site, live: Vec::new() });
-        Some(fault)
-    });
-    (Val::from_id(fault.flatten()), merged.snapshot(site))
+    (Val::from_raw(merge.emit(budget, record)), merged.snapshot(site))
+}
+
+/// The record and the budget of a fault region, as values.
+fn operands(record: Option<&Local<u64>>, budget: Val<u32>, site: Site) -> (Option<Id>, Option<Id>) {
+    let record = record.and_then(|record| with(|r| record.whole(r, site)).flatten());
+    (record, with(|r| r.read_as(budget.raw(), &Shape::scalar(), site)).flatten())
 }
 
 /// The body of a fault region, while it is recorded.
@@ -169,6 +164,30 @@ struct Merge {
     uid: u32,
     body: Region,
     site: Site,
+}
+
+impl Merge {
+    /// Records a body, which is called once.
+    fn of_body(body: &mut dyn FnMut(), site: Site) -> Merge {
+        let open = Open::begin(site);
+        if !unless_aborted(body) {
+            open.ends_in_a_loop(site);
+        }
+        let (uid, body) = open.close();
+        Merge { uid, body, site }
+    }
+
+    /// Records the region; gives the number of the fault's site.
+    fn emit(self, budget: Option<Id>, record: Option<Id>) -> Raw {
+        let Merge { body, site, .. } = self;
+        let fault = with(|r| {
+            let fault = r.value(Type::scalar(Scalar::U32));
+            // Without a budget, an error was reported and the trace will not be used.
+            r.push(Item::FaultRegion { budget: budget?, record, fault, body, site, live: Vec::new() });
+            Some(fault)
+        });
+        Raw::of(fault.flatten())
+    }
 }
 
 impl Zip for Merge {

@@ -15,11 +15,11 @@ pub(crate) fn abort() -> ! {
 
 struct Aborted;
 
-/// Runs `f`; `None` if it ended the trace.
-pub(crate) fn unless_aborted<R>(f: impl FnOnce() -> R) -> Option<R> {
+/// Calls `f`; whether it ended by itself, and not the trace.
+pub(crate) fn unless_aborted(f: &mut dyn FnMut()) -> bool {
     match catch_unwind(AssertUnwindSafe(f)) {
-        Ok(value) => Some(value),
-        Err(payload) if payload.is::<Aborted>() => None,
+        Ok(()) => true,
+        Err(payload) if payload.is::<Aborted>() => false,
         Err(payload) => resume_unwind(payload),
     }
 }

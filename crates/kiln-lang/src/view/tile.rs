@@ -6,7 +6,7 @@ use crate::elem::Elem;
 use crate::ops::{IntoShape, checked_shape, reshaped};
 use crate::trace::{Raw, Site, error, with};
 use crate::val::{IntoIndex, IntoVal, Val, shape_of};
-use kiln_ir::{OpKind, Reuse, Scalar, Shape, Type};
+use kiln_ir::{MAX_VIEW_RANK, OpKind, Reuse, Scalar, Shape, Type};
 use smallvec::SmallVec;
 use std::marker::PhantomData;
 use std::panic::Location;
@@ -77,44 +77,71 @@ pub struct TileViewMut<T> {
     tile: TileView<T>,
 }
 
-/// A box, whatever the type of its elements.
+/// A box, whatever the type of its elements. It owns no memory, so that a kernel has nothing to
+/// free behind each load and store.
+#[derive(Clone, Copy)]
 struct TileCore {
     view: ViewCore,
-    offsets: SmallVec<[Raw; 4]>,
-    shape: Option<Shape>,
+    /// Offsets and extents; those beyond the rank mean nothing.
+    offsets: [Raw; MAX_VIEW_RANK],
+    extents: [u32; MAX_VIEW_RANK],
+    /// `None` after an error.
+    rank: Option<usize>,
     reuse: Reuse,
 }
 
 impl TileCore {
     /// The box of a view that has as many axes as there are offsets.
     fn new(view: ViewCore, offsets: &[Raw], extents: SmallVec<[usize; 4]>, site: Site) -> TileCore {
-        let mut shape = checked_shape(&extents, site);
+        let shape = checked_shape(&extents, site);
         let rank = offsets.len();
-        if extents.len() != rank {
+        let fits = extents.len() == rank;
+        if !fits {
             let message = format!("a box of shape {extents:?} does not lie in a view of rank {rank}");
             error(site, message, "give an extent for each axis of the view");
-            shape = None;
         }
-        TileCore { view, offsets: SmallVec::from_slice(offsets), shape, reuse: Reuse::Normal }
+        let mut tile = TileCore {
+            view,
+            offsets: [Raw::Poison; MAX_VIEW_RANK],
+            extents: [1; MAX_VIEW_RANK],
+            rank: None,
+            reuse: Reuse::Normal,
+        };
+        // A view with more axes was refused when it was declared.
+        if let Some(shape) = shape
+            && fits
+            && rank <= MAX_VIEW_RANK
+        {
+            tile.offsets[..rank].copy_from_slice(offsets);
+            tile.extents[..rank].copy_from_slice(shape.extents());
+            tile.rank = Some(rank);
+        }
+        tile
+    }
+
+    /// The offsets and the shape; `None` after an error.
+    fn placed(&self) -> Option<(&[Raw], Shape)> {
+        let rank = self.rank?;
+        Some((&self.offsets[..rank], Shape::new(&self.extents[..rank])))
     }
 
     fn load(&self, other: Raw, elem: Scalar, site: Site) -> Raw {
-        let Some(shape) = &self.shape else { return Raw::Poison };
-        let whole = self.view.box_shape(shape);
+        let Some((offsets, shape)) = self.placed() else { return Raw::Poison };
+        let whole = self.view.box_shape(&shape);
         let id = with(|r| {
-            let mut operands = self.view.operands(r, &self.offsets, &Shape::scalar(), site)?;
+            let mut operands = self.view.operands(r, offsets, &Shape::scalar(), site)?;
             operands.push(r.read_as(other, &Shape::scalar(), site)?);
             Some(r.op(OpKind::Load(self.reuse), &operands, Type::tile(elem, whole), site))
         });
-        reshaped(Raw::of(id.flatten()), shape.clone(), elem, site)
+        reshaped(Raw::of(id.flatten()), shape, elem, site)
     }
 
     fn store(&self, value: Raw, disjoint: bool, elem: Scalar, site: Site) {
-        let Some(shape) = &self.shape else { return };
-        let Some(value) = with(|r| r.read_as(value, shape, site)).flatten() else { return };
-        let whole = reshaped(Raw::Value(value), self.view.box_shape(shape), elem, site);
+        let Some((offsets, shape)) = self.placed() else { return };
+        let Some(value) = with(|r| r.read_as(value, &shape, site)).flatten() else { return };
+        let whole = reshaped(Raw::Value(value), self.view.box_shape(&shape), elem, site);
         with(|r| {
-            let mut operands = self.view.operands(r, &self.offsets, &Shape::scalar(), site)?;
+            let mut operands = self.view.operands(r, offsets, &Shape::scalar(), site)?;
             operands.push(r.read(whole, site)?);
             r.effect(OpKind::Store { reuse: self.reuse, disjoint }, &operands, site);
             Some(())
