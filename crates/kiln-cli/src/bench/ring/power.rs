@@ -2,13 +2,31 @@
 //! time and never needed.
 
 use kiln_runtime::Device;
-use nvml_wrapper::Nvml;
+use libloading::Library;
+use std::ffi::{CString, c_char, c_int, c_ulonglong, c_void};
 use std::time::Instant;
+
+/// Where the library may be.
+#[cfg(not(windows))]
+const LIBRARY_NAMES: &[&str] =
+    &["libnvidia-ml.so.1", "libnvidia-ml.so", "/usr/lib/wsl/lib/libnvidia-ml.so.1"];
+/// Where the library may be.
+#[cfg(windows)]
+const LIBRARY_NAMES: &[&str] = &["nvml.dll"];
+
+/// What NVML's functions return: 0 if they did what they say.
+type Status = c_int;
+/// NVML's handle of a GPU.
+type Handle = *mut c_void;
+
+type Init = unsafe extern "C" fn() -> Status;
+type HandleByUuid = unsafe extern "C" fn(uuid: *const c_char, device: *mut Handle) -> Status;
+type TotalEnergy = unsafe extern "C" fn(device: Handle, millijoules: *mut c_ulonglong) -> Status;
 
 /// The energy meter of one GPU.
 pub struct Meter {
-    nvml: Nvml,
-    uuid: String,
+    energy: TotalEnergy,
+    device: Handle,
 }
 
 /// A reading: millijoules since the driver was loaded, and when.
@@ -20,16 +38,38 @@ impl Meter {
     /// NVML numbers the GPUs of the machine, CUDA those that it was told to use: so the GPU is
     /// looked for by its UUID.
     pub fn of(device: &Device) -> Option<Meter> {
-        let uuid = name_of(&device.properties().uuid?);
-        let nvml = Nvml::init().ok()?;
-        let known = nvml.device_by_uuid(uuid.as_str()).is_ok();
-        known.then_some(Meter { nvml, uuid })
+        let uuid = CString::new(name_of(&device.properties().uuid?)).ok()?;
+        // SAFETY: loading the library runs its initializers, which are NVIDIA's and expect to be
+        // run this way by any program.
+        let library = LIBRARY_NAMES.iter().find_map(|name| unsafe { Library::new(*name) }.ok())?;
+        // SAFETY: these are the functions' types in `nvml.h`. None is called after the library was
+        // unloaded, which it is only on the way out of here without a meter.
+        let (init, handle, energy) = unsafe {
+            (
+                *library.get::<Init>("nvmlInit_v2").ok()?,
+                *library.get::<HandleByUuid>("nvmlDeviceGetHandleByUUID").ok()?,
+                *library.get::<TotalEnergy>("nvmlDeviceGetTotalEnergyConsumption").ok()?,
+            )
+        };
+        let mut device = std::ptr::null_mut();
+        // SAFETY: initializing comes first; the UUID ends with a zero, and `device` is writable.
+        let found = unsafe { init() == 0 && handle(uuid.as_ptr(), &mut device) == 0 };
+        let meter = Meter { energy, device };
+        // GPUs before Volta have no such meter.
+        let works = found && meter.read().is_some();
+        works.then(|| {
+            // NVML stays initialized until the process ends.
+            std::mem::forget(library);
+            meter
+        })
     }
 
     /// Reads the meter.
     pub fn read(&self) -> Option<Reading> {
-        let energy = self.nvml.device_by_uuid(self.uuid.as_str()).ok()?.total_energy_consumption().ok()?;
-        Some(Reading(energy, Instant::now()))
+        let mut millijoules = 0;
+        // SAFETY: NVML gave the handle and is still initialized; `millijoules` is writable.
+        let status = unsafe { (self.energy)(self.device, &mut millijoules) };
+        (status == 0).then(|| Reading(millijoules, Instant::now()))
     }
 
     /// Mean watts since a reading.
