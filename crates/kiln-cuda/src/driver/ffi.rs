@@ -420,10 +420,18 @@ driver_functions! {
     }
 }
 
+/// The address of an entry point. Not generic, as looking it up by its type would be: the table
+/// has sixty types.
+fn address(library: &Library, symbol: &'static str) -> Option<*const c_void> {
+    // SAFETY: the address of a symbol is a pointer.
+    unsafe { library.get::<*const c_void>(symbol) }.ok().map(|entry| *entry)
+}
+
 fn optional<F: Copy>(library: &Library, symbol: &'static str) -> Option<F> {
-    // SAFETY: `F` is the C signature of this symbol, as declared in the table above from NVIDIA's
-    // documentation.
-    unsafe { library.get::<F>(symbol) }.ok().map(|entry| *entry)
+    const { assert!(size_of::<F>() == size_of::<*const c_void>()) };
+    // SAFETY: `F` is a function pointer with the C signature of this symbol, as declared in the
+    // table above from NVIDIA's documentation, and so the symbol's address is one.
+    address(library, symbol).map(|address| unsafe { std::mem::transmute_copy(&address) })
 }
 
 fn required<F: Copy>(library: &Library, symbol: &'static str) -> Result<F, CudaError> {
