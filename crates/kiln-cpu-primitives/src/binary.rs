@@ -2,11 +2,12 @@
 
 use super::Form;
 use super::element::{Bits, Int, Number, Ordered};
-use super::elementwise::{Arrays, HalfZipLoop, OperandForm, ScalarLeft, ScalarRight, Zip, ZipLoop};
+use super::elementwise::{Arrays, OperandForm, ScalarLeft, ScalarRight, SerialLoop, Zip, ZipLoop};
 use super::float16::Half;
 use super::isa::{Isa, IsaProfile};
 use super::math_f32;
 use super::signature::{BinaryFn, BinaryLoop};
+use super::through_f32::HalfZipLoop;
 use half::{bf16, f16};
 use kiln_ir::{BinaryOp, Scalar};
 
@@ -70,11 +71,13 @@ pub(crate) struct FloatRem;
 pub(crate) struct Pow;
 pub(crate) struct Atan2;
 
-/// `Operation: type, |a, b, isa| value`
+/// Whether the operations are [long](Zip::LONG), and each as
+/// `Operation: type, |a, b, isa| value`.
 macro_rules! zip_float {
-    ($($op:ident: $t:ty, |$a:ident, $b:ident, $isa:ident| $body:expr;)*) => {$(
+    (LONG = $long:literal; $($op:ident: $t:ty, |$a:ident, $b:ident, $isa:ident| $body:expr;)*) => {$(
         impl Zip<$t> for $op {
             type Out = $t;
+            const LONG: bool = $long;
             #[inline(always)]
             fn apply<$isa: IsaProfile>($a: $t, $b: $t) -> $t {
                 $body
@@ -84,11 +87,16 @@ macro_rules! zip_float {
 }
 
 zip_float! {
+    LONG = false;
     FloatDiv: f32, |a, b, _I| a / b;
     FloatDiv: f64, |a, b, _I| a / b;
     // Exact, and hence one by one.
     FloatRem: f32, |a, b, _I| a % b;
     FloatRem: f64, |a, b, _I| a % b;
+}
+
+zip_float! {
+    LONG = true;
     Pow: f32, |a, b, I| math_f32::pow::<I>(a, b);
     Pow: f64, |a, b, _I| a.powf(b);
     Atan2: f32, |a, b, I| math_f32::atan2::<I>(a, b);
@@ -151,8 +159,8 @@ fn bool_binary<F: OperandForm>(isa: Isa, op: BinaryOp) -> Option<BinaryFn> {
 /// The operations in which signedness matters.
 fn signed_binary<T: Int, F: OperandForm>(isa: Isa, op: BinaryOp) -> Option<BinaryFn> {
     Some(match op {
-        BinaryOp::Div => ZipLoop::<IntDiv, T, F>::at(isa),
-        BinaryOp::Rem => ZipLoop::<IntRem, T, F>::at(isa),
+        BinaryOp::Div => SerialLoop::<IntDiv, T, F>::at(Isa::Portable),
+        BinaryOp::Rem => SerialLoop::<IntRem, T, F>::at(Isa::Portable),
         BinaryOp::Min => F::Commuting::<Min, T>::at(isa),
         BinaryOp::Max => F::Commuting::<Max, T>::at(isa),
         BinaryOp::Shr => ZipLoop::<Shr, T, F>::at(isa),
@@ -216,7 +224,7 @@ where
         BinaryOp::Sub => ZipLoop::<Sub, T, F>::at(isa),
         BinaryOp::Mul => F::Commuting::<Mul, T>::at(isa),
         BinaryOp::Div | BinaryOp::FastDiv => ZipLoop::<FloatDiv, T, F>::at(isa),
-        BinaryOp::Rem => ZipLoop::<FloatRem, T, F>::at(isa),
+        BinaryOp::Rem => SerialLoop::<FloatRem, T, F>::at(Isa::Portable),
         BinaryOp::Min => F::Commuting::<Min, T>::at(isa),
         BinaryOp::Max => F::Commuting::<Max, T>::at(isa),
         BinaryOp::Pow => ZipLoop::<Pow, T, F>::at(isa),

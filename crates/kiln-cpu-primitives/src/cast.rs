@@ -1,10 +1,11 @@
 //! Conversions between all element types, as Rust's `as`; to bool it is `!= 0`.
 
 use super::convert::{To, ToBool, copy};
-use super::elementwise::{Map, MapLoop, NarrowLoop, STAGE, WidenLoop, narrow_part, widen_part};
+use super::elementwise::{Map, MapLoop};
 use super::float16::{Half, ToOddF32};
 use super::isa::{Isa, IsaProfile};
 use super::signature::{UnaryFn, UnaryLoop};
+use super::through_f32::{NarrowLoop, Steps, WidenLoop};
 use half::{bf16, f16};
 use kiln_ir::Scalar;
 use std::marker::PhantomData;
@@ -55,16 +56,10 @@ impl<T: ToOddF32, H: Half> UnaryLoop for CastToHalf<T, H> {
 
     #[inline(always)]
     unsafe fn run<I: IsaProfile>(out: *mut u8, a: *const u8, n: usize) {
-        let to_odd = MapLoop::<ToOdd, T>::at(I::ISA);
-        let mut wide = [0.0f32; STAGE];
-        for start in (0..n).step_by(STAGE) {
-            let len = STAGE.min(n - start);
-            // SAFETY: the caller passed `n` elements and `start + len <= n`.
-            unsafe {
-                to_odd(wide.as_mut_ptr().cast(), a.cast::<T>().add(start).cast(), len);
-                narrow_part::<I, H>(out, start, &wide[..len]);
-            }
-        }
+        let first = (MapLoop::<ToOdd, T>::at(I::ISA), size_of::<T>());
+        let last = (NarrowLoop::<H>::at(I::ISA), size_of::<H>());
+        // SAFETY: the caller's.
+        unsafe { Steps { first, middle: None, last }.run(out, a, n) }
     }
 }
 
@@ -76,16 +71,10 @@ impl<H: Half, K: Map<f32>> UnaryLoop for CastFromHalf<H, K> {
 
     #[inline(always)]
     unsafe fn run<I: IsaProfile>(out: *mut u8, a: *const u8, n: usize) {
-        let convert = MapLoop::<K, f32>::at(I::ISA);
-        let mut wide = [0.0f32; STAGE];
-        for start in (0..n).step_by(STAGE) {
-            let len = STAGE.min(n - start);
-            // SAFETY: the caller passed `n` elements and `start + len <= n`.
-            unsafe {
-                widen_part::<I, H>(&mut wide[..len], a, start);
-                convert(out.cast::<K::Out>().add(start).cast(), wide.as_ptr().cast(), len);
-            }
-        }
+        let first = (WidenLoop::<H>::at(I::ISA), size_of::<H>());
+        let last = (MapLoop::<K, f32>::at(I::ISA), size_of::<K::Out>());
+        // SAFETY: the caller's.
+        unsafe { Steps { first, middle: None, last }.run(out, a, n) }
     }
 }
 
@@ -97,16 +86,10 @@ impl<H: Half, R: Half> UnaryLoop for RenarrowLoop<H, R> {
 
     #[inline(always)]
     unsafe fn run<I: IsaProfile>(out: *mut u8, a: *const u8, n: usize) {
-        let mut wide = [0.0f32; STAGE];
-        for start in (0..n).step_by(STAGE) {
-            let len = STAGE.min(n - start);
-            // SAFETY: the caller passed `n` elements and `start + len <= n`; the input is read
-            // before its place is written.
-            unsafe {
-                widen_part::<I, H>(&mut wide[..len], a, start);
-                narrow_part::<I, R>(out, start, &wide[..len]);
-            }
-        }
+        let first = (WidenLoop::<H>::at(I::ISA), size_of::<H>());
+        let last = (NarrowLoop::<R>::at(I::ISA), size_of::<R>());
+        // SAFETY: the caller's.
+        unsafe { Steps { first, middle: None, last }.run(out, a, n) }
     }
 }
 

@@ -3,12 +3,11 @@
 use super::Form;
 use super::binary::unsigned;
 use super::element::Element;
-use super::elementwise::{
-    Arrays, HalfCompareLoop, OperandForm, ScalarLeft, ScalarRight, Swapped, Zip, ZipLoop,
-};
+use super::elementwise::{Arrays, OperandForm, ScalarLeft, ScalarRight, Swapped, Zip, ZipLoop};
 use super::float16::Half;
 use super::isa::{Isa, IsaProfile};
 use super::signature::{BinaryFn, BinaryLoop};
+use super::through_f32::HalfCompareLoop;
 use half::{bf16, f16};
 use kiln_ir::{CompareOp, Scalar};
 

@@ -1,8 +1,7 @@
 //! The loops of element-wise primitives, generic over what they do to an element.
 
 use super::element::Element;
-use super::float16::Half;
-use super::isa::IsaProfile;
+use super::isa::{IsaProfile, Portable};
 use super::signature::{BinaryLoop, Operand, TernaryLoop, UnaryLoop};
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -32,6 +31,9 @@ pub(crate) trait Map<A>: 'static {
 pub(crate) trait Zip<A>: 'static {
     type Out: Element;
     fn apply<I: IsaProfile>(a: A, b: A) -> Self::Out;
+
+    /// Whether an element takes so much code and time that the ways to reach it share one loop.
+    const LONG: bool = false;
 
     /// Whether the pair of operands is one to report.
     #[inline(always)]
@@ -145,80 +147,6 @@ fn map_slice<I: IsaProfile, K: Map<A>, A: Element>(out: &mut [MaybeUninit<K::Out
     }
 }
 
-/// The loop of a [`Map`] on f32 over 16-bit floats.
-pub(crate) struct HalfMapLoop<K, H>(PhantomData<(K, H)>);
-
-impl<H: Half, K: Map<f32, Out = f32>> UnaryLoop for HalfMapLoop<K, H> {
-    const WIDE: bool = false;
-
-    #[inline(always)]
-    unsafe fn run<I: IsaProfile>(out: *mut u8, a: *const u8, n: usize) {
-        let map = <MapLoop<K, f32> as UnaryLoop>::at(I::ISA);
-        let mut wide = [0.0f32; STAGE];
-        for start in (0..n).step_by(STAGE) {
-            let len = STAGE.min(n - start);
-            let wide = &mut wide[..len];
-            // SAFETY: the caller passed `n` elements and `start + len <= n`; each input is read
-            // before its place is written.
-            unsafe {
-                widen_part::<I, H>(wide, a, start);
-                map(wide.as_mut_ptr().cast(), wide.as_ptr().cast(), len);
-                narrow_part::<I, H>(out, start, wide);
-            }
-        }
-    }
-}
-
-/// The loop that widens 16-bit floats.
-pub(crate) struct WidenLoop<H>(PhantomData<H>);
-
-impl<H: Half> UnaryLoop for WidenLoop<H> {
-    const WIDE: bool = false;
-
-    #[inline(always)]
-    unsafe fn run<I: IsaProfile>(out: *mut u8, a: *const u8, n: usize) {
-        // SAFETY: the caller passed `n` elements of each; every bit pattern is a valid element, so
-        // that stale memory may be borrowed.
-        unsafe { H::widen_slice::<I>(std::slice::from_raw_parts_mut(out.cast(), n), part(a, 0, n)) }
-    }
-}
-
-/// The loop that rounds f32 to 16-bit floats.
-pub(crate) struct NarrowLoop<H>(PhantomData<H>);
-
-impl<H: Half> UnaryLoop for NarrowLoop<H> {
-    const WIDE: bool = false;
-
-    #[inline(always)]
-    unsafe fn run<I: IsaProfile>(out: *mut u8, a: *const u8, n: usize) {
-        // SAFETY: as above.
-        unsafe { H::narrow_slice::<I>(std::slice::from_raw_parts_mut(out.cast(), n), part(a, 0, n)) }
-    }
-}
-
-/// Fills `wide` from `a[start..]`, by a call: the loop is not worth a copy in every loop of 16-bit
-/// floats.
-///
-/// # Safety
-/// `a` is valid for reads of `start + wide.len()` elements.
-#[inline(always)]
-pub(crate) unsafe fn widen_part<I: IsaProfile, H: Half>(wide: &mut [f32], a: *const u8, start: usize) {
-    let widen = WidenLoop::<H>::at(I::ISA);
-    // SAFETY: the caller's.
-    unsafe { widen(wide.as_mut_ptr().cast(), a.cast::<H>().add(start).cast(), wide.len()) }
-}
-
-/// Rounds `wide` to `out[start..]`, by a call.
-///
-/// # Safety
-/// `out` is valid for writes of `start + wide.len()` elements.
-#[inline(always)]
-pub(crate) unsafe fn narrow_part<I: IsaProfile, H: Half>(out: *mut u8, start: usize, wide: &[f32]) {
-    let narrow = NarrowLoop::<H>::at(I::ISA);
-    // SAFETY: the caller's.
-    unsafe { narrow(out.cast::<H>().add(start).cast(), wide.as_ptr().cast(), wide.len()) }
-}
-
 /// The loop of a [`Zip`] over elements of type `A`.
 pub(crate) struct ZipLoop<K, A, F>(PhantomData<(K, A, F)>);
 
@@ -236,6 +164,9 @@ impl<A: Element, K: Zip<A>, F: OperandForm> BinaryLoop for ZipLoop<K, A, F> {
         // SAFETY: the form says which member each operand is; arrays have `n` elements and the
         // output, too.
         unsafe {
+            if K::LONG && (F::A_IS_SCALAR || F::B_IS_SCALAR) {
+                return by_arrays::<I, K, A, F>(out, a, b, n);
+            }
             if F::A_IS_SCALAR {
                 let (x, in_place) = (A::from_bits(a.bits), out.cast_const() == b.array);
                 staged(out.cast(), n, in_place, |out, start| {
@@ -248,12 +179,12 @@ impl<A: Element, K: Zip<A>, F: OperandForm> BinaryLoop for ZipLoop<K, A, F> {
                     let a = part::<A>(a.array, start, out.len());
                     fault |= zip_slice::<I, K, A>(out, |i| (a[i], y));
                 });
-            } else if same_place(a) && !same_place(b) {
+            } else if !K::LONG && same_place(a) && !same_place(b) {
                 fault = combine::<I, K, A, false>(out.cast(), part(b.array, 0, n));
-            } else if same_place(b) && !same_place(a) {
+            } else if !K::LONG && same_place(b) && !same_place(a) {
                 fault = combine::<I, K, A, true>(out.cast(), part(a.array, 0, n));
             } else {
-                let in_place = same_place(a);
+                let in_place = same_place(a) || same_place(b);
                 staged(out.cast(), n, in_place, |out, start| {
                     let a = part::<A>(a.array, start, out.len());
                     let b = part::<A>(b.array, start, out.len());
@@ -263,6 +194,36 @@ impl<A: Element, K: Zip<A>, F: OperandForm> BinaryLoop for ZipLoop<K, A, F> {
         }
         fault as u32
     }
+}
+
+/// The loop of a form with a scalar, by that of arrays.
+///
+/// # Safety
+/// As for [`BinaryFn`](super::signature::BinaryFn).
+#[inline(always)]
+unsafe fn by_arrays<I: IsaProfile, K: Zip<A>, A: Element, F: OperandForm>(
+    out: *mut u8,
+    a: Operand,
+    b: Operand,
+    n: usize,
+) -> u32 {
+    let zip = ZipLoop::<K, A, Arrays>::at(I::ISA);
+    let mut fault = 0;
+    // SAFETY: the form says which member each operand is.
+    let scalar = A::from_bits(unsafe { if F::A_IS_SCALAR { a.bits } else { b.bits } });
+    let scalars = [scalar; STAGE];
+    for start in (0..n).step_by(STAGE) {
+        // SAFETY: the caller passed `n` elements of each array, and there are `STAGE` scalars.
+        unsafe {
+            let part = |operand: Operand, is_scalar: bool| {
+                let array = if is_scalar { scalars.as_ptr() } else { operand.array.cast::<A>().add(start) };
+                Operand { array: array.cast() }
+            };
+            let out = out.cast::<K::Out>().add(start).cast();
+            fault |= zip(out, part(a, F::A_IS_SCALAR), part(b, F::B_IS_SCALAR), STAGE.min(n - start));
+        }
+    }
+    fault
 }
 
 /// Combines the elements at `out`, which are one operand (the second if `SWAPPED`), with those of
@@ -302,6 +263,58 @@ fn zip_slice<I: IsaProfile, K: Zip<A>, A: Element>(
     fault
 }
 
+/// The loop of a [`Zip`] that no vector instruction does, one element after the other: one for all
+/// instruction sets.
+pub(crate) struct SerialLoop<K, A, F>(PhantomData<(K, A, F)>);
+
+impl<A: Element, K: Zip<A>, F: OperandForm> BinaryLoop for SerialLoop<K, A, F> {
+    #[inline(always)]
+    unsafe fn run<I: IsaProfile>(out: *mut u8, a: Operand, b: Operand, n: usize) -> u32 {
+        // SAFETY: the form says which operand is a scalar; arrays have `n` elements and the output,
+        // too.
+        unsafe {
+            let (x, y);
+            let a = if F::A_IS_SCALAR {
+                x = A::from_bits(a.bits);
+                (&raw const x, 0)
+            } else {
+                (a.array.cast(), 1)
+            };
+            let b = if F::B_IS_SCALAR {
+                y = A::from_bits(b.bits);
+                (&raw const y, 0)
+            } else {
+                (b.array.cast(), 1)
+            };
+            serial::<K, A>(out.cast(), a, b, n) as u32
+        }
+    }
+}
+
+/// Combines `n` pairs of elements, each operand's so many elements apart; whether one faults. Each
+/// input is read before its place is written.
+///
+/// # Safety
+/// The operands are valid for reads of these elements, the output for writes of `n`.
+#[inline(never)]
+unsafe fn serial<K: Zip<A>, A: Element>(
+    out: *mut K::Out,
+    (a, a_step): (*const A, usize),
+    (b, b_step): (*const A, usize),
+    n: usize,
+) -> bool {
+    let mut fault = false;
+    for i in 0..n {
+        // SAFETY: the caller's.
+        unsafe {
+            let (x, y) = (a.add(i * a_step).read(), b.add(i * b_step).read());
+            fault |= K::faults(x, y);
+            out.add(i).write(K::apply::<Portable>(x, y));
+        }
+    }
+    fault
+}
+
 /// A loop with its operands exchanged, by a call to it.
 pub(crate) struct Swapped<L>(PhantomData<L>);
 
@@ -310,76 +323,6 @@ impl<L: BinaryLoop> BinaryLoop for Swapped<L> {
     unsafe fn run<I: IsaProfile>(out: *mut u8, a: Operand, b: Operand, n: usize) -> u32 {
         // SAFETY: the caller's.
         unsafe { L::at(I::ISA)(out, b, a, n) }
-    }
-}
-
-/// An operand of 16-bit floats as one of f32: a scalar's bits, or `buffer` filled from `start`.
-///
-/// # Safety
-/// An array operand is valid for reads of `start + buffer.len()` elements.
-#[inline(always)]
-unsafe fn widen_operand<I: IsaProfile, H: Half>(
-    operand: Operand,
-    scalar: bool,
-    start: usize,
-    buffer: &mut [f32],
-) -> Operand {
-    // SAFETY: the caller's.
-    unsafe {
-        if scalar {
-            Operand { bits: H::from_bits(operand.bits).widen().to_bits() as u64 }
-        } else {
-            widen_part::<I, H>(buffer, operand.array, start);
-            Operand { array: buffer.as_ptr().cast() }
-        }
-    }
-}
-
-/// The loop of a [`Zip`] on f32 over 16-bit floats, rounded to them.
-pub(crate) struct HalfZipLoop<K, H, F>(PhantomData<(K, H, F)>);
-
-impl<H: Half, K: Zip<f32, Out = f32>, F: OperandForm> BinaryLoop for HalfZipLoop<K, H, F> {
-    const WIDE: bool = false;
-
-    #[inline(always)]
-    unsafe fn run<I: IsaProfile>(out: *mut u8, a: Operand, b: Operand, n: usize) -> u32 {
-        let zip = <ZipLoop<K, f32, F> as BinaryLoop>::at(I::ISA);
-        let (mut wide_a, mut wide_b, mut wide) = ([0.0f32; STAGE], [0.0f32; STAGE], [0.0f32; STAGE]);
-        for start in (0..n).step_by(STAGE) {
-            let len = STAGE.min(n - start);
-            // SAFETY: the caller passed `n` elements and `start + len <= n`; each input is read
-            // before its place is written.
-            unsafe {
-                let a = widen_operand::<I, H>(a, F::A_IS_SCALAR, start, &mut wide_a[..len]);
-                let b = widen_operand::<I, H>(b, F::B_IS_SCALAR, start, &mut wide_b[..len]);
-                zip(wide.as_mut_ptr().cast(), a, b, len);
-                narrow_part::<I, H>(out, start, &wide[..len]);
-            }
-        }
-        0
-    }
-}
-
-/// The loop of a comparison on f32 over 16-bit floats.
-pub(crate) struct HalfCompareLoop<K, H, F>(PhantomData<(K, H, F)>);
-
-impl<H: Half, K: Zip<f32, Out = u8>, F: OperandForm> BinaryLoop for HalfCompareLoop<K, H, F> {
-    const WIDE: bool = false;
-
-    #[inline(always)]
-    unsafe fn run<I: IsaProfile>(out: *mut u8, a: Operand, b: Operand, n: usize) -> u32 {
-        let zip = <ZipLoop<K, f32, F> as BinaryLoop>::at(I::ISA);
-        let (mut wide_a, mut wide_b) = ([0.0f32; STAGE], [0.0f32; STAGE]);
-        for start in (0..n).step_by(STAGE) {
-            let len = STAGE.min(n - start);
-            // SAFETY: the caller passed `n` elements and `start + len <= n`.
-            unsafe {
-                let a = widen_operand::<I, H>(a, F::A_IS_SCALAR, start, &mut wide_a[..len]);
-                let b = widen_operand::<I, H>(b, F::B_IS_SCALAR, start, &mut wide_b[..len]);
-                zip(out.add(start), a, b, len);
-            }
-        }
-        0
     }
 }
 
@@ -429,30 +372,5 @@ fn zip3_slice<K: Zip3<A, C>, A: Element, C: Element>(
     for (i, o) in out.iter_mut().enumerate() {
         let (a, b, c) = at(i);
         o.write(K::apply(a, b, c));
-    }
-}
-
-/// The loop of a [`Zip3`] on f32 over 16-bit floats.
-pub(crate) struct HalfZip3Loop<K, H, F>(PhantomData<(K, H, F)>);
-
-impl<H: Half, K: Zip3<f32, f32>, F: OperandForm> TernaryLoop for HalfZip3Loop<K, H, F> {
-    const WIDE: bool = false;
-
-    #[inline(always)]
-    unsafe fn run<I: IsaProfile>(out: *mut u8, a: Operand, b: Operand, c: *const u8, n: usize) {
-        let zip = <Zip3Loop<K, f32, f32, F> as TernaryLoop>::at(I::ISA);
-        let (mut wide_a, mut wide_b, mut wide_c) = ([0.0f32; STAGE], [0.0f32; STAGE], [0.0f32; STAGE]);
-        for start in (0..n).step_by(STAGE) {
-            let len = STAGE.min(n - start);
-            // SAFETY: the caller passed `n` elements and `start + len <= n`; each input is read
-            // before its place is written.
-            unsafe {
-                let a = widen_operand::<I, H>(a, F::A_IS_SCALAR, start, &mut wide_a[..len]);
-                let b = widen_operand::<I, H>(b, F::B_IS_SCALAR, start, &mut wide_b[..len]);
-                widen_part::<I, H>(&mut wide_c[..len], c, start);
-                zip(wide_c.as_mut_ptr().cast(), a, b, wide_c.as_ptr().cast(), len);
-                narrow_part::<I, H>(out, start, &wide_c[..len]);
-            }
-        }
     }
 }

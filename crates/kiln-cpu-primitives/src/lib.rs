@@ -13,6 +13,7 @@
 //! | `signature.rs` | the function types, and the compilation of a loop for each instruction set |
 //! | `element.rs`, `float16.rs` | element types, conversions of 16-bit floats |
 //! | `elementwise.rs` | the loops of element-wise primitives |
+//! | `through_f32.rs` | those of 16-bit floats |
 //! | `unary.rs`, `binary.rs`, `compare.rs`, `ternary.rs` | operations on an element |
 //! | `cast.rs`, `fill.rs` | conversions and constants |
 //! | `math_f32.rs` | elementary functions |
@@ -58,6 +59,7 @@ mod scan;
 mod signature;
 mod strided;
 mod ternary;
+mod through_f32;
 mod unary;
 
 pub use isa::Isa;

@@ -10,8 +10,7 @@ use super::signature::AxisFn;
 use half::{bf16, f16};
 use kiln_ir::{ReduceOp, Scalar};
 
-/// Scans every strip of columns of an `outer` × `len` × `inner` tile. The 16-bit floats accumulate
-/// in f32 and every result is rounded.
+/// A scan in one of the directions, with or without the element itself.
 ///
 /// # Safety
 /// As for [`AxisFn`].
@@ -27,21 +26,38 @@ unsafe extern "C" fn scan_axis<
     len: usize,
     inner: usize,
 ) {
+    // SAFETY: the caller's.
+    unsafe { scan_strips::<K, T>(out.cast(), a.cast(), [outer, len, inner], REVERSE, EXCLUSIVE) }
+}
+
+/// Scans every strip of columns of an `outer` × `len` × `inner` tile. The 16-bit floats accumulate
+/// in f32 and every result is rounded.
+///
+/// # Safety
+/// As for [`AxisFn`].
+#[inline(never)]
+unsafe fn scan_strips<K: Combine<T::Acc>, T: Accumulate>(
+    out: *mut T,
+    a: *const T,
+    [outer, len, inner]: [usize; 3],
+    reverse: bool,
+    exclusive: bool,
+) {
     // From one row to the next, and where the first row is.
     let row = inner as isize;
-    let (first_row, step) = if REVERSE { (row * (len as isize - 1), -row) } else { (0, row) };
+    let (first_row, step) = if reverse { (row * (len as isize - 1), -row) } else { (0, row) };
     for o in 0..outer {
         for column in (0..inner).step_by(COLUMNS) {
             let width = COLUMNS.min(inner - column);
             let start = ((o * len * inner + column) as isize).wrapping_add(first_row);
-            let (out, a) = (out.cast::<T>().wrapping_offset(start), a.cast::<T>().wrapping_offset(start));
+            let (out, a) = (out.wrapping_offset(start), a.wrapping_offset(start));
             // SAFETY: the caller passed `outer * len * inner` elements; this is a strip of `width`
             // columns of one of the `outer` parts.
             unsafe {
                 if width == 1 {
-                    scan_column::<K, T>(out, a, len, step, EXCLUSIVE);
+                    scan_column::<K, T>(out, a, len, step, exclusive);
                 } else {
-                    scan_strip::<K, T>(out, a, len, step, width, EXCLUSIVE);
+                    scan_strip::<K, T>(out, a, len, step, width, exclusive);
                 }
             }
         }

@@ -2,10 +2,11 @@
 
 use super::Form;
 use super::element::{Element, Number};
-use super::elementwise::{Arrays, HalfZip3Loop, OperandForm, ScalarLeft, ScalarRight, Zip3, Zip3Loop};
+use super::elementwise::{Arrays, OperandForm, ScalarLeft, ScalarRight, Zip3, Zip3Loop};
 use super::float16::ToOddF32;
 use super::isa::Isa;
 use super::signature::{TernaryFn, TernaryLoop};
+use super::through_f32::HalfZip3Loop;
 use half::{bf16, f16};
 use kiln_ir::Scalar;
 

@@ -1,11 +1,12 @@
 //! Operations with one operand: what each does to an element, and which loop runs it.
 
 use super::element::{Int, Number};
-use super::elementwise::{HalfMapLoop, Map, MapLoop};
+use super::elementwise::{Map, MapLoop};
 use super::float16::Half;
 use super::isa::{Isa, IsaProfile};
 use super::math_f32;
 use super::signature::{UnaryFn, UnaryLoop};
+use super::through_f32::HalfMapLoop;
 use half::{bf16, f16};
 use kiln_ir::{MathFn, Scalar, UnaryOp};
 
