@@ -107,7 +107,15 @@ pub fn bitcast(out: &mut Data, a: &Data) -> Result<(), Trap> {
     if out.elem().bytes() != a.elem().bytes() {
         return Err(Trap::wrong_type(out.elem(), a.elem()));
     }
-    dispatch!(any out.elem(), To => dispatch!(any a.elem(), From => map(out, a, |x: From| <To as Element>::of_bits(x.bits()))))
+    // By way of the bits: a loop for each type, not one for each pair of types.
+    let bits: Vec<u64> =
+        dispatch!(any a.elem(), From => Ok(From::of(a)?.iter().map(|x| x.bits()).collect()))?;
+    dispatch!(any out.elem(), To => {
+        for (o, &bits) in To::of_mut(out)?.iter_mut().zip(&bits) {
+            *o = <To as Element>::of_bits(bits);
+        }
+        Ok(())
+    })
 }
 
 /// The new value an atomic operation leaves, in the bits of an element type.

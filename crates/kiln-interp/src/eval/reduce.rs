@@ -35,16 +35,26 @@ fn along<T: Element, R: Element>(
     (outer, extent, inner): (usize, usize, usize),
     f: impl Fn(&[T]) -> R,
 ) -> Result<(), Trap> {
-    let (out, a) = (R::of_mut(out)?, T::of(a)?);
+    let out = R::of_mut(out)?;
+    each_line(T::of(a)?, (outer, extent, inner), &mut |at, line| out[at] = f(line));
+    Ok(())
+}
+
+/// Calls `visit` with the number and the elements of each line along the axis. Not generic over
+/// what is done with them, which is little beside gathering them.
+fn each_line<T: Element>(
+    a: &[T],
+    (outer, extent, inner): (usize, usize, usize),
+    visit: &mut dyn FnMut(usize, &[T]),
+) {
     let mut line = Vec::with_capacity(extent);
     for o in 0..outer {
         for i in 0..inner {
             line.clear();
             line.extend(a[o * extent * inner + i..].iter().step_by(inner).take(extent));
-            out[o * inner + i] = f(&line);
+            visit(o * inner + i, &line);
         }
     }
-    Ok(())
 }
 
 /// Combines by halving, which keeps the rounding error of sums logarithmic in the length. The slice
