@@ -107,7 +107,7 @@ fn tuned<T: Float + Accumulate<Acc = f32>>(problem: &Problem<'_, T>) -> Result<O
     let device = q.device();
     let choosing = Choosing { device, tuning: *tuning, question: &question };
     let result = || device.uninit::<T, 3>([batch * heads, queries, width]);
-    choosing.choose(named, ways, result, |way, to| problem.elsewhere(to)?.run(way))
+    choosing.choose(&named, &ways, &result, &|way, to| problem.elsewhere(to)?.run(way))
 }
 
 impl<'a, T: Float + Accumulate<Acc = f32>> Problem<'a, T> {

@@ -9,6 +9,7 @@
 //! | `epilogue.rs` | what is done to sums before they are stored |
 //! | `estimate.rs` | how long a product takes by a plan |
 //! | `factor.rs` | what can be multiplied, and what it is summed in |
+//! | `finish.rs`, `launches.rs` | the launches of a product, without and with its epilogue |
 //! | `hopper/` | the kernel for GPUs of compute capability 9.0, at the explicit level |
 //! | `plain.rs` | the kernel for every device, at the tile level |
 //! | `plan.rs` | how a product is divided on a Hopper GPU, from its shape |
@@ -22,7 +23,9 @@ mod choice;
 pub mod epilogue;
 mod estimate;
 mod factor;
+mod finish;
 pub mod hopper;
+mod launches;
 pub mod plain;
 pub mod plan;
 pub mod rows;
@@ -37,6 +40,7 @@ pub use kiln_lang::Precision;
 
 use crate::Tuning;
 use epilogue::{Along, Combined, Identity, Map, Residual, Scale, Then, Vector};
+use finish::Finish;
 use kiln_lang::prelude::*;
 use kiln_runtime::{Error, Result, Tensor};
 
@@ -211,7 +215,22 @@ impl<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, E: Epilogue<T::Sum>
     /// [`Error::Shape`] for factors, a result or tensors of the epilogue that do not fit each
     /// other; those of a launch.
     pub fn run<O: Numeric, C: Matrices<O>>(self, c: &mut C) -> Result<()> {
-        let ([x, m, k], [y, inner, n]) = (self.a.shape(), self.b.shape());
+        let Matmul { a, b, ranks, precision, tuning, epilogue } = self;
+        let product = Matmul { a, b, ranks, precision, tuning, epilogue: () };
+        product.finished(&mut c.stack(), C::RANK, &epilogue)
+    }
+}
+
+impl<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>> Matmul<T, U, ()> {
+    /// Computes it into a stack that was given as a tensor of so many axes.
+    fn finished<O: Numeric>(
+        &self,
+        c: &mut Tensor<O, 3>,
+        rank: usize,
+        finish: &dyn Finish<T, U, O>,
+    ) -> Result<()> {
+        let Matmul { a, b, precision, tuning, .. } = self;
+        let ([x, m, k], [y, inner, n]) = (a.shape(), b.shape());
         let shape = |what: &str, expected: [usize; 3], given: [usize; 3], rank: usize| {
             let [expected, given] = [expected, given].map(|s| s[3 - rank..].to_vec());
             Err(Error::Shape { what: what.into(), expected, given })
@@ -220,15 +239,17 @@ impl<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, E: Epilogue<T::Sum>
         if inner != k || y != 1 && y != products {
             return shape("matmul, b", [products, k, n], [y, inner, n], self.ranks[1]);
         }
-        let mut c_stack = c.stack();
-        if c_stack.shape() != [products, m, n] {
-            return shape("matmul, c", [products, m, n], c_stack.shape(), C::RANK);
+        if c.shape() != [products, m, n] {
+            return shape("matmul, c", [products, m, n], c.shape(), rank);
         }
-        self.epilogue.check([products, m, n])?;
-        let Matmul { a, b, precision, tuning, epilogue, .. } = self;
-        if factor::allows(precision, T::UNIT) && tensor_cores::available(a.device(), [products, m, n, k]) {
-            return tensor_cores::multiply(&a, &b, &mut c_stack, epilogue, precision, tuning);
+        finish.check([products, m, n])?;
+        // A constant by itself: the kernels for tensor cores are not compiled for other types.
+        if const { !matches!(T::UNIT, Unit::None) }
+            && factor::allows(*precision, T::UNIT)
+            && tensor_cores::available(a.device(), [products, m, n, k])
+        {
+            return tensor_cores::multiply(a, b, c, finish, *precision, *tuning);
         }
-        plain::multiply(&a, &b, &mut c_stack, epilogue, precision, tuning)
+        plain::multiply(a, b, c, finish, *precision, *tuning)
     }
 }

@@ -1,12 +1,13 @@
 //! Products of matrices at the tile level, on every device.
 
-use super::epilogue::{Epilogue, Identity, TilePosition};
+use super::epilogue::{Epilogue, TilePosition};
 use super::factor::{Factor, Unit, allows, factors};
+use super::finish::Finish;
+pub use super::finish::Tile;
 use crate::tuning::{self, Choosing, Tuning, Way, class};
 use kiln_lang::Precision;
 use kiln_lang::prelude::*;
 use kiln_runtime::{Device, Execution, Result, Tensor};
-use std::any::TypeId;
 
 /// Kernels, for launches of one's own.
 pub mod kernels {
@@ -42,29 +43,20 @@ pub mod kernels {
 }
 
 /// Launches the kernel for matrices whose shapes fit.
-pub(super) fn multiply<
-    T: Factor,
-    U: Factor<Sum = T::Sum, Family = T::Family>,
-    O: Numeric,
-    E: Epilogue<T::Sum>,
->(
+pub(super) fn multiply<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric>(
     a: &Tensor<T, 3>,
     b: &Tensor<U, 3>,
     c: &mut Tensor<O, 3>,
-    epilogue: E,
+    finish: &dyn Finish<T, U, O>,
     precision: Precision,
     tuning: Tuning,
 ) -> Result<()> {
     let ([products, m, n], [_, _, k]) = (c.shape(), a.shape());
-    let shared = [a.shape()[0] == 1, b.shape()[0] == 1];
     let device = a.device().clone();
-    let launch = |(rows, columns, depth): Tile, to: &mut Tensor<O, 3>, epilogue: E| {
-        kernels::matmul::<T, U, O, E>(a, b, to, epilogue, shared, precision, rows, columns, depth)
-            .launch(&device)
-    };
+    let launch = |tile: Tile, to: &mut Tensor<O, 3>| finish.tiles((a, b), to, precision, tile);
     let estimate = tile::<T>(&device, precision, [m, n, k]);
     if tuning.is_off() || c.is_empty() {
-        return launch(estimate, c, epilogue);
+        return launch(estimate, c);
     }
     let name = |(rows, columns, depth): Tile| format!("{rows} x {columns} x {depth}");
     let tiles = || tiles::<T>(&device, precision, estimate, [m, n, k]);
@@ -72,7 +64,7 @@ pub(super) fn multiply<
     let named = |kept: &str| tiles().into_iter().find(|&way| name(way) == kept);
     let [count, high, wide, deep] = [products, m, n, k].map(class);
     let order = |adjacent| if adjacent == 1 { "rows" } else { "columns" };
-    let through = if TypeId::of::<E>() == TypeId::of::<Identity>() { "" } else { ", through an epilogue" };
+    let through = if finish.is_identity() { "" } else { ", through an epilogue" };
     let (from, to) = (factors::<T, U>(), O::SCALAR);
     let (a_order, b_order) = (order(a.strides()[2]), order(b.strides()[2]));
     let by = match (precision, T::UNIT) {
@@ -86,17 +78,14 @@ pub(super) fn multiply<
     let shape = c.shape();
     let result = || device.uninit(shape);
     let choosing = Choosing { device: &device, tuning, question: &question };
-    let chosen = choosing.choose(named, ways, result, |way, to| launch(way, to, epilogue.clone()))?;
-    launch(chosen.unwrap_or(estimate), c, epilogue)
+    let chosen = choosing.choose(&named, &ways, &result, &launch)?;
+    launch(chosen.unwrap_or(estimate), c)
 }
 
 /// Whether the compiler gives products to warpgroups.
 pub(crate) fn has_warpgroups(device: &Device) -> bool {
     device.capabilities().warpgroup_products
 }
-
-/// Rows and columns of a program, and the depth of a step.
-pub type Tile = (usize, usize, usize);
 
 /// What a GPU's matrix units do of a product of tiles.
 struct Units {

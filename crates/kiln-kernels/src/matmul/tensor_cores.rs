@@ -1,11 +1,12 @@
 //! How a product goes to the tensor cores of a Hopper GPU: factors as bulk copies can move them, a
 //! plan, a launch.
 
-use super::epilogue::{Epilogue, Identity};
+use super::epilogue::Identity;
 use super::factor::{Factor, Unit, factors};
+use super::finish::Finish;
 use super::plan::{Choice, Request, ranked};
 use super::seen::{choice, choice_of_form};
-use super::{hopper, rows, splits, stream};
+use super::{hopper, rows, stream};
 use crate::tuning::{self, Choosing, Tuning, Way, class};
 use half::{bf16, f16};
 use kiln_lang::Precision;
@@ -26,21 +27,16 @@ pub(super) fn available(device: &Device, extents: [usize; 4]) -> bool {
 }
 
 /// c = a b through the epilogue, for stacks whose shapes fit.
-pub(super) fn multiply<
-    T: Factor,
-    U: Factor<Sum = T::Sum, Family = T::Family>,
-    O: Numeric,
-    E: Epilogue<T::Sum>,
->(
+pub(super) fn multiply<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric>(
     a: &Tensor<T, 3>,
     b: &Tensor<U, 3>,
     c: &mut Tensor<O, 3>,
-    epilogue: E,
+    finish: &dyn Finish<T, U, O>,
     precision: Precision,
     tuning: Tuning,
 ) -> Result<()> {
     let device = a.device().clone();
-    let plain = is::<E, Identity>();
+    let plain = finish.is_identity();
     if plain && T::UNIT != Unit::Tf32 && by_vector(a, b, c)? {
         return Ok(());
     }
@@ -54,25 +50,25 @@ pub(super) fn multiply<
         result_bytes: size_of::<O>(),
         sum_bytes: size_of::<T::Sum>(),
         two_level: T::UNIT == Unit::Float8 && precision != Precision::FastSums,
-        packs: is::<E::Out, f32>() && (is::<O, f16>() || is::<O, bf16>()),
+        packs: finish.gives_f32() && (is::<O, f16>() || is::<O, bf16>()),
         epilogue: !plain,
     };
     let gpu = device.cost_model();
     let estimate = || choice(&request, gpu);
     if movable(c) || anywhere(&estimate()) {
-        let chosen = tuned(a, b, c, &epilogue, (&request, gpu), tuning)?;
-        launch(a, b, c, epilogue, chosen.unwrap_or_else(estimate))
+        let chosen = tuned(a, b, c, finish, (&request, gpu), tuning)?;
+        launch(a, b, c, finish, chosen.unwrap_or_else(estimate))
     } else if movable(&c.swap_axes(1, 2)?) {
         // cᵀ = bᵀ aᵀ, in any case by another plan.
         let request = Request { m: n, n: m, ..request };
         let (a, b, mut c) = (a.swap_axes(1, 2)?, b.swap_axes(1, 2)?, c.swap_axes(1, 2)?);
-        let epilogue = epilogue.transposed();
-        let transposed = tuned(&b, &a, &c, &epilogue, (&request, gpu), tuning)?;
-        launch(&b, &a, &mut c, epilogue, transposed.unwrap_or_else(|| choice(&request, gpu)))
+        let finish = &*finish.transposed();
+        let transposed = tuned(&b, &a, &c, finish, (&request, gpu), tuning)?;
+        launch(&b, &a, &mut c, finish, transposed.unwrap_or_else(|| choice(&request, gpu)))
     } else {
         let mut whole = device.uninit([products, m, longer::<O>(n)])?.slice(2, 0..n)?;
-        let chosen = tuned(a, b, &whole, &epilogue, (&request, gpu), tuning)?;
-        launch(a, b, &mut whole, epilogue, chosen.unwrap_or_else(estimate))?;
+        let chosen = tuned(a, b, &whole, finish, (&request, gpu), tuning)?;
+        launch(a, b, &mut whole, finish, chosen.unwrap_or_else(estimate))?;
         arrange(&whole, c, 16, 128).launch(&device)
     }
 }
@@ -83,11 +79,11 @@ fn anywhere(choice: &Choice) -> bool {
 }
 
 /// The choice by measurement, if that is asked for, for a result such as c.
-fn tuned<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric, E: Epilogue<T::Sum>>(
+fn tuned<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric>(
     a: &Tensor<T, 3>,
     b: &Tensor<U, 3>,
     c: &Tensor<O, 3>,
-    epilogue: &E,
+    finish: &dyn Finish<T, U, O>,
     (request, gpu): (&Request, &Arc<CostModel>),
     tuning: Tuning,
 ) -> Result<Option<Choice>> {
@@ -118,7 +114,7 @@ fn tuned<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric, E: 
     let device = c.device();
     let result = || device.uninit::<O, 3>([products, m, longer::<O>(n)])?.slice(2, 0..n);
     let choosing = Choosing { device, tuning, question: &question };
-    choosing.choose(named, ways, result, |choice, to| launch(a, b, to, epilogue.clone(), choice))
+    choosing.choose(&named, &ways, &result, &|choice, to| launch(a, b, to, finish, choice))
 }
 
 /// Whether two types are one.
@@ -127,27 +123,27 @@ fn is<A: 'static, B: 'static>() -> bool {
 }
 
 /// Launches the kernel, and what adds up the parts of its sums if there are any.
-fn launch<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric, E: Epilogue<T::Sum>>(
+fn launch<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric>(
     a: &Tensor<T, 3>,
     b: &Tensor<U, 3>,
     c: &mut Tensor<O, 3>,
-    epilogue: E,
+    finish: &dyn Finish<T, U, O>,
     chosen: Choice,
 ) -> Result<()> {
     if chosen.transposed {
         // cᵀ = bᵀ aᵀ.
         let (a, b) = (a.swap_axes(1, 2)?, b.swap_axes(1, 2)?);
-        return place(&b, &a, &mut c.swap_axes(1, 2)?, epilogue.transposed(), chosen);
+        return place(&b, &a, &mut c.swap_axes(1, 2)?, &*finish.transposed(), chosen);
     }
-    place(a, b, c, epilogue, chosen)
+    place(a, b, c, finish, chosen)
 }
 
 /// Launches it for factors in this order.
-fn place<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric, E: Epilogue<T::Sum>>(
+fn place<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric>(
     a: &Tensor<T, 3>,
     b: &Tensor<U, 3>,
     c: &mut Tensor<O, 3>,
-    epilogue: E,
+    finish: &dyn Finish<T, U, O>,
     chosen: Choice,
 ) -> Result<()> {
     let (device, mut plan) = (c.device().clone(), chosen.plan);
@@ -165,21 +161,17 @@ fn place<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric, E: 
         let programs = chosen.grid[0] as usize;
         let mut parts = device.uninit([plan.parts(programs)])?;
         let mut signals = stream::signals(&device, programs * plan.tasks)?;
-        let launch =
-            hopper::stream_k::<T, U, O, E>(&left, &right, c, &mut parts, &mut signals, epilogue, plan);
-        return launch.grid(chosen.grid).launch(&device);
+        return finish.stream_k((&left, &right), c, (&mut parts, &mut signals), plan, chosen.grid);
     }
     if plan.splits == 1 {
-        return hopper::matmul::<T, U, O, E>(&left, &right, c, epilogue, plan)
-            .grid(chosen.grid)
-            .launch(&device);
+        return finish.hopper((&left, &right), c, plan, chosen.grid);
     }
     let across = n.next_multiple_of(ALIGNMENT / size_of::<T::Sum>());
     let mut parts = device.uninit::<T::Sum, 3>([products * plan.splits, m, across])?.slice(2, 0..n)?;
     hopper::matmul::<T, U, T::Sum, Identity>(&left, &right, &mut parts, Identity, plan)
         .grid(chosen.grid)
         .launch(&device)?;
-    splits::add_up(&parts, c, epilogue, plan.splits)
+    finish.add_up(&parts, c, plan.splits)
 }
 
 /// The columns of a matrix with rows in multiples of 16 bytes.

@@ -104,10 +104,10 @@ impl Choosing<'_> {
     /// wrong in a trial only ends it.
     pub(crate) fn choose<W: Copy, O: Numeric>(
         &self,
-        named: impl Fn(&str) -> Option<W>,
-        ways: impl FnOnce() -> Vec<Way<W>>,
-        result: impl Fn() -> Result<Tensor<O, 3>>,
-        run: impl Fn(W, &mut Tensor<O, 3>) -> Result<()>,
+        named: &dyn Fn(&str) -> Option<W>,
+        ways: &dyn Fn() -> Vec<Way<W>>,
+        result: &dyn Fn() -> Result<Tensor<O, 3>>,
+        run: &dyn Fn(W, &mut Tensor<O, 3>) -> Result<()>,
     ) -> Result<Option<W>> {
         let Choosing { device, tuning: Tuning(Some(budget)), question } = *self else { return Ok(None) };
         if let Some(name) = device.choice(question) {
@@ -126,7 +126,7 @@ impl Choosing<'_> {
             return Ok(named(&name));
         }
         device.synchronize()?;
-        let trial = Trial { device, ends: Instant::now() + budget, result: &result, run: &run };
+        let trial = Trial { device, ends: Instant::now() + budget, result, run };
         let Some(fastest) = trial.fastest(&ways).ok().flatten() else { return Ok(None) };
         device.keep_choice(question, &fastest.name);
         Ok(Some(fastest.way))
