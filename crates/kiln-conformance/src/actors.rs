@@ -1,7 +1,7 @@
 //! Ring kernels: actors, their queues, their lives and their failures.
 
 use crate::case::{Case, cases};
-use crate::trial::{Stop, Trial, Verdict, ensure};
+use crate::trial::{Stop, Trial, Verdict, ensure, list};
 use kiln_backend::Residency;
 use kiln_lang::prelude::*;
 use kiln_ring::{
@@ -144,7 +144,7 @@ fn messages_are_answered_in_order(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let actor = active(&rt, echo, RingConfig::default().capacity(7))?;
         let messages: Vec<Ping> =
-            (0..50).map(|_| Ping { words: std::array::from_fn(|_| trial.rng.bits() as u32) }).collect();
+            list(0..50, |_| Ping { words: std::array::from_fn(|_| trial.rng.bits() as u32) });
         for group in messages.chunks(5) {
             for message in group {
                 actor.send(*message)?;

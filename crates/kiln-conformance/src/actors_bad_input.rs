@@ -4,7 +4,7 @@ use crate::actors::{
     A_WHILE, SOON, active, defaults, echo, even_halves, running_sum, runtimes, same, silent,
 };
 use crate::case::{Case, cases};
-use crate::trial::{Trial, Verdict, ensure};
+use crate::trial::{Trial, Verdict, ensure, list};
 use kiln_ring::{
     AskError, ConfigError, Ending, Lifecycle, Reason, Replies, RingConfig, RingCtx, RingError, RingRuntime,
     RuntimeConfig, SendError, ring_kernel,
@@ -150,7 +150,7 @@ fn dropped_actors_give_their_messages_back(trial: &mut Trial<'_>) -> Verdict {
         channel.tidy();
         let letters = rt.dead_letters().drain();
         let given: Vec<_> = letters.iter().map(|letter| (letter.reason, letter.decode::<u32>())).collect();
-        let want: Vec<_> = (0..5).map(|x| (Reason::Undeliverable, Some(x))).collect();
+        let want: Vec<_> = list(0..5, |x| (Reason::Undeliverable, Some(x)));
         same("letters", given, want)?;
         ensure(matches!(channel.send(&1), Err(SendError::Closed { .. })), || "it took a message".to_owned())?;
 

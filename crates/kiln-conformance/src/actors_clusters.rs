@@ -2,7 +2,7 @@
 
 use crate::actors::{SOON, active, defaults, pause, same};
 use crate::case::{Case, cases};
-use crate::trial::{Stop, Trial, Verdict, ensure};
+use crate::trial::{Stop, Trial, Verdict, ensure, list};
 use kiln_ring::{
     Actor, Address, Ending, Handler, Inline, Lifecycle, Message, RingConfig, RingCtx, RingError, RingRuntime,
     RuntimeConfig, State, ring_kernel,
@@ -143,7 +143,7 @@ fn pipelines_keep_order(trial: &mut Trial<'_>) -> Verdict {
         let sink = active(&rt, collect, RingConfig::default().state(0).capacity(8))?;
         let middle = active(&rt, pass, stage(sink.inbound_link_in_cluster(4)?).beside(&sink))?;
         let source = active(&rt, emit, stage(middle.inbound_link_in_cluster(2)?).beside(&sink))?;
-        let numbers: Vec<u32> = (0..30).map(|n| 100 + 7 * n).collect();
+        let numbers: Vec<u32> = list(0..30, |n| 100 + 7 * n);
         for (group, numbers) in numbers.chunks(10).enumerate() {
             feed(&source, numbers.iter().copied())?;
             for (n, &x) in numbers.iter().enumerate() {

@@ -2,7 +2,7 @@
 
 use crate::actors::{SOON, active, defaults, runtimes, same};
 use crate::case::{Case, cases};
-use crate::trial::{Trial, Verdict, ensure};
+use crate::trial::{Trial, Verdict, ensure, list};
 use kiln_lang::prelude::*;
 use kiln_ring::{
     Address, AskError, Ending, Inline, Message, Payload, Reason, RingConfig, RingCtx, RingRuntime, State,
@@ -51,12 +51,10 @@ fn messages_of_64_kib(trial: &mut Trial<'_>) -> Verdict {
         let rt = RingRuntime::with(trial.device, config)?;
         let actor = active(&rt, digest, RingConfig::default().capacity(2))?;
         for _ in 0..2 {
-            let messages: Vec<[Vec<u32>; 2]> = (0..2)
-                .map(|_| {
-                    let ends = (0..2).map(|_| trial.rng.bits() as u32).collect();
-                    [ends, (0..LONG).map(|_| trial.rng.bits() as u32).collect()]
-                })
-                .collect();
+            let messages: Vec<[Vec<u32>; 2]> = list(0..2, |_| {
+                let ends = list(0..2, |_| trial.rng.bits() as u32);
+                [ends, list(0..LONG, |_| trial.rng.bits() as u32)]
+            });
             for [ends, values] in &messages {
                 let values = Inline::from_fn(|i| values[i]);
                 actor.send(Long { first: ends[0], values, last: ends[1] })?;
@@ -151,7 +149,7 @@ fn first_of(ctx: &RingCtx, m: Payload<u32>) -> Inline<u32, 37> {
 fn arrays_of_payloads_come_back(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let actor = active(&rt, first_of, RingConfig::default())?;
-        let data: Vec<u32> = (0..50).map(|_| trial.rng.bits() as u32).collect();
+        let data: Vec<u32> = list(0..50, |_| trial.rng.bits() as u32);
         let got = actor.ask(rt.payload_of(&data)?)?.ok_or_else(|| wrong("no reply"))?;
         let want: Vec<u32> = data[..37].iter().map(|x| x.wrapping_add(1)).collect();
         same("the reply", got.to_vec(), want)?;

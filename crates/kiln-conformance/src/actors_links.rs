@@ -2,7 +2,7 @@
 
 use crate::actors::{SOON, active, defaults, pause, runtimes, same};
 use crate::case::{Case, cases};
-use crate::trial::{Stop, Trial, Verdict, ensure};
+use crate::trial::{Stop, Trial, Verdict, ensure, list};
 use kiln_backend::Residency;
 use kiln_ring::{
     Actor, Address, AskError, Ending, Handler, Lifecycle, Message, Reason, RecvError, RingConfig, RingCtx,
@@ -235,7 +235,7 @@ fn full_queues_hold_up_senders(trial: &mut Trial<'_>) -> Verdict {
         ensure(other.outputs().try_recv().is_err(), || "half of a message's effects were seen".into())?;
         slow.activate()?;
         let sums: Vec<u32> = (0..20).map(|_| slow.outputs().recv_timeout(SOON)).collect::<Result<_, _>>()?;
-        same("sums", sums, (0..20).map(|x| x * (x + 1) / 2).collect())?;
+        same("sums", sums, list(0..20, |x| x * (x + 1) / 2))?;
         let last = (0..9).map(|_| other.outputs().recv_timeout(SOON)).collect::<Result<Vec<_>, _>>()?;
         same("the other's last sum", last.last().copied(), Some(1000 + (0..20).step_by(2).sum::<u32>()))?;
     }

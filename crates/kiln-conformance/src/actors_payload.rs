@@ -2,7 +2,7 @@
 
 use crate::actors::{SOON, active, runtimes, same};
 use crate::case::{Case, cases};
-use crate::trial::{Trial, Verdict, ensure};
+use crate::trial::{Trial, Verdict, ensure, list};
 use kiln_lang::prelude::*;
 use kiln_ring::{
     AskError, Message, Payload, Reason, RingConfig, RingCtx, RingError, SendError, State, ring_kernel,
@@ -95,7 +95,7 @@ fn arrays_are_summed(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let actor = active(&rt, sums, RingConfig::default())?;
         for len in [0, 1, 2, 31, 32, 33, 100, 457] {
-            let data: Vec<f32> = (0..len).map(|_| (trial.rng.bits() % 1000) as f32 / 1000.0 - 0.5).collect();
+            let data: Vec<f32> = list(0..len, |_| (trial.rng.bits() % 1000) as f32 / 1000.0 - 0.5);
             let job = Job { number: len as u32 + 7, values: rt.payload_of(&data)? };
             let got = actor.ask(job)?.ok_or_else(|| wrong("no reply"))?;
             let want: f64 = data.iter().map(|&x| f64::from(x)).sum();
@@ -116,7 +116,7 @@ fn arrays_are_written_in_place(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let actor = active(&rt, scale, RingConfig::default())?;
         for len in [1usize, 40, 129] {
-            let data: Vec<u32> = (0..len).map(|_| trial.rng.bits() as u32).collect();
+            let data: Vec<u32> = list(0..len, |_| trial.rng.bits() as u32);
             let (values, beside) = (rt.payload_of(&data)?, rt.payload_of(&data)?);
             let back =
                 actor.ask(Scaling { by: 3, values: values.clone() })?.ok_or_else(|| wrong("no reply"))?;
@@ -131,7 +131,7 @@ fn arrays_are_written_in_place(trial: &mut Trial<'_>) -> Verdict {
 
 fn states_refer_to_arrays(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
-        let weights: Vec<i32> = (0..75).map(|_| trial.rng.bits() as i32 % 1000).collect();
+        let weights: Vec<i32> = list(0..75, |_| trial.rng.bits() as i32 % 1000);
         // The state alone keeps the array.
         let state = Weights { weights: rt.payload_of(&weights)?, seen: 0 };
         let actor = active(&rt, weigh, RingConfig::default().state(state))?;

@@ -2,7 +2,7 @@
 
 use crate::actors::{A_WHILE, SOON, active, defaults, pause, same, silent};
 use crate::case::{Case, cases};
-use crate::trial::{Stop, Trial, Verdict, ensure};
+use crate::trial::{Stop, Trial, Verdict, ensure, list};
 use kiln_lang::prelude::*;
 use kiln_ring::{
     Actor, Address, AskError, CheckpointError, Ending, Handler, Lifecycle, Message, Payload, Reason,
@@ -189,7 +189,7 @@ fn room(rt: &RingRuntime) -> usize {
 }
 
 fn data(trial: &mut Trial<'_>, len: usize) -> Vec<u32> {
-    (0..len).map(|_| trial.rng.bits() as u32).collect()
+    list(0..len, |_| trial.rng.bits() as u32)
 }
 
 /// What [`filter`] makes of an array.
@@ -440,7 +440,7 @@ fn full_queues_count_once(trial: &mut Trial<'_>) -> Verdict {
     let rt = runtime(trial)?;
     let (last, first) = held_up(&rt, detect, (), 2)?;
     let before = room(&rt);
-    let sent: Vec<Vec<u32>> = (0..9).map(|_| data(trial, 250)).collect();
+    let sent: Vec<Vec<u32>> = list(0..9, |_| data(trial, 250));
     for (number, data) in (0..).zip(&sent) {
         first.send(Block { number, values: rt.payload_of(data)? })?;
     }

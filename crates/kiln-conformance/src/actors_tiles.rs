@@ -2,7 +2,7 @@
 
 use crate::actors::{active, defaults, same};
 use crate::case::{Case, cases};
-use crate::trial::{Stop, Trial, Verdict, ensure};
+use crate::trial::{Stop, Trial, Verdict, ensure, list};
 use kiln_backend::Execution;
 use kiln_lang::prelude::*;
 use kiln_ring::{Inline, RingConfig, RingCtx, RingRuntime, ring_kernel};
@@ -46,8 +46,7 @@ fn handlers_of_tiles(trial: &mut Trial<'_>) -> Verdict {
         let rt = RingRuntime::with(trial.device, defaults().workers(2).warps(*warps))?;
         let actor = active(&rt, weigh, RingConfig::default().state(0))?;
         for turn in 1..=5 {
-            let scores: Vec<f32> =
-                (0..SCORES).map(|_| (trial.rng.bits() % 4000) as f32 / 1000.0 - 2.0).collect();
+            let scores: Vec<f32> = list(0..SCORES, |_| (trial.rng.bits() % 4000) as f32 / 1000.0 - 2.0);
             let Some(got) = actor.ask(Inline::from_fn(|i| scores[i]))? else {
                 return Err(Stop::Wrong("no reply".to_owned()));
             };

@@ -1,7 +1,7 @@
 //! Atomic operations, on tensors and on shared memory.
 
 use crate::case::{Case, cases};
-use crate::trial::{Trial, Verdict, close, same};
+use crate::trial::{Trial, Verdict, close, list, same};
 use half::{bf16, f16};
 use kiln_lang::prelude::*;
 use kiln_reference::{Host, Sample};
@@ -32,7 +32,7 @@ fn accumulate<T: Num>(x: &Tensor<T, 1>, y: &mut Tensor<T, 2>) {
 
 fn add_min_max<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
     // Small integers, so that the order does not matter in floats either.
-    let data: Vec<T> = (0..150).map(|_| T::small(trial.rng.below(4) as i32)).collect();
+    let data: Vec<T> = list(0..150, |_| T::small(trial.rng.below(4) as i32));
     let x = trial.vector(&data)?;
     let mut start = vec![T::small(1); 15];
     start[5..].iter_mut().for_each(|v| *v = T::small(2));
@@ -41,7 +41,7 @@ fn add_min_max<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
     let fold = |bin: usize, first: T, f: fn(Host, Host) -> Host| {
         data.iter().skip(bin).step_by(5).fold(first.host(), |t, v| f(t, v.host()))
     };
-    let mut expected: Vec<Host> = (0..5).map(|b| fold(b, start[0], Host::add)).collect();
+    let mut expected: Vec<Host> = list(0..5, |b| fold(b, start[0], Host::add));
     expected.extend((0..5).map(|b| fold(b, start[5], Host::min)));
     expected.extend((0..5).map(|b| fold(b, start[5], Host::max)));
     close("add, min, max", &y.to_vec()?, &expected, 0.0, 0.0)
@@ -79,13 +79,13 @@ fn histogram<T: Num>(
 }
 
 fn on_tiles<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
-    let keys: Vec<i32> = (0..500).map(|_| trial.rng.below(13) as i32 - 1).collect();
+    let keys: Vec<i32> = list(0..500, |_| trial.rng.below(13) as i32 - 1);
     let x = trial.vector(&keys)?;
     let (mut counts, mut even) = (trial.device.zeros::<T, 1>([10])?, trial.device.zeros::<T, 1>([10])?);
     histogram(&x, &mut counts, &mut even, 64).grid([8, 1, 1]).launch(trial.device)?;
     let count = |k: i32| keys.iter().filter(|&&key| key == k).count() as i32;
-    same("counts", &counts.to_vec()?, &(0..10).map(|k| T::small(count(k))).collect::<Vec<T>>())?;
-    let expected: Vec<T> = (0..10).map(|k| T::small(if k % 2 == 0 { 3 * count(k) } else { 0 })).collect();
+    same("counts", &counts.to_vec()?, &list(0..10, |k| T::small(count(k))))?;
+    let expected: Vec<T> = list(0..10, |k| T::small(if k % 2 == 0 { 3 * count(k) } else { 0 }));
     same("under a mask", &even.to_vec()?, &expected)
 }
 
@@ -103,7 +103,7 @@ fn old_values<T: Sample + Int>(trial: &mut Trial<'_>) -> Verdict {
     tickets(&mut counter, &mut taken, &mut last).grid([5, 1, 1]).block([32, 1, 1]).launch(trial.device)?;
     let mut got = taken.to_vec()?;
     got.sort_by(|a, b| a.host().float().total_cmp(&b.host().float()));
-    let expected: Vec<T> = (0..n as i32).map(|i| T::small(10 + 2 * i)).collect();
+    let expected: Vec<T> = list(0..n as i32, |i| T::small(10 + 2 * i));
     same("each ticket once", &got, &expected)?;
     same("the counter", &counter.to_vec()?, &[T::small(10 + 2 * n as i32)])?;
     let last = last.item()?.host().float();
@@ -127,7 +127,7 @@ fn product<T: Int>(x: &Tensor<T, 1>, y: &mut Tensor<T, 1>) {
 }
 
 fn compare_and_exchange<T: Sample + Int>(trial: &mut Trial<'_>) -> Verdict {
-    let data: Vec<T> = (0..64).map(|_| T::small(2 * trial.rng.below(20) as i32 + 1)).collect();
+    let data: Vec<T> = list(0..64, |_| T::small(2 * trial.rng.below(20) as i32 + 1));
     let x = trial.vector(&data)?;
     let mut y = trial.vector(&[T::small(1)])?;
     product(&x, &mut y).grid([2, 1, 1]).block([32, 1, 1]).launch(trial.device)?;
@@ -156,7 +156,7 @@ fn block_histogram(keys: &Tensor<i32, 1>, counts: &mut Tensor<u32, 2>) {
 }
 
 fn shared_histogram(trial: &mut Trial<'_>) -> Verdict {
-    let keys: Vec<i32> = (0..170).map(|_| trial.rng.below(8) as i32).collect();
+    let keys: Vec<i32> = list(0..170, |_| trial.rng.below(8) as i32);
     let x = trial.vector(&keys)?;
     let mut counts = trial.output([3, 8])?;
     block_histogram(&x, &mut counts).grid([3, 1, 1]).block([64, 1, 1]).launch(trial.device)?;

@@ -2,7 +2,7 @@
 
 use crate::case::{Case, cases};
 use crate::library_rows::EXTENTS;
-use crate::trial::{Trial, Verdict, close, ensure, same};
+use crate::trial::{Trial, Verdict, close, ensure, list, same};
 use half::{bf16, f16};
 use kiln_kernels::{Attention, Tuning};
 use kiln_lang::prelude::*;
@@ -323,7 +323,7 @@ fn any_options<T: Sample + Float + Accumulate<Acc = f32>>(trial: &mut Trial<'_>)
         attend::<T>(trial, Sizes { heads: shared * key_heads, shared, queries, keys, width }, options)?;
         let rng = &mut trial.rng;
         let lengths: Vec<[usize; 2]> =
-            (0..1 + rng.below(4)).map(|_| [(); 2].map(|()| rng.below(80) as usize)).collect();
+            list(0..1 + rng.below(4), |_| [(); 2].map(|()| rng.below(80) as usize));
         packed::<T>(trial, &lengths, [shared * key_heads, shared, width], options)?;
     }
     Ok(())

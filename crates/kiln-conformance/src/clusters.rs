@@ -1,7 +1,7 @@
 //! Clusters of blocks of threads: stores to each other's shared memory, and barriers.
 
 use crate::case::{Case, cases};
-use crate::trial::{Trial, Verdict, same};
+use crate::trial::{Trial, Verdict, list, same};
 use kiln_lang::cluster_barrier;
 use kiln_lang::explicit::cluster;
 use kiln_lang::prelude::*;
@@ -63,7 +63,7 @@ fn exchange(x: &Tensor<u32, 1>, y: &mut Tensor<u32, 1>, shape: Shape) {
 fn quads_to_every_block(trial: &mut Trial<'_>) -> Verdict {
     for (blocks, threads) in [(2, 32), (4, 3), (8, 1), (8, 64)] {
         let programs = 3 * blocks;
-        let data: Vec<u32> = (0..programs * ROUNDS * blocks).map(|_| trial.rng.bits() as u32).collect();
+        let data: Vec<u32> = list(0..programs * ROUNDS * blocks, |_| trial.rng.bits() as u32);
         let (x, mut y) = (trial.vector(&data)?, trial.output::<u32, 1>([data.len() * 4])?);
         let launch = exchange(&x, &mut y, Shape { blocks, threads });
         launch.grid([programs as u32, 1, 1]).block([threads as u32, 1, 1]).launch(trial.device)?;

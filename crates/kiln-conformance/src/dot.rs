@@ -1,7 +1,7 @@
 //! Matrix products of tiles.
 
 use crate::case::{Case, cases};
-use crate::trial::{Trial, Verdict, close};
+use crate::trial::{Trial, Verdict, close, list};
 use half::{bf16, f16};
 use kiln_lang::prelude::*;
 use kiln_reference::{Host, Sample};
@@ -26,7 +26,7 @@ fn expected<T: Sample>(a: &[T], b: impl Fn(usize, usize) -> T, [m, k, n]: [usize
     let zero = T::small(0).host();
     let element =
         |i: usize, j: usize| (0..k).fold(zero, |t, p| t.add(a[i * k + p].host().mul(b(p, j).host())));
-    (0..m * n).map(|i| element(i / n, i % n)).collect()
+    list(0..m * n, |i| element(i / n, i % n))
 }
 
 fn product<T: Sample + Accumulate<Acc: Sample>>(trial: &mut Trial<'_>) -> Verdict {

@@ -4,7 +4,7 @@
 use crate::trial::{Trial, Verdict, close};
 use kiln_lang::prelude::*;
 use kiln_reference::{Host, Rng, Sample};
-use kiln_runtime::Tensor;
+use kiln_runtime::{Device, Result, Tensor};
 
 /// A few operations with up to three operands of one type and results of another.
 pub trait Elementwise: 'static {
@@ -77,24 +77,41 @@ fn in_threads<E: Elementwise>(
 
 /// Runs the operations at both levels on as many elements as fill no block.
 pub fn check<E: Elementwise>(trial: &mut Trial<'_>) -> Verdict {
+    let launches: [Launch<E::In, E::Out>; 2] = [
+        ("on tiles", |[a, b, c], y, device| on_tiles::<E>(a, b, c, y, 64).launch(device)),
+        ("in threads", |[a, b, c], y, device| {
+            let grid = [a.shape()[0].div_ceil(32) as u32, 1, 1];
+            in_threads::<E>(a, b, c, y).grid(grid).block([32, 1, 1]).launch(device)
+        }),
+    ];
     let mut operands = E::special();
     operands.extend((0..203).map(|_| E::operands(&mut trial.rng)));
+    let host: Vec<Vec<Host>> = operands.iter().map(|o| E::host(o.map(Sample::host))).collect();
+    compare(trial, &operands, launches, (E::NAMES, &host), (E::ULPS, E::SCALE))
+}
+
+/// A level, and how a kernel is launched at it.
+type Launch<T, U> = (&'static str, fn([&Tensor<T, 1>; 3], &mut Tensor<U, 2>, &Device) -> Result<()>);
+
+/// Launches kernels on some operands and compares their results, of which each has a name. Generic
+/// over types alone, not over operations, of which there are many more.
+fn compare<T: Sample, U: Sample>(
+    trial: &Trial<'_>,
+    operands: &[[T; 3]],
+    launches: [Launch<T, U>; 2],
+    (names, host): (&[&str], &[Vec<Host>]),
+    (ulps, scale): (f64, f64),
+) -> Verdict {
     let n = operands.len();
     let [a, b, c] = [0, 1, 2].map(|i| operands.iter().map(|o| o[i]).collect::<Vec<_>>());
     let (a, b, c) = (trial.vector(&a)?, trial.vector(&b)?, trial.vector(&c)?);
-    let host: Vec<Vec<Host>> = operands.iter().map(|o| E::host(o.map(Sample::host))).collect();
-    let rows = E::NAMES.len();
-
-    let mut tiles = trial.output::<E::Out, 2>([rows, n])?;
-    on_tiles::<E>(&a, &b, &c, &mut tiles, 64).launch(trial.device)?;
-    let mut threads = trial.output::<E::Out, 2>([rows, n])?;
-    let grid = [n.div_ceil(32) as u32, 1, 1];
-    in_threads::<E>(&a, &b, &c, &mut threads).grid(grid).block([32, 1, 1]).launch(trial.device)?;
-
-    for (level, got) in [("on tiles", tiles.to_vec()?), ("in threads", threads.to_vec()?)] {
-        for (row, name) in E::NAMES.iter().enumerate() {
+    for (level, launch) in launches {
+        let mut y = trial.output::<U, 2>([names.len(), n])?;
+        launch([&a, &b, &c], &mut y, trial.device)?;
+        let got = y.to_vec()?;
+        for (row, name) in names.iter().enumerate() {
             let expected: Vec<Host> = host.iter().map(|h| h[row]).collect();
-            close(&format!("{name} {level}"), &got[row * n..][..n], &expected, E::ULPS, E::SCALE)?;
+            close(&format!("{name} {level}"), &got[row * n..][..n], &expected, ulps, scale)?;
         }
     }
     Ok(())

@@ -6,7 +6,7 @@
 
 use crate::actors::{active, runtimes};
 use crate::case::{Case, cases};
-use crate::trial::{Trial, Verdict, ensure};
+use crate::trial::{Trial, Verdict, ensure, list};
 use half::{bf16, f16};
 use kiln_ir::{Literal, eval};
 use kiln_lang::prelude::*;
@@ -137,8 +137,8 @@ fn all_in_threads<T: Float>(a: &Tensor<T, 1>, b: &Tensor<T, 1>, c: &Tensor<T, 1>
 
 fn operations<T: Exact>(trial: &mut Trial<'_>) -> Verdict {
     const N: usize = 1500;
-    let [a, b, c]: [Vec<T>; 3] = [(); 3].map(|()| (0..N).map(|_| any(&mut trial.rng)).collect());
-    let expected: Vec<[T; 10]> = (0..N).map(|i| on_host([a[i], b[i], c[i]])).collect();
+    let [a, b, c]: [Vec<T>; 3] = [(); 3].map(|()| list(0..N, |_| any(&mut trial.rng)));
+    let expected: Vec<[T; 10]> = list(0..N, |i| on_host([a[i], b[i], c[i]]));
     let (x, y, z) = (trial.vector(&a)?, trial.vector(&b)?, trial.vector(&c)?);
     let mut tiles = trial.output::<T, 2>([NAMES.len(), N])?;
     all_on_tiles(&x, &y, &z, &mut tiles, 256).launch(trial.device)?;
@@ -232,7 +232,7 @@ const TURNS: usize = 40;
 
 impl Readings {
     fn new(rng: &mut Rng) -> Readings {
-        let by_sensor: Vec<f32> = (0..SENSORS * TURNS).map(|_| rng.between(-40.0, 85.0) as f32).collect();
+        let by_sensor: Vec<f32> = list(0..SENSORS * TURNS, |_| rng.between(-40.0, 85.0) as f32);
         let (mut means, mut variances) = (Vec::new(), Vec::new());
         for readings in by_sensor.chunks(TURNS) {
             let (mut count, mut mean, mut squares) = (0.0f32, 0.0f32, 0.0f32);

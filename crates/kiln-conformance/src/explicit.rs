@@ -1,7 +1,7 @@
 //! The explicit level: bulk tensor copies, mbarriers, warpgroup products, tasks and clusters.
 
 use crate::case::{Case, cases};
-use crate::trial::{Trial, Verdict, close, ensure};
+use crate::trial::{Trial, Verdict, close, ensure, list};
 use half::{bf16, f16};
 use kiln_kernels::matmul::epilogue::{Along, Combined, Identity, Vector};
 use kiln_kernels::matmul::{Factor, hopper};
@@ -280,7 +280,7 @@ fn the_product_before<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
             sum.add(xs[i / TILE * k + p].host().mul(ys[p * TILE + i % TILE].host()))
         })
     };
-    let expected: Vec<Host> = (0..TILE * TILE).map(element).collect();
+    let expected: Vec<Host> = list(0..TILE * TILE, element);
     close("the sum", &c.to_vec()?, &expected, 64.0, 64.0)
 }
 
@@ -437,6 +437,6 @@ fn copies_of_boxes<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
             false => T::small(0).host(),
         }
     };
-    let expected: Vec<Host> = (0..planes * rows * columns).map(element).collect();
+    let expected: Vec<Host> = list(0..planes * rows * columns, element);
     close("moved", &y.to_vec()?, &expected, 0.0, 0.0)
 }

@@ -4,7 +4,7 @@
 
 use crate::case::{Case, cases};
 use crate::matrix_units::{matrix, product, scale};
-use crate::trial::{Stop, Trial, Verdict, close, ensure, same};
+use crate::trial::{Stop, Trial, Verdict, close, ensure, list, same};
 use half::{bf16, f16};
 use kiln_kernels::matmul::epilogue::{Epilogue, TilePosition};
 use kiln_kernels::matmul::hopper::{self, MatmulPlan};
@@ -179,7 +179,7 @@ fn launches<T: Sample + Factor<Sum = f32>>(
     let [m, n, k] = SIZES;
     let (a, xs) = matrix::<T>(trial, [m, k], false)?;
     let (b, ys) = matrix::<T>(trial, [k, n], false)?;
-    let terms: Vec<f32> = (0..m / STEP).map(|i| i as f32).collect();
+    let terms: Vec<f32> = list(0..m / STEP, |i| i as f32);
     let sums = product(&xs, &ys, SIZES);
     let element =
         |(i, sum): (usize, &f64)| Host::Float(sum + f64::from(terms[i / n / own * own / STEP]) + 14.0);
@@ -317,7 +317,7 @@ fn by_tiles<T: Sample + Factor<Sum = f32> + Accumulate<Acc = f32>>(
     let sizes @ [m, n, _] = [SIZES[0], SIZES[1], k];
     let (a, xs) = matrix::<T>(trial, [m, k], false)?;
     let (b, ys) = matrix::<T>(trial, [k, n], false)?;
-    let terms: Vec<f32> = (0..m / STEP).map(|i| i as f32).collect();
+    let terms: Vec<f32> = list(0..m / STEP, |i| i as f32);
     let sums = product(&xs, &ys, sizes);
     let element =
         |(i, sum): (usize, &f64)| Host::Float(sum + f64::from(terms[i / n / own * own / STEP]) + 14.0);

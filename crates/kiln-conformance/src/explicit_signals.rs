@@ -1,7 +1,7 @@
 //! Signals: tasks of programs that wait for those before them.
 
 use crate::case::{Case, cases};
-use crate::trial::{Trial, Verdict, close, same};
+use crate::trial::{Trial, Verdict, close, list, same};
 use kiln_lang::explicit::*;
 use kiln_lang::prelude::*;
 use kiln_reference::{Host, Sample};
@@ -91,7 +91,7 @@ fn one_thread_tells(trial: &mut Trial<'_>) -> Verdict {
     let mut signals = trial.device.zeros::<u32, 1>([150])?;
     let mut numbers = trial.output::<u32, 1>([150])?;
     tell(&mut numbers, &mut signals).grid([150]).launch(trial.device)?;
-    let expected: Vec<u32> = (0..150).map(|i| 10 * i).collect();
+    let expected: Vec<u32> = list(0..150, |i| 10 * i);
     same("the numbers", &numbers.to_vec()?, &expected)?;
     same("the signals", &signals.to_vec()?, &(1..=150).collect::<Vec<u32>>())
 }

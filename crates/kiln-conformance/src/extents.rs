@@ -2,7 +2,7 @@
 
 use crate::case::{Case, cases};
 use crate::matrix_units::{blocked, host, matrix, product, scale};
-use crate::trial::{Trial, Verdict, close, same};
+use crate::trial::{Trial, Verdict, close, list, same};
 use half::{bf16, f16};
 use kiln_lang::prelude::*;
 use kiln_reference::{Host, Sample};
@@ -53,9 +53,9 @@ fn elements<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
             let sum = if v.host().less(column) { T::from_host(v.host().add(column)) } else { v };
             T::from_host(sum.host().add(T::small((i % m) as i32).host()))
         };
-        let expected: Vec<T> = (0..rows * columns).map(|i| element(i / columns, i % columns)).collect();
+        let expected: Vec<T> = list(0..rows * columns, |i| element(i / columns, i % columns));
         same(&format!("{m} x {n}"), &y.to_vec()?, &expected)?;
-        let expected: Vec<T> = (0..rows * columns).map(|i| element(i % rows, i / rows)).collect();
+        let expected: Vec<T> = list(0..rows * columns, |i| element(i % rows, i / rows));
         same(&format!("{m} x {n}, transposed"), &transposed.to_vec()?, &expected)?;
     }
     Ok(())
@@ -94,7 +94,7 @@ fn combinations<T: Num>(
 
 /// Small numbers, whose sums are exact in every order, and of which several are the best.
 fn small<T: Sample>(trial: &mut Trial<'_>, count: usize) -> Vec<T> {
-    (0..count).map(|_| T::small(trial.rng.below(6) as i32)).collect()
+    list(0..count, |_| T::small(trial.rng.below(6) as i32))
 }
 
 fn combined<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
@@ -109,8 +109,8 @@ fn combined<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
         let at = |i: usize, j: usize| data[i * n + j].host();
         let zero = T::small(0).host();
         let sum = |values: &[Host]| values.iter().fold(zero, |a, &b| a.add(b));
-        let row = |i: usize| -> Vec<Host> { (0..n).map(|j| at(i, j)).collect() };
-        let column = |j: usize| -> Vec<Host> { (0..m).map(|i| at(i, j)).collect() };
+        let row = |i: usize| -> Vec<Host> { list(0..n, |j| at(i, j)) };
+        let column = |j: usize| -> Vec<Host> { list(0..m, |i| at(i, j)) };
         let least = |values: &[Host]| values.iter().copied().reduce(Host::min).unwrap_or(zero);
         let greatest = |values: &[Host]| values.iter().copied().reduce(Host::max).unwrap_or(zero);
         let three = |lines: &[Vec<Host>]| -> Vec<T> {
@@ -118,7 +118,7 @@ fn combined<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
             all.iter().flat_map(|f| lines.iter().map(|l| T::from_host(f(l)))).collect()
         };
         let what = format!("{m} x {n}");
-        let (by_row, by_column): (Vec<_>, Vec<_>) = ((0..m).map(row).collect(), (0..n).map(column).collect());
+        let (by_row, by_column): (Vec<_>, Vec<_>) = (list(0..m, row), list(0..n, column));
         same(&format!("{what}, rows"), &rows.to_vec()?, &three(&by_row))?;
         same(&format!("{what}, columns"), &columns.to_vec()?, &three(&by_column))?;
         let first =
@@ -134,7 +134,7 @@ fn combined<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
             _ => sum(&by_column[j][..i]),
         };
         let element = |e: usize| T::from_host(scanned(e / (m * n), e / n % m, e % n));
-        same(&format!("{what}, scans"), &scans.to_vec()?, &(0..4 * m * n).map(element).collect::<Vec<T>>())?;
+        same(&format!("{what}, scans"), &scans.to_vec()?, &list(0..4 * m * n, element))?;
     }
     Ok(())
 }
@@ -185,12 +185,12 @@ fn three_axes<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
     folded(&x, &mut y, &mut flat, &mut z).grid([1]).launch(trial.device)?;
     let at = |a: usize, b: usize, c: usize| data[(a * 5 + b) * 6 + c].host();
     let sum = |e: usize| T::from_host(at(0, e % 5, e / 5).add(at(1, e % 5, e / 5)).add(at(2, e % 5, e / 5)));
-    same("sums", &y.to_vec()?, &(0..30).map(sum).collect::<Vec<T>>())?;
-    let transposed: Vec<T> = (0..90).map(|e| T::from_host(at(e / 5 % 3, e % 5, e / 15))).collect();
+    same("sums", &y.to_vec()?, &list(0..30, sum))?;
+    let transposed: Vec<T> = list(0..90, |e| T::from_host(at(e / 5 % 3, e % 5, e / 15)));
     same("permuted", &flat.to_vec()?, &transposed)?;
     let greatest = |a: usize, c: usize| (1..5).fold(at(a, 0, c), |most, b| most.max(at(a, b, c)));
     let below = |e: usize| T::from_host(greatest(e / 30, e % 6).sub(at(e / 30, e / 6 % 5, e % 6)));
-    same("below the greatest", &z.to_vec()?, &(0..90).map(below).collect::<Vec<T>>())
+    same("below the greatest", &z.to_vec()?, &list(0..90, below))
 }
 
 /// Shapes whose parts are the same runs of elements, and others, in a loop where each round reads
@@ -221,7 +221,7 @@ fn reshaped<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
     regrouped(&x, &mut runs, &mut eights, &mut fifths, other).grid([1]).launch(trial.device)?;
     same("3 x 80", &runs.to_vec()?, &data)?;
     same("15 x 2 x 8", &eights.to_vec()?, &data)?;
-    let turn = |v: Vec<T>| -> Vec<T> { (0..240).map(|e| v[e % 3 * 80 + e / 3]).collect() };
+    let turn = |v: Vec<T>| -> Vec<T> { list(0..240, |e| v[e % 3 * 80 + e / 3]) };
     same("twice transposed", &fifths.to_vec()?, &turn(turn(data)))
 }
 
@@ -261,7 +261,7 @@ fn by_index<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
         let mut expected = vec![T::POISON; n];
         order.iter().zip(&data).for_each(|(&to, &v)| expected[to] = v);
         same(&format!("scatter of {block}"), &scattered.to_vec()?, &expected)?;
-        let expected: Vec<T> = (0..5).map(|k| T::small((n - k).div_ceil(5) as i32)).collect();
+        let expected: Vec<T> = list(0..5, |k| T::small((n - k).div_ceil(5) as i32));
         same(&format!("counts of {block}"), &counts.to_vec()?, &expected)?;
     }
     Ok(())

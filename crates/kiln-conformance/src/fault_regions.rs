@@ -1,7 +1,7 @@
 //! Fault regions: what would end a kernel becomes a value, and everything else goes on.
 
 use crate::case::{Case, cases};
-use crate::trial::{Trial, Verdict, ensure, same};
+use crate::trial::{Trial, Verdict, ensure, list, same};
 use kiln_lang::prelude::*;
 use kiln_runtime::Tensor;
 
@@ -158,7 +158,7 @@ fn for_ever(v: Val<i32>) -> (Val<u32>, Val<i32>) {
 kernel_of!(endless, for_ever);
 
 fn loops_without_end(trial: &mut Trial<'_>) -> Verdict {
-    compare!(trial, (0..COUNT as i32).map(|i| i * 37).collect(), endless, |v: i32| {
+    compare!(trial, list(0..COUNT as i32, |i| i * 37), endless, |v: i32| {
         // 38 rounds, the last of which takes no step back to the beginning but ends like all
         // others.
         let value = if v + 1 >= 38 { 410 + 1000 } else { 30 };
@@ -271,7 +271,7 @@ fn writes(x: &Tensor<i32, 1>, y: &mut Tensor<i32, 1>, n: Val<i64>) {
 }
 
 fn effects_stay(trial: &mut Trial<'_>) -> Verdict {
-    let data: Vec<i32> = (0..70).map(|i| i % 7 - 3).collect();
+    let data: Vec<i32> = list(0..70, |i| i % 7 - 3);
     let x = trial.vector(&data)?;
     let mut y = trial.output([COUNT])?;
     writes(&x, &mut y, COUNT as i64).grid([2, 1, 1]).block([32, 1, 1]).launch(trial.device)?;
@@ -280,7 +280,7 @@ fn effects_stay(trial: &mut Trial<'_>) -> Verdict {
         Some(&v) if v <= 0 => v,
         Some(&v) => v + 1000,
     };
-    same("what was written", &y.to_vec()?, &(0..COUNT).map(host).collect::<Vec<i32>>())
+    same("what was written", &y.to_vec()?, &list(0..COUNT, host))
 }
 
 #[kernel(crate = kiln_runtime)]
@@ -318,7 +318,7 @@ fn reversed(
 fn one_thread_for_its_block(trial: &mut Trial<'_>) -> Verdict {
     for threads in [32usize, 96, 5] {
         let n = 4 * threads;
-        let mut data: Vec<i32> = (0..n as i32).map(|i| i % 11 + 10).collect();
+        let mut data: Vec<i32> = list(0..n as i32, |i| i % 11 + 10);
         data[threads + 3] = 99;
         data[2 * threads + 4] = 98;
         data[3 * threads + 1] = 7;
@@ -363,14 +363,14 @@ fn scaled_rows(x: &Tensor<i32, 2>, y: &mut Tensor<i32, 2>, sites: &mut Tensor<u3
 
 fn tiles(trial: &mut Trial<'_>) -> Verdict {
     let (rows, columns) = (7, 16);
-    let mut data: Vec<i32> = (0..rows * columns).map(|i| (i % 77 + 3) as i32).collect();
+    let mut data: Vec<i32> = list(0..rows * columns, |i| (i % 77 + 3) as i32);
     data[2 * columns + 5] = 91;
     data[4 * columns + 15] = 0;
     let x = trial.device.tensor(&data, [rows, columns])?;
     let mut y = trial.output([rows, columns])?;
     let mut sites = trial.output([rows])?;
     scaled_rows(&x, &mut y, &mut sites).launch(trial.device)?;
-    let expected_sites: Vec<u32> = (0..rows).map(|r| [0, 0, 1, 0, 2, 0, 0][r]).collect();
+    let expected_sites: Vec<u32> = list(0..rows, |r| [0, 0, 1, 0, 2, 0, 0][r]);
     let row = |(r, row): (usize, &[i32])| -> Vec<i32> {
         let least = row.iter().min().copied().unwrap_or(1);
         row.iter().map(|v| if expected_sites[r] == 0 { v / least } else { -1 }).collect()

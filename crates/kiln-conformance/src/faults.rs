@@ -1,7 +1,7 @@
 //! A kernel's own failure: reported with its place, and the device works on.
 
 use crate::case::{Case, cases};
-use crate::trial::{Stop, Trial, Verdict, ensure, same};
+use crate::trial::{Stop, Trial, Verdict, ensure, list, same};
 use half::{bf16, f16};
 use kiln_lang::prelude::*;
 use kiln_reference::Sample;
@@ -141,7 +141,7 @@ fn rows_are_sorted(x: &Tensor<f32, 2>) {
 const TILE_ASSERT_END: u32 = line!();
 
 fn failing_assert_on_a_tile(trial: &mut Trial<'_>) -> Verdict {
-    let mut data: Vec<f32> = (0..55).map(|i| i as f32).collect();
+    let mut data: Vec<f32> = list(0..55, |i| i as f32);
     data.swap(35, 36);
     let x = trial.device.tensor(&data, [5, 11])?;
     let launched = rows_are_sorted(&x).grid([5, 1, 1]).launch(trial.device);
@@ -172,7 +172,7 @@ const ROUNDS_END: u32 = line!();
 /// One element fails in a round: what was stored up to it is there, and nothing else.
 fn a_tile_fault_ends_the_whole_program(trial: &mut Trial<'_>) -> Verdict {
     for (block, divides) in [(64, false), (64, true), (512, false), (512, true)] {
-        let mut data: Vec<i32> = (0..block as i32).map(|i| 5 + i % 4).collect();
+        let mut data: Vec<i32> = list(0..block as i32, |i| 5 + i % 4);
         data[block / 3] = 40;
         let x = trial.vector(&data)?;
         let mut y = trial.output::<i32, 2>([6, block])?;
@@ -315,12 +315,12 @@ fn bounded(x: &Tensor<i32, 1>, y: &mut Tensor<i32, 1>) {
 }
 
 fn what_does_not_run_does_not_fault(trial: &mut Trial<'_>) -> Verdict {
-    let data: Vec<i32> = (0..40).map(|i| i % 5).collect();
+    let data: Vec<i32> = list(0..40, |i| i % 5);
     let x = trial.vector(&data)?;
     let mut y = trial.output([60])?;
     bounded(&x, &mut y).grid([2, 1, 1]).block([32, 1, 1]).launch(trial.device)?;
     let reference = |i| data.get(i).map_or(-1, |&v| if v == 0 { 0 } else { 100 / v });
-    same("bounded", &y.to_vec()?, &(0..60).map(reference).collect::<Vec<i32>>())
+    same("bounded", &y.to_vec()?, &list(0..60, reference))
 }
 
 fn reported_by_a_read(trial: &mut Trial<'_>) -> Verdict {

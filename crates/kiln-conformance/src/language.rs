@@ -2,7 +2,7 @@
 //! constants.
 
 use crate::case::{Case, cases};
-use crate::trial::{Trial, Verdict, close, same};
+use crate::trial::{Trial, Verdict, close, list, same};
 use half::{bf16, f16};
 use kiln_lang::prelude::*;
 use kiln_reference::{Host, Sample};
@@ -104,7 +104,7 @@ fn spans(a: &Tensor<i32, 1>, b: &Tensor<i32, 1>, y: &mut Tensor<i32, 1>) {
 
 fn structs_from_branches(trial: &mut Trial<'_>) -> Verdict {
     let n = 70;
-    let mut numbers = || (0..n).map(|_| trial.rng.below(100) as i32).collect::<Vec<i32>>();
+    let mut numbers = || list(0..n, |_| trial.rng.below(100) as i32);
     let (a, b) = (numbers(), numbers());
     let mut y = trial.output([n])?;
     let launch_inputs = (trial.vector(&a)?, trial.vector(&b)?);
@@ -183,7 +183,7 @@ fn activated<A: Activation, B: Activation, T: Num, const N: usize>(x: &Tensor<T,
 }
 
 fn generic_functions<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
-    let data: Vec<T> = (0..40).map(|_| T::small(trial.rng.below(10) as i32)).collect();
+    let data: Vec<T> = list(0..40, |_| T::small(trial.rng.below(10) as i32));
     let x = trial.vector(&data)?;
     let (mut a, mut b) = (trial.output::<T, 1>([40])?, trial.output::<T, 1>([40])?);
     activated::<Relu, Square, T, 1>(&x, &mut a).grid([2, 1, 1]).block([32, 1, 1]).launch(trial.device)?;
@@ -229,7 +229,7 @@ fn shift_right(
 
 fn host_constants(trial: &mut Trial<'_>) -> Verdict {
     let n = 50;
-    let data: Vec<i32> = (0..n).map(|_| trial.rng.below(100) as i32).collect();
+    let data: Vec<i32> = list(0..n, |_| trial.rng.below(100) as i32);
     let x = trial.vector(&data)?;
     for (edge, negate) in [
         (Edge::Zero, false),
@@ -252,7 +252,7 @@ fn host_constants(trial: &mut Trial<'_>) -> Verdict {
             let total = 2 * v + (-5 * v + 2);
             if negate { -total } else { total }
         };
-        same("shifted", &y.to_vec()?, &(0..n).map(reference).collect::<Vec<i32>>())?;
+        same("shifted", &y.to_vec()?, &list(0..n, reference))?;
     }
     Ok(())
 }
@@ -260,7 +260,7 @@ fn host_constants(trial: &mut Trial<'_>) -> Verdict {
 #[kernel(crate = kiln_runtime)]
 fn columns_of_tiles(x: &Tensor<f32, 2>, y: &mut Tensor<f32, 2>, tiles: usize, block: usize) {
     let row = program_id(0);
-    let parts: Vec<Tile<f32>> = (0..tiles).map(|k| x.row(row).tile(k * block, block).load(0.0)).collect();
+    let parts: Vec<Tile<f32>> = list(0..tiles, |k| x.row(row).tile(k * block, block).load(0.0));
     let total = parts.iter().map(|part| part.sum()).reduce(|a, b| a + b).unwrap_or(val(0));
     for (k, part) in parts.iter().enumerate() {
         y.row(row).tile(k * block, block).store(*part - total);
@@ -273,7 +273,7 @@ fn arrays_of_tiles(trial: &mut Trial<'_>) -> Verdict {
     let mut y = trial.output([m, n])?;
     columns_of_tiles(&x, &mut y, 4, 16).grid([m as u32, 1, 1]).launch(trial.device)?;
     let total = |i: usize| data[i / n * n..][..n].iter().map(|&v| f64::from(v)).sum::<f64>();
-    let expected: Vec<Host> = (0..m * n).map(|i| Host::Float(f64::from(data[i]) - total(i))).collect();
+    let expected: Vec<Host> = list(0..m * n, |i| Host::Float(f64::from(data[i]) - total(i)));
     close("less the sum of the row", &y.to_vec()?, &expected, 16.0, 32.0)
 }
 

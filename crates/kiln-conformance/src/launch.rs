@@ -2,7 +2,7 @@
 //! a launch works out by itself.
 
 use crate::case::{Case, cases};
-use crate::trial::{Stop, Trial, Verdict, ensure, same};
+use crate::trial::{Stop, Trial, Verdict, ensure, list, same};
 use kiln_lang::prelude::*;
 use kiln_runtime::{Device, Error, Result, Tensor};
 
@@ -241,7 +241,7 @@ fn constants_out_of_range(trial: &mut Trial<'_>) -> Verdict {
     let outcome = too_large(&mut y, 1 << 40).launch(trial.device);
     expect_kernel(&refused(trial, outcome)?, "does not fit i32")?;
     too_large(&mut y, 1 << 20).launch(trial.device)?;
-    same("another constant", &y.to_vec()?, &(0..8).map(|i| i + (1 << 20)).collect::<Vec<i32>>())
+    same("another constant", &y.to_vec()?, &list(0..8, |i| i + (1 << 20)))
 }
 
 fn unknown_device(trial: &mut Trial<'_>) -> Verdict {

@@ -1,7 +1,7 @@
 //! Kernels of the library, at sizes that no tile divides.
 
 use crate::case::{Case, cases};
-use crate::trial::{Trial, Verdict, close, ensure};
+use crate::trial::{Trial, Verdict, close, ensure, list};
 use half::{bf16, f16};
 use kiln_kernels::matmul::Factor;
 use kiln_reference::{Host, Sample, by_rows, product};
@@ -86,7 +86,7 @@ fn part_of_matrices<T: Sample + Factor>(trial: &mut Trial<'_>) -> Verdict {
             t.add(xs[(i + 1) * (k + 3) + p + 3].host().mul(ys[(p + 2) * (n + 5) + j + 1].host()))
         })
     };
-    let expected: Vec<Host> = (0..m * n).map(|i| element(i / n, i % n)).collect();
+    let expected: Vec<Host> = list(0..m * n, |i| element(i / n, i % n));
     close("parts of matrices", &part(&c, [1, 1], [m, n])?.to_vec()?, &expected, 4.0, 16.0)
 }
 

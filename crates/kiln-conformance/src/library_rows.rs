@@ -7,7 +7,7 @@
 //! sums in), whose errors are independent.
 
 use crate::case::{Case, cases};
-use crate::trial::{Stop, Trial, Verdict, ensure};
+use crate::trial::{Stop, Trial, Verdict, ensure, list};
 use half::{bf16, f16};
 use kiln_lang::prelude::*;
 use kiln_reference::{Host, Rng, Sample};
@@ -95,7 +95,7 @@ impl<T: Sample> Matrix<T> {
             Layout::Part => [rows + 1, columns + 3],
             Layout::Columns => [columns + 1, rows + 2],
         };
-        let data: Vec<T> = (0..high * wide).map(|_| fill(&mut trial.rng)).collect();
+        let data: Vec<T> = list(0..high * wide, |_| fill(&mut trial.rng));
         let whole = trial.device.tensor(&data, [high, wide])?;
         let part = match layout {
             Layout::Dense => whole.slice(0, 0..rows)?,
@@ -131,7 +131,7 @@ impl<T: Sample> Matrix<T> {
 
     /// Compares each element with what is expected, rounded to the type, within a bound; and what
     /// is around with what was there.
-    pub fn check(&self, what: &str, expected: impl Fn(usize, usize) -> (Host, f64)) -> Verdict {
+    pub fn check(&self, what: &str, expected: &dyn Fn(usize, usize) -> (Host, f64)) -> Verdict {
         let (got, [rows, columns]) = (self.whole.to_vec()?, self.shape);
         let mut around = vec![true; got.len()];
         for (i, j) in (0..rows).flat_map(|i| (0..columns).map(move |j| (i, j))) {
@@ -174,11 +174,7 @@ impl<T: Sample> Input<T> {
 
 /// Runs `one` on vectors of all extents up to a number of elements: every layout where they are
 /// few, else one.
-fn vectors(
-    trial: &mut Trial<'_>,
-    most: usize,
-    mut one: impl FnMut(&mut Trial<'_>, usize, Layout) -> Verdict,
-) -> Verdict {
+fn vectors(trial: &mut Trial<'_>, most: usize, one: fn(&mut Trial<'_>, usize, Layout) -> Verdict) -> Verdict {
     for n in EXTENTS.into_iter().filter(|&n| n <= most).chain([most]) {
         let chosen = trial.rng.below(3) as usize;
         for (at, layout) in LAYOUTS.into_iter().enumerate() {
@@ -194,7 +190,7 @@ fn vectors(
 fn matrices(
     trial: &mut Trial<'_>,
     most: usize,
-    mut one: impl FnMut(&mut Trial<'_>, [usize; 2], Layout) -> Verdict,
+    one: fn(&mut Trial<'_>, [usize; 2], Layout) -> Verdict,
 ) -> Verdict {
     // The tile of a longer row would not fit the registers of a GPU's block.
     let widest = if trial.device.capabilities().is_simt() { 16385 } else { 131_071 };
@@ -239,7 +235,7 @@ fn add_one<T: Sample + Num>(trial: &mut Trial<'_>, n: usize, layout: Layout) -> 
     let z = Matrix::<T>::output(trial, [1, n], layout)?;
     kiln_kernels::add(&x.matrix.vector()?, &y.matrix.vector()?, &mut z.vector()?)?;
     // Rounded once.
-    z.check(&format!("{n}"), |_, j| (x.at(0, j).host().add(y.at(0, j).host()), 0.0))
+    z.check(&format!("{n}"), &|_, j| (x.at(0, j).host().add(y.at(0, j).host()), 0.0))
 }
 
 fn copied<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
@@ -257,7 +253,7 @@ fn copy_one<T: Sample + Num>(trial: &mut Trial<'_>, n: usize, layout: Layout) ->
     let other = LAYOUTS[trial.rng.below(3) as usize];
     let y = Matrix::<T>::output(trial, [1, n], other)?;
     kiln_kernels::copy(&x.matrix.vector()?, &mut y.vector()?)?;
-    y.check(&format!("{n}"), |_, j| (x.at(0, j).host(), 0.0))
+    y.check(&format!("{n}"), &|_, j| (x.at(0, j).host(), 0.0))
 }
 
 /// z = relu(x y + x) / 2 + tanh(y), `block` elements a program: several operations on
@@ -286,7 +282,7 @@ fn chain_one(trial: &mut Trial<'_>, n: usize, layout: Layout) -> Verdict {
     let z = Matrix::<f32>::output(trial, [1, n], layout)?;
     let (a, b, mut c) = (x.matrix.vector()?, y.matrix.vector()?, z.vector()?);
     chain(&a, &b, &mut c, 512).launch(trial.device)?;
-    z.check(&format!("{n}"), |_, j| {
+    z.check(&format!("{n}"), &|_, j| {
         let (a, b) = (x.float(0, j), y.float(0, j));
         let (product, tanh) = (a * b, b.tanh());
         let value = (product + a).max(0.0) * 0.5 + tanh;
@@ -321,7 +317,7 @@ fn sum_one(trial: &mut Trial<'_>, n: usize, layout: Layout) -> Verdict {
         // Partial sums of terms of random sign are about the root of the sum of their squares.
         let bound = F32 * units_of_sum(n) * (sizes.sqrt() + sum.abs());
         let bound = if exact { 0.0 } else { bound };
-        y.check(&format!("{n} {what}"), |_, _| (Host::Float(sum), bound))?;
+        y.check(&format!("{n} {what}"), &|_, _| (Host::Float(sum), bound))?;
     }
     Ok(())
 }
@@ -348,10 +344,9 @@ fn softmax_one(trial: &mut Trial<'_>, shape: [usize; 2], layout: Layout) -> Verd
     let y = Matrix::<f32>::output(trial, shape, layout)?;
     kiln_kernels::softmax(&x.matrix.part, &mut y.part.slice(0, 0..rows)?)?;
     let maxima: Vec<f64> =
-        (0..rows).map(|i| (0..columns).map(|j| x.float(i, j)).fold(f64::NEG_INFINITY, f64::max)).collect();
-    let sums: Vec<f64> =
-        (0..rows).map(|i| (0..columns).map(|j| (x.float(i, j) - maxima[i]).exp()).sum()).collect();
-    y.check(&format!("{rows} × {columns}"), |i, j| {
+        list(0..rows, |i| (0..columns).map(|j| x.float(i, j)).fold(f64::NEG_INFINITY, f64::max));
+    let sums: Vec<f64> = list(0..rows, |i| (0..columns).map(|j| (x.float(i, j) - maxima[i]).exp()).sum());
+    y.check(&format!("{rows} × {columns}"), &|i, j| {
         let score = x.float(i, j) - maxima[i];
         let value = score.exp() / sums[i];
         // The difference counts as often as it is large, all terms of the sum are positive.
@@ -385,14 +380,12 @@ fn layer_norm_one<T: Sample + Float>(trial: &mut Trial<'_>, shape: [usize; 2], l
         &mut y.part.slice(0, 0..rows)?,
         EPSILON,
     )?;
-    let moments: Vec<[f64; 2]> = (0..rows)
-        .map(|i| {
-            let mean = (0..columns).map(|j| x.float(i, j)).sum::<f64>() / columns as f64;
-            let squares = (0..columns).map(|j| (x.float(i, j) - mean).powi(2)).sum::<f64>();
-            [mean, (squares / columns as f64 + f64::from(EPSILON)).sqrt()]
-        })
-        .collect();
-    y.check(&format!("{rows} × {columns}"), |i, j| {
+    let moments: Vec<[f64; 2]> = list(0..rows, |i| {
+        let mean = (0..columns).map(|j| x.float(i, j)).sum::<f64>() / columns as f64;
+        let squares = (0..columns).map(|j| (x.float(i, j) - mean).powi(2)).sum::<f64>();
+        [mean, (squares / columns as f64 + f64::from(EPSILON)).sqrt()]
+    });
+    y.check(&format!("{rows} × {columns}"), &|i, j| {
         let [mean, deviation] = moments[i];
         let (w, b) = (weight.float(0, j), bias.float(0, j));
         let normal = (x.float(i, j) - mean) / deviation;

@@ -3,7 +3,7 @@
 
 use crate::attention::{Sizes, causal, float, reference};
 use crate::case::{Case, cases};
-use crate::trial::{Stop, Trial, Verdict, close};
+use crate::trial::{Stop, Trial, Verdict, close, list};
 use half::{bf16, f16};
 use kiln_kernels::attention::plain::kernels;
 use kiln_lang::prelude::*;
@@ -46,7 +46,7 @@ pub(crate) fn matrix<T: Sample>(
     }
     let (x, data) = trial.input::<T, 2>([columns, rows])?;
     let at = |i: usize| data[i % columns * rows + i / columns].host().float();
-    Ok((x.transpose(), (0..rows * columns).map(at).collect()))
+    Ok((x.transpose(), list(0..rows * columns, at)))
 }
 
 pub(crate) fn host(values: &[f64]) -> Vec<Host> {
@@ -184,7 +184,7 @@ fn converted_factors<T: Sample + Float + Accumulate<Acc = f32>>(trial: &mut Tria
         computed(&a, &b, &mut c, &mut sums, rows).grid([programs as u32]).launch(trial.device)?;
         close("a / 2 · b", &c.to_vec()?, &host(&product(&xs, &ys, [m, n, k])), 8.0, scale(&xs, &ys, k))?;
         let of = |j: usize| if j < n { (0..k).map(|p| ys[p * n + j]).sum() } else { 0.0 };
-        let expected: Vec<f64> = (0..programs * 64).map(|j| of(j % 64)).collect();
+        let expected: Vec<f64> = list(0..programs * 64, |j| of(j % 64));
         close("sums of b", &sums.to_vec()?, &host(&expected), 8.0, scale(&[1.0], &ys, k))?;
     }
     Ok(())
@@ -220,7 +220,7 @@ fn reduced_sums<T: Sample + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) -> Ver
     let mut greatest = vec![f64::MIN; m];
     let mut sums = vec![0.0; n];
     for end in [32, 64, 96] {
-        let first: Vec<f64> = (0..m * end).map(|i| xs[i / end * k + i % end]).collect();
+        let first: Vec<f64> = list(0..m * end, |i| xs[i / end * k + i % end]);
         let total = product(&first, &ys[..end * n], [m, n, end]);
         for (i, v) in total.iter().enumerate() {
             greatest[i / n] = greatest[i / n].max(*v);

@@ -4,7 +4,7 @@
 
 use crate::case::{Case, cases};
 use crate::matrix_units::{host, matrix, product, scale};
-use crate::trial::{Trial, Verdict, close, same};
+use crate::trial::{Trial, Verdict, close, list, same};
 use half::{bf16, f16};
 use kiln_lang::prelude::*;
 use kiln_reference::{Host, Sample};
@@ -179,7 +179,7 @@ fn far_places<T: Sample + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) -> Verdi
             };
             (0..k).map(term).sum()
         };
-        let expected: Vec<Host> = (0..m * n).map(|e| Host::Float(element(e / n, e % n))).collect();
+        let expected: Vec<Host> = list(0..m * n, |e| Host::Float(element(e / n, e % n)));
         close(&format!("far {far}, near {near}"), &c.to_vec()?, &expected, 8.0, scale(&xs, &ys, k))?;
     }
     Ok(())

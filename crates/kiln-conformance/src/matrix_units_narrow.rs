@@ -4,7 +4,7 @@
 
 use crate::case::{Case, cases};
 use crate::products_large::allowed;
-use crate::trial::{Stop, Trial, Verdict, close};
+use crate::trial::{Stop, Trial, Verdict, close, list};
 use kiln_ir::Scalar;
 use kiln_lang::Precision;
 use kiln_lang::prelude::*;
@@ -46,7 +46,7 @@ fn matrix<T: Sample>(
     let (high, wide) = if by_columns { (columns, rows) } else { (rows, columns) };
     let (x, data) = trial.input::<T, 2>([high, wide])?;
     let at = |i: usize, j: usize| if by_columns { data[j * rows + i] } else { data[i * columns + j] };
-    let elements = (0..rows * columns).map(|e| at(e / columns, e % columns).host()).collect();
+    let elements = list(0..rows * columns, |e| at(e / columns, e % columns).host());
     Ok((if by_columns { x.transpose() } else { x }, elements))
 }
 
@@ -191,8 +191,8 @@ fn both_sides<T: Sample + Accumulate<Acc: Sample>>(trial: &mut Trial<'_>) -> Ver
     squares(&x, &mut c, 1).warps(4).grid([1]).launch(trial.device)?;
     let zero = T::small(0).host();
     let at = |i: usize, j: usize| if i < 50 && j < 60 { data[i * 60 + j] } else { zero };
-    let whole: Vec<Host> = (0..64 * 64).map(|e| at(e / 64, e % 64)).collect();
-    let across: Vec<Host> = (0..64 * 64).map(|e| at(e % 64, e / 64)).collect();
+    let whole: Vec<Host> = list(0..64 * 64, |e| at(e / 64, e % 64));
+    let across: Vec<Host> = list(0..64 * 64, |e| at(e % 64, e / 64));
     let none = T::Acc::small(0).host();
     let [square, own] = [&across, &whole].map(|other| product(&whole, other, [64; 3], none));
     let expected: Vec<Host> = square.iter().zip(&own).map(|(a, b)| a.add(*b).add(*b)).collect();
@@ -272,7 +272,7 @@ fn watched_bytes<T: Sample + Accumulate<Acc = i32>>(trial: &mut Trial<'_>) -> Ve
     let none = Host::Int(0);
     let (mut greatest, mut sums) = (vec![Host::Int(i32::MIN.into()); m], vec![none; n]);
     for end in [32, 64, 96] {
-        let first: Vec<Host> = (0..m * end).map(|i| xs[i / end * k + i % end]).collect();
+        let first: Vec<Host> = list(0..m * end, |i| xs[i / end * k + i % end]);
         for (i, v) in product(&first, &ys[..end * n], [m, n, end], none).into_iter().enumerate() {
             greatest[i / n] = greatest[i / n].max(v);
             sums[i % n] = sums[i % n].add(v);

@@ -2,7 +2,7 @@
 //! local arrays.
 
 use crate::case::{Case, cases};
-use crate::trial::{Trial, Verdict, same};
+use crate::trial::{Trial, Verdict, list, same};
 use half::{bf16, f16};
 use kiln_lang::prelude::*;
 use kiln_reference::Sample;
@@ -40,7 +40,7 @@ fn boxes_reach_outside<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
         let mut y = trial.output::<T, 2>([programs, block])?;
         window(&x, &mut y, shift, padding, block).launch(trial.device)?;
         let at = |i: usize| usize::try_from(i as i64 + shift).ok().and_then(|i| data.get(i)).copied();
-        let expected: Vec<T> = (0..programs * block).map(|i| at(i).unwrap_or(padding)).collect();
+        let expected: Vec<T> = list(0..programs * block, |i| at(i).unwrap_or(padding));
         same(&format!("shifted by {shift}"), &y.to_vec()?, &expected)?;
     }
     Ok(())
@@ -68,7 +68,7 @@ fn strided_tensors<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
     let transposed = x.transpose();
     let mut y = trial.output::<T, 2>([41, 23])?;
     corners(&transposed, &mut y, T::small(0)).launch(trial.device)?;
-    let expected: Vec<T> = (0..23 * 41).map(|i| data[i % 23 * 41 + i / 23]).collect();
+    let expected: Vec<T> = list(0..23 * 41, |i| data[i % 23 * 41 + i / 23]);
     same("from a transpose", &y.to_vec()?, &expected)?;
 
     let z = trial.output::<T, 2>([23, 41])?;
@@ -91,9 +91,9 @@ fn columns_and_planes(trial: &mut Trial<'_>) -> Verdict {
     for j in [0, 4] {
         pick(&x, &mut y, &mut z, j).launch(trial.device)?;
         let at = |a: usize, b: usize, c: usize| data[(a * 6 + b) * 7 + c];
-        let plane: Vec<f32> = (0..35).map(|i| at(i / 7, j as usize, i % 7)).collect();
+        let plane: Vec<f32> = list(0..35, |i| at(i / 7, j as usize, i % 7));
         same("the middle axis fixed", &y.to_vec()?, &plane)?;
-        let line: Vec<f32> = (0..6).map(|i| at(0, i, j as usize) + at(0, 1, i)).collect();
+        let line: Vec<f32> = list(0..6, |i| at(0, i, j as usize) + at(0, 1, i));
         same("a column and a row", &z.to_vec()?, &line)?;
     }
     Ok(())
@@ -175,9 +175,9 @@ fn gather_in_two_axes(trial: &mut Trial<'_>) -> Verdict {
     let (x, data) = trial.input::<f32, 2>([20, 33])?;
     let (mut y, mut table) = (trial.output([33])?, trial.output([33, 3])?);
     diagonal(&x, &mut y, &mut table).grid([3, 1, 1]).launch(trial.device)?;
-    let expected: Vec<f32> = (0..33).map(|i| if i < 20 { data[i * 33 + i] } else { -1.0 }).collect();
+    let expected: Vec<f32> = list(0..33, |i| if i < 20 { data[i * 33 + i] } else { -1.0 });
     same("the diagonal", &y.to_vec()?, &expected)?;
-    same("rows and columns", &table.to_vec()?, &(0..99).map(|i| i / 3 * 10 + i % 3).collect::<Vec<i32>>())
+    same("rows and columns", &table.to_vec()?, &list(0..99, |i| i / 3 * 10 + i % 3))
 }
 
 #[kernel(crate = kiln_runtime)]
@@ -195,9 +195,9 @@ fn elements_of_threads<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
     let other = T::sample(&mut trial.rng);
     let (mut y, mut z) = (trial.output::<T, 1>([n])?, trial.output::<T, 1>([n])?);
     shifted(&x, &mut y, &mut z, other).grid([3, 1, 1]).block([32, 1, 1]).launch(trial.device)?;
-    let expected: Vec<T> = (0..n).map(|i| if i < 3 { other } else { data[i - 3] }).collect();
+    let expected: Vec<T> = list(0..n, |i| if i < 3 { other } else { data[i - 3] });
     same("three to the right", &y.to_vec()?, &expected)?;
-    let expected: Vec<T> = (0..n).map(|i| if i % 2 == 0 { data[n - 1 - i] } else { T::POISON }).collect();
+    let expected: Vec<T> = list(0..n, |i| if i % 2 == 0 { data[n - 1 - i] } else { T::POISON });
     same("every other one, reversed", &z.to_vec()?, &expected)
 }
 
@@ -233,7 +233,7 @@ fn local_arrays<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
     sort_five(&x, &mut y).grid([2, 1, 1]).block([32, 1, 1]).launch(trial.device)?;
     let mut expected = data.clone();
     for j in 0..n {
-        let mut column: Vec<T> = (0..5).map(|k| data[k * n + j]).collect();
+        let mut column: Vec<T> = list(0..5, |k| data[k * n + j]);
         column.sort_by(|a, b| a.host().float().total_cmp(&b.host().float()));
         column.into_iter().enumerate().for_each(|(k, v)| expected[k * n + j] = v);
     }
@@ -266,8 +266,7 @@ fn unchecked_elements<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
         let (x, data) = trial.input::<T, 1>([3 * threads + 8])?;
         let mut y = trial.output::<T, 1>([3 * threads + 8])?;
         neighbors(&x, &mut y, threads).grid([3, 1, 1]).block([threads as u32]).launch(trial.device)?;
-        let expected: Vec<T> =
-            (0..3 * threads + 8).map(|i| if i < 8 { T::POISON } else { data[i - 5] }).collect();
+        let expected: Vec<T> = list(0..3 * threads + 8, |i| if i < 8 { T::POISON } else { data[i - 5] });
         same(&format!("{threads} threads"), &y.to_vec()?, &expected)?;
     }
     Ok(())

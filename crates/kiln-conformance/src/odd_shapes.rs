@@ -3,7 +3,7 @@
 
 use crate::case::{Case, cases};
 use crate::library_rows::{LAYOUTS, Matrix};
-use crate::trial::{Trial, Verdict, same};
+use crate::trial::{Trial, Verdict, list, same};
 use half::f16;
 use kiln_lang::prelude::*;
 use kiln_lang::{TileView, TileViewMut};
@@ -96,12 +96,12 @@ fn one_box<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
     let number = |n: i32| T::small(n).host();
     let what = format!("tiles {m} × {n} of {high} × {wide}, streams {streams:?}, {layouts:?}");
     let exact = |value: Host| (value, 0.0);
-    y.check(&format!("{what}, twice"), |i, j| exact(at(i, j).add(at(i, j))))?;
-    transposed.check(&format!("{what}, transposed"), |j, i| {
+    y.check(&format!("{what}, twice"), &|i, j| exact(at(i, j).add(at(i, j))))?;
+    transposed.check(&format!("{what}, transposed"), &|j, i| {
         let v = at(i, j);
         exact(v.add(v).mul(v).sub(v))
     })?;
-    rows.check(&format!("{what}, rows"), |p, j| exact(at(p * m, j).mul(number(3)).sub(number(1))))
+    rows.check(&format!("{what}, rows"), &|p, j| exact(at(p * m, j).mul(number(3)).sub(number(1))))
 }
 
 #[kernel(crate = kiln_runtime)]
@@ -172,7 +172,7 @@ fn one_block(trial: &mut Trial<'_>, block: [u32; 3], grid: [u32; 3]) -> Verdict 
     let (threads, all) = (size(block), size(block) * size(grid));
     // More threads than elements, or elements that no thread has.
     let n = [all, all - all / 7, all + 3][trial.rng.below(3) as usize];
-    let data: Vec<i32> = (0..n).map(|_| trial.rng.below(1000) as i32).collect();
+    let data: Vec<i32> = list(0..n, |_| trial.rng.below(1000) as i32);
     let x = trial.vector(&data)?;
     let mut y = trial.output::<i32, 1>([n])?;
     blocked(&x, &mut y, threads).grid(grid).block(block).launch(trial.device)?;
@@ -185,6 +185,6 @@ fn one_block(trial: &mut Trial<'_>, block: [u32; 3], grid: [u32; 3]) -> Verdict 
             _ => 2 * own,
         }
     };
-    let expected: Vec<i32> = (0..n).map(|i| if i < all { element(i) } else { i32::POISON }).collect();
+    let expected: Vec<i32> = list(0..n, |i| if i < all { element(i) } else { i32::POISON });
     same(&format!("blocks {block:?}, grid {grid:?}, {n} elements"), &y.to_vec()?, &expected)
 }

@@ -1,7 +1,7 @@
 //! Ordered accesses: of single elements, of quads, and what blocks hand each other by them.
 
 use crate::case::{Case, cases};
-use crate::trial::{Stop, Trial, Verdict, ensure, same};
+use crate::trial::{Stop, Trial, Verdict, ensure, list, same};
 use kiln_lang::prelude::*;
 use kiln_reference::Sample;
 use kiln_runtime::{FaultKind, Tensor};
@@ -44,7 +44,7 @@ fn reverse<T: Word>(x: &mut Tensor<T, 1>, y: &mut Tensor<T, 1>) {
 fn reversed<T: Sample + Word>(trial: &mut Trial<'_>, block: u32) -> Verdict {
     let n = 77;
     // Small numbers: floats are added exactly.
-    let data: Vec<T> = (0..n).map(|_| T::small(trial.rng.below(1000) as i32)).collect();
+    let data: Vec<T> = list(0..n, |_| T::small(trial.rng.below(1000) as i32));
     let (mut x, mut y) = (trial.vector(&data)?, trial.output::<T, 1>([n])?);
     let grid = (n as u32).div_ceil(block);
     reverse(&mut x, &mut y).grid([grid, 1, 1]).block([block, 1, 1]).launch(trial.device)?;
@@ -79,7 +79,7 @@ fn rows_and_shared_memory(trial: &mut Trial<'_>) -> Verdict {
     let (x, data) = trial.input::<u32, 2>([5, 8])?;
     let mut y = trial.output([5, 8])?;
     turn_rows(&x, &mut y).grid([5, 1, 1]).block([8, 1, 1]).launch(trial.device)?;
-    let expected: Vec<u32> = (0..40).map(|i| data[i / 8 * 8 + (i + 1) % 8]).collect();
+    let expected: Vec<u32> = list(0..40, |i| data[i / 8 * 8 + (i + 1) % 8]);
     same("rows rotated by one", &y.to_vec()?, &expected)
 }
 
@@ -131,7 +131,7 @@ fn rotated(trial: &mut Trial<'_>, block: u32) -> Verdict {
         .block([block, 1, 1])
         .launch(trial.device)?;
     let place = |i: usize| (quads - 1 - i / 4) * 4 + (i + 1) % 4;
-    let expected: Vec<u32> = (0..4 * quads).map(|i| data[place(i)]).collect();
+    let expected: Vec<u32> = list(0..4 * quads, |i| data[place(i)]);
     same("quads in reverse, rotated", &y.to_vec()?, &expected)
 }
 
@@ -213,7 +213,7 @@ fn blocks_in_turn(trial: &mut Trial<'_>) -> Verdict {
         let launch = relay(&mut data, &mut flags, PATIENCE);
         launch.grid([blocks as u32, 1, 1]).block([block, 1, 1]).launch(trial.device)?;
         let at = |i: usize| (0..=i / n).map(|p| (p * 10 + i % n) as u32).sum();
-        let expected: Vec<u32> = (0..blocks * n).map(at).collect();
+        let expected: Vec<u32> = list(0..blocks * n, at);
         same("what the blocks before left, and more", &data.to_vec()?, &expected)?;
         same("flags", &flags.to_vec()?, &vec![1; blocks])?;
     }
@@ -252,7 +252,7 @@ fn quads_in_turn(trial: &mut Trial<'_>) -> Verdict {
             let (turn, lane) = ((i / (4 * lanes)) as u32 + 1, (i / 4 % lanes) as u32);
             [turn * lane, turn, turn * lane * lane, turn][i % 4]
         };
-        let expected: Vec<u32> = (0..blocks * 4 * lanes).map(at).collect();
+        let expected: Vec<u32> = list(0..blocks * 4 * lanes, at);
         same("slots of stamped quads", &slots.to_vec()?, &expected)?;
     }
     Ok(())
@@ -291,5 +291,5 @@ fn blocks_at_once(trial: &mut Trial<'_>) -> Verdict {
     rally(&mut ball, &mut turn, rounds, PATIENCE).grid([2, 1, 1]).block([32, 1, 1]).launch(trial.device)?;
     let thrown = |j: usize| (0..rounds).fold(data[j], |word, _| word.wrapping_mul(3).wrapping_add(j as u32));
     same("turns", &turn.to_vec()?, &[rounds])?;
-    same("the ball", &ball.to_vec()?, &(0..50).map(thrown).collect::<Vec<_>>())
+    same("the ball", &ball.to_vec()?, &list(0..50, thrown))
 }

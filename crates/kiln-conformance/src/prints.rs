@@ -1,7 +1,7 @@
 //! What kernels print.
 
 use crate::case::{Case, cases};
-use crate::trial::{Stop, Trial, Verdict, same};
+use crate::trial::{Stop, Trial, Verdict, list, same};
 use kiln_lang::prelude::*;
 use kiln_runtime::Tensor;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -44,7 +44,7 @@ fn odd_elements(x: &Tensor<i32, 1>) {
 }
 
 fn from_threads(trial: &mut Trial<'_>) -> Verdict {
-    let data: Vec<i32> = (0..50).map(|i| i * i - 200).collect();
+    let data: Vec<i32> = list(0..50, |i| i * i - 200);
     let x = trial.vector(&data)?;
     let lines = printed(trial, || odd_elements(&x).grid([2, 1, 1]).block([32, 1, 1]).launch(trial.device))?;
     let odd = data.iter().enumerate().filter(|(_, v)| *v % 2 != 0);

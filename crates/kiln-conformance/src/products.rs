@@ -3,7 +3,7 @@
 
 use crate::case::{Case, cases};
 use crate::products_large::allowed;
-use crate::trial::{Stop, Trial, Verdict, close, ensure};
+use crate::trial::{Stop, Trial, Verdict, close, ensure, list};
 use half::{bf16, f16};
 use kiln_kernels::Tuning;
 use kiln_kernels::matmul::epilogue::{Along, Combined, Identity, Then, Vector};
@@ -52,7 +52,7 @@ fn factor<T: Sample>(
         let (i, j) = if transposed { (j, i) } else { (i, j) };
         all[(i + border) * (across + border) + j + border].host()
     };
-    let elements = (0..rows * columns).map(|e| at(e / columns, e % columns)).collect();
+    let elements = list(0..rows * columns, |e| at(e / columns, e % columns));
     Ok((if transposed { part.transpose() } else { part }, elements))
 }
 
@@ -339,7 +339,7 @@ where
         // Parts of sums add up to them.
         let parts = &got[i * plan.splits * m * n..][..plan.splits * m * n];
         let added = |e: usize| (0..plan.splits).fold(zero, |sum, s| sum.add(parts[s * m * n + e].host()));
-        let whole: Vec<T::Sum> = (0..m * n).map(|e| T::Sum::from_host(added(e))).collect();
+        let whole: Vec<T::Sum> = list(0..m * n, |e| T::Sum::from_host(added(e)));
         close(&format!("product {i}"), &whole, &expected, allowed::<T>(k), 64.0)?;
     }
     Ok(())
@@ -422,7 +422,7 @@ fn epilogue_of_copies(trial: &mut Trial<'_>) -> Verdict {
             let products = (0..k).map(|p| f64::from(xs[i * k + p]) * f64::from(ys[j * k + p]));
             Host::Float(products.sum::<f64>() * down[i] + across[j])
         };
-        let expected: Vec<Host> = (0..m * n).map(element).collect();
+        let expected: Vec<Host> = list(0..m * n, element);
         close("with vectors", &c.to_vec()?, &expected, 2.0, 64.0)?;
     }
     Ok(())

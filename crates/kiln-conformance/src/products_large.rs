@@ -6,7 +6,7 @@
 
 use crate::case::{Case, cases};
 use crate::library_rows::EXTENTS;
-use crate::trial::{Stop, Trial, Verdict, close, ensure};
+use crate::trial::{Stop, Trial, Verdict, close, ensure, list};
 use half::{bf16, f16};
 use kiln_kernels::matmul::epilogue::{Epilogue, Identity, Then, Vector};
 use kiln_kernels::matmul::{Factor, Matmul, Precision};
@@ -70,9 +70,8 @@ fn odd_extents<T: Sample + Factor<Sum: Sample>>(trial: &mut Trial<'_>) -> Verdic
         let (a, b) = (Side::<T>::random(trial, [m, k])?, Side::<T>::random(trial, [k, n])?);
         let mut c = trial.output::<T::Sum, 2>([m, n])?;
         kiln_kernels::matmul(&a.part, &b.part, &mut c)?;
-        let [xs, ys] = [(&a, m, k), (&b, k, n)].map(|(side, rows, columns)| {
-            (0..rows * columns).map(|e| side.at(e / columns, e % columns)).collect::<Vec<Host>>()
-        });
+        let [xs, ys] = [(&a, m, k), (&b, k, n)]
+            .map(|(side, rows, columns)| list(0..rows * columns, |e| side.at(e / columns, e % columns)));
         let expected = product(&xs, &ys, shape, T::Sum::small(0).host());
         let what = format!("{m} × {n} × {k}, transposed {:?}", [a.transposed, b.transposed]);
         close(&what, &c.to_vec()?, &expected, allowed::<T>(k), 64.0)?;
@@ -238,8 +237,8 @@ fn all_rows<T: Sample + Factor<Sum: Sample>>(
     got: &[T::Sum],
     times: f64,
 ) -> Verdict {
-    let signs: Vec<f64> = (0..n).map(|_| if trial.rng.below(2) == 0 { 1.0 } else { -1.0 }).collect();
-    let inner: Vec<f64> = (0..k).map(|p| (0..n).map(|j| b.at(p, j).float() * signs[j]).sum()).collect();
+    let signs: Vec<f64> = list(0..n, |_| if trial.rng.below(2) == 0 { 1.0 } else { -1.0 });
+    let inner: Vec<f64> = list(0..k, |p| (0..n).map(|j| b.at(p, j).float() * signs[j]).sum());
     // Errors of one sign in each element add up by their random signs to eight times their root
     // mean square at most, all but surely.
     let one = times * allowed::<T>(k) * T::Sum::EPSILON * 64.0;

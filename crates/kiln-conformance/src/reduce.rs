@@ -1,7 +1,7 @@
 //! Reductions along an axis and of everything.
 
 use crate::case::{Case, cases};
-use crate::trial::{Trial, Verdict, close, same};
+use crate::trial::{Trial, Verdict, close, list, same};
 use half::{bf16, f16};
 use kiln_lang::prelude::*;
 use kiln_reference::{Host, Sample};
@@ -62,8 +62,8 @@ fn along_axes<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
     let padded = |v: Host, min: bool| if min { v.min(data[0].host()) } else { v.max(data[0].host()) };
     let (rows, columns) = (rows.to_vec()?, columns.to_vec()?);
     let at = |i: usize, j: usize| data[i * n + j].host();
-    let by_row: Vec<[Host; 3]> = (0..m).map(|i| combine((0..n).map(|j| at(i, j)))).collect();
-    let by_column: Vec<[Host; 3]> = (0..n).map(|j| combine((0..m).map(|i| at(i, j)))).collect();
+    let by_row: Vec<[Host; 3]> = list(0..m, |i| combine((0..n).map(|j| at(i, j))));
+    let by_column: Vec<[Host; 3]> = list(0..n, |j| combine((0..m).map(|i| at(i, j))));
     for (k, name) in ["sum", "min", "max"].into_iter().enumerate() {
         let fix = |v: &[Host; 3]| if k == 0 { v[0] } else { padded(v[k], k == 1) };
         let expected: Vec<Host> = by_row.iter().map(fix).collect();
@@ -71,7 +71,7 @@ fn along_axes<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
         let expected: Vec<Host> = by_column.iter().map(fix).collect();
         close(&format!("{name} of columns"), &columns[k * n..][..n], &expected, 4.0, magnitude::<T>(m))?;
     }
-    let expected: Vec<Host> = (0..m).map(|i| at(i, 0).mul(at(i, 1)).mul(at(i, 2))).collect();
+    let expected: Vec<Host> = list(0..m, |i| at(i, 0).mul(at(i, 1)).mul(at(i, 2)));
     let expected: Vec<Host> = expected.into_iter().map(wrap::<T>).collect();
     close("product of rows", &prod.to_vec()?, &expected, 4.0, 1.0)
 }
@@ -114,7 +114,7 @@ fn extremes<T: Num>(x: &Tensor<T, 2>, y: &mut Tensor<i64, 2>) {
 
 fn positions<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
     // Few different values, so that the first of several counts.
-    let data: Vec<T> = (0..128).map(|_| T::small(trial.rng.below(9) as i32)).collect();
+    let data: Vec<T> = list(0..128, |_| T::small(trial.rng.below(9) as i32));
     let x = trial.device.tensor(&data, [8, 16])?;
     let mut y = trial.output::<i64, 2>([4, 8])?;
     extremes(&x, &mut y).grid([1; 3]).launch(trial.device)?;
@@ -209,7 +209,7 @@ fn of_three_axes<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
     let mut y = trial.output::<T, 2>([3, 11])?;
     middle(&x, &mut y).grid([1; 3]).launch(trial.device)?;
     let at = |i: usize, j: usize, k: usize| data[(i * 7 + j) * 11 + k].host();
-    let expected: Vec<Host> = (0..33).map(|n| combine((0..7).map(|j| at(n / 11, j, n % 11)))[0]).collect();
+    let expected: Vec<Host> = list(0..33, |n| combine((0..7).map(|j| at(n / 11, j, n % 11)))[0]);
     close("sum of the middle axis", &y.to_vec()?, &expected, 4.0, magnitude::<T>(7))
 }
 

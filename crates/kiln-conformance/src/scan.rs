@@ -1,7 +1,7 @@
 //! Running combinations along an axis.
 
 use crate::case::{Case, cases};
-use crate::trial::{Trial, Verdict, close};
+use crate::trial::{Trial, Verdict, close, list};
 use half::{bf16, f16};
 use kiln_lang::prelude::*;
 use kiln_reference::{Host, Sample};
@@ -115,7 +115,7 @@ fn sums<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
 fn products<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
     let near_one = |rng: &mut kiln_reference::Rng| T::from_host(Host::Float(rng.between(0.7, 1.4)));
     let data: Vec<T> = match T::EPSILON > 0.0 {
-        true => (0..93).map(|_| near_one(&mut trial.rng)).collect(),
+        true => list(0..93, |_| near_one(&mut trial.rng)),
         false => trial.random(93),
     };
     run(trial, Op::Prod, &data, 31, 1.0)
@@ -145,6 +145,6 @@ fn along_columns<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
     let mut y = trial.output::<T, 2>([m, n])?;
     down(&x, &mut y).launch(trial.device)?;
     let total = |i: usize, j: usize| (0..=i).fold(T::small(0).host(), |t, k| t.add(data[k * n + j].host()));
-    let expected: Vec<Host> = (0..m * n).map(|i| total(i / n, i % n)).collect();
+    let expected: Vec<Host> = list(0..m * n, |i| total(i / n, i % n));
     close("running sums of columns", &y.to_vec()?, &expected, 8.0, 16.0)
 }

@@ -1,7 +1,7 @@
 //! Making tiles and changing their shape.
 
 use crate::case::{Case, cases};
-use crate::trial::{Trial, Verdict, same};
+use crate::trial::{Trial, Verdict, list, same};
 use half::{bf16, f16};
 use kiln_lang::prelude::*;
 use kiln_reference::Sample;
@@ -34,7 +34,7 @@ fn reshape_and_transpose<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
     let (x, data) = trial.input::<T, 2>([8, 16])?;
     let (mut t, mut flat, mut odd) = (trial.output([16, 8])?, trial.output([128])?, trial.output([4, 32])?);
     reshaped(&x, &mut t, &mut flat, &mut odd).grid([1; 3]).launch(trial.device)?;
-    let transposed: Vec<T> = (0..128).map(|i| data[i % 8 * 16 + i / 8]).collect();
+    let transposed: Vec<T> = list(0..128, |i| data[i % 8 * 16 + i / 8]);
     same("transpose", &t.to_vec()?, &transposed)?;
     same("reshape", &flat.to_vec()?, &data)?;
     same("transpose, then reshape", &odd.to_vec()?, &transposed)
@@ -52,8 +52,8 @@ fn permute<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
     let (mut y, mut z) = (trial.output([8, 2, 4])?, trial.output([4, 2, 8])?);
     permuted(&x, &mut y, &mut z).grid([1; 3]).launch(trial.device)?;
     let at = |a: usize, b: usize, c: usize| data[(a * 4 + b) * 8 + c];
-    let by_last: Vec<T> = (0..64).map(|i| at(i / 4 % 2, i % 4, i / 8)).collect();
-    let by_middle: Vec<T> = (0..64).map(|i| at(i / 8 % 2, i / 16, i % 8)).collect();
+    let by_last: Vec<T> = list(0..64, |i| at(i / 4 % 2, i % 4, i / 8));
+    let by_middle: Vec<T> = list(0..64, |i| at(i / 8 % 2, i / 16, i % 8));
     same("axes 2, 0, 1", &y.to_vec()?, &by_last)?;
     same("axes 1, 0, 2", &z.to_vec()?, &by_middle)
 }
@@ -72,8 +72,8 @@ fn broadcast<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
     let (mut sum, mut rows) = (trial.output([5, 11])?, trial.output([5, 11])?);
     outer(&x, &y, &mut sum, &mut rows).grid([1; 3]).launch(trial.device)?;
     let difference = |i: usize| T::from_host(xs[i / 11].host().sub(ys[i % 11].host()));
-    same("column - row", &sum.to_vec()?, &(0..55).map(difference).collect::<Vec<T>>())?;
-    same("a row repeats", &rows.to_vec()?, &(0..55).map(|i| ys[i % 11]).collect::<Vec<T>>())
+    same("column - row", &sum.to_vec()?, &list(0..55, difference))?;
+    same("a row repeats", &rows.to_vec()?, &list(0..55, |i| ys[i % 11]))
 }
 
 #[kernel(crate = kiln_runtime)]
@@ -89,7 +89,7 @@ fn iota_and_full<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
     let (mut count, mut sevens) = (trial.output::<T, 1>([n])?, trial.output::<T, 2>([2, n])?);
     let mut none = trial.output([n])?;
     made(&mut count, &mut sevens, &mut none, 32).launch(trial.device)?;
-    same("iota", &count.to_vec()?, &(0..n as i32).map(T::small).collect::<Vec<T>>())?;
+    same("iota", &count.to_vec()?, &list(0..n as i32, T::small))?;
     same("full", &sevens.to_vec()?, &vec![T::small(7); 2 * n])?;
     same("false", &none.to_vec()?, &vec![false; n])
 }

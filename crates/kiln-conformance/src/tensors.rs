@@ -1,7 +1,7 @@
 //! Tensors: contents that move when they are needed, views, other devices.
 
 use crate::case::{Case, cases};
-use crate::trial::{Trial, Verdict, ensure, same};
+use crate::trial::{Trial, Verdict, ensure, list, same};
 use half::{bf16, f16};
 use kiln_lang::prelude::*;
 use kiln_reference::Sample;
@@ -39,27 +39,23 @@ fn views<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
     let (x, data) = trial.input::<T, 2>([6, 10])?;
     let at = |i: usize, j: usize| data[i * 10 + j];
     let part = x.slice(0, 1..4)?.slice(1, 2..9)?;
-    same("a slice", &part.to_vec()?, &(0..21).map(|k| at(k / 7 + 1, k % 7 + 2)).collect::<Vec<T>>())?;
+    same("a slice", &part.to_vec()?, &list(0..21, |k| at(k / 7 + 1, k % 7 + 2)))?;
     let transposed = part.transpose();
-    same(
-        "its transpose",
-        &transposed.to_vec()?,
-        &(0..21).map(|k| at(k % 3 + 1, k / 3 + 2)).collect::<Vec<T>>(),
-    )?;
+    same("its transpose", &transposed.to_vec()?, &list(0..21, |k| at(k % 3 + 1, k / 3 + 2)))?;
     same("its copy", &transposed.copy()?.to_vec()?, &transposed.to_vec()?)?;
     same("reshaped", &x.reshape([4, 15])?.to_vec()?, &data)?;
     ensure(transposed.reshape([21]).is_err(), || "a view with gaps was reshaped".into())?;
     let mut part = x.slice(0, 2..3)?;
     let row = trial.random::<T>(10);
     part.write(&row)?;
-    let expected: Vec<T> = (0..60).map(|k| if k / 10 == 2 { row[k % 10] } else { data[k] }).collect();
+    let expected: Vec<T> = list(0..60, |k| if k / 10 == 2 { row[k % 10] } else { data[k] });
     same("the tensor behind a view that was written", &x.to_vec()?, &expected)?;
     let mut gaps = x.slice(1, 3..5)?;
     let pairs = trial.random::<T>(12);
     gaps.write(&pairs)?;
     let inside = |k: usize| (3..5).contains(&(k % 10));
     let expected: Vec<T> =
-        (0..60).map(|k| if inside(k) { pairs[k / 10 * 2 + k % 10 - 3] } else { expected[k] }).collect();
+        list(0..60, |k| if inside(k) { pairs[k / 10 * 2 + k % 10 - 3] } else { expected[k] });
     same("the tensor behind a view with gaps", &x.to_vec()?, &expected)
 }
 

@@ -2,7 +2,7 @@
 //! among threads.
 
 use crate::case::{Case, cases};
-use crate::trial::{Trial, Verdict, same};
+use crate::trial::{Trial, Verdict, list, same};
 use half::{bf16, f16};
 use kiln_lang::prelude::*;
 use kiln_reference::Sample;
@@ -73,11 +73,11 @@ fn squares(flat: &mut Tensor<i64, 2>) {
 fn two_and_three_axes(trial: &mut Trial<'_>) -> Verdict {
     let mut deep = trial.output([3, 7, 11])?;
     planes(&mut deep).grid([3, 4, 2]).block([4, 2, 2]).launch(trial.device)?;
-    let expected: Vec<i64> = (0..231).map(|i| i / 77 * 10_000 + i / 11 % 7 * 100 + i % 11).collect();
+    let expected: Vec<i64> = list(0..231, |i| i / 77 * 10_000 + i / 11 % 7 * 100 + i % 11);
     same("planes, rows and columns", &deep.to_vec()?, &expected)?;
     let mut flat = trial.output([7, 11])?;
     squares(&mut flat).grid([3, 2, 1]).block([4, 2, 2]).launch(trial.device)?;
-    let expected: Vec<i64> = (0..77).map(|i| i / 11 * 100 + i % 11).collect();
+    let expected: Vec<i64> = list(0..77, |i| i / 11 * 100 + i % 11);
     same("rows and columns, where a third axis counts on in rows", &flat.to_vec()?, &expected)
 }
 
@@ -96,7 +96,7 @@ fn programs(y: &mut Tensor<i64, 3>) {
 fn programs_of_tiles(trial: &mut Trial<'_>) -> Verdict {
     let mut y = trial.output([2, 3, 5])?;
     programs(&mut y).launch(trial.device)?;
-    let expected: Vec<i64> = (0..30).map(|i| i / 15 * 100 + i / 5 % 3 * 10 + i % 5 + 235_000).collect();
+    let expected: Vec<i64> = list(0..30, |i| i / 15 * 100 + i / 5 % 3 * 10 + i % 5 + 235_000);
     same("ids on three axes", &y.to_vec()?, &expected)
 }
 
@@ -117,7 +117,7 @@ fn shared_memory<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
     let mut y = trial.output::<T, 1>([n])?;
     reversed(&x, &mut y, other).grid([3, 1, 1]).block([48, 1, 1]).launch(trial.device)?;
     let at = |i: usize| data.get(i / 48 * 48 + 47 - i % 48).copied().unwrap_or(other);
-    same("each block reversed", &y.to_vec()?, &(0..n).map(at).collect::<Vec<T>>())
+    same("each block reversed", &y.to_vec()?, &list(0..n, at))
 }
 
 #[kernel(crate = kiln_runtime)]
@@ -145,7 +145,7 @@ fn block_sums<T: Num>(x: &Tensor<T, 1>, y: &mut Tensor<T, 1>) {
 fn tree_of_sums<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
     // Small integers, so that the order does not matter in floats either.
     let n = 300;
-    let data: Vec<T> = (0..n).map(|_| T::small(trial.rng.below(50) as i32)).collect();
+    let data: Vec<T> = list(0..n, |_| T::small(trial.rng.below(50) as i32));
     let x = trial.vector(&data)?;
     let mut y = trial.output::<T, 1>([3])?;
     block_sums(&x, &mut y).grid([3, 1, 1]).block([128, 1, 1]).launch(trial.device)?;
@@ -172,7 +172,7 @@ fn shared_transpose(trial: &mut Trial<'_>) -> Verdict {
     let (x, data) = trial.input::<f32, 2>([m, n])?;
     let mut y = trial.output([n, m])?;
     transpose_through_shared(&x, &mut y).grid([3, 2, 1]).block([8, 8, 1]).launch(trial.device)?;
-    same("transpose", &y.to_vec()?, &(0..m * n).map(|i| data[i % m * n + i / m]).collect::<Vec<f32>>())
+    same("transpose", &y.to_vec()?, &list(0..m * n, |i| data[i % m * n + i / m]))
 }
 
 #[kernel(crate = kiln_runtime)]
@@ -227,7 +227,7 @@ fn shuffles_of<T: Sample>(trial: &mut Trial<'_>, block: usize) -> Verdict {
             let there = thread / 32 * 32 + source(thread % 32);
             i - thread + if there < block { there } else { thread }
         };
-        let expected: Vec<T> = (0..n).map(|i| data[read(i)]).collect();
+        let expected: Vec<T> = list(0..n, |i| data[read(i)]);
         same(name, &got[k * n..][..n], &expected)?;
     }
     Ok(())
@@ -248,7 +248,7 @@ fn voted(
 }
 
 fn votes(trial: &mut Trial<'_>) -> Verdict {
-    let mut data: Vec<i32> = (0..128).map(|_| trial.rng.below(100) as i32).collect();
+    let mut data: Vec<i32> = list(0..128, |_| trial.rng.below(100) as i32);
     data[40] = -1;
     data[100] = -7;
     let x = trial.vector(&data)?;
@@ -280,7 +280,7 @@ fn many_barriers(trial: &mut Trial<'_>) -> Verdict {
     let (x, data) = trial.input::<i32, 1>([64])?;
     let mut y = trial.output([64])?;
     rotate(&x, &mut y, 37).grid([2, 1, 1]).block([32, 1, 1]).launch(trial.device)?;
-    let expected: Vec<i32> = (0..64).map(|i| data[i / 32 * 32 + (i + 37) % 32].wrapping_add(37)).collect();
+    let expected: Vec<i32> = list(0..64, |i| data[i / 32 * 32 + (i + 37) % 32].wrapping_add(37));
     same("rotated", &y.to_vec()?, &expected)
 }
 
@@ -301,7 +301,7 @@ fn mixed<T: Num>(x: &Tensor<T, 2>, y: &mut Tensor<T, 2>) {
 
 fn tiles_among_threads<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
     let (m, n) = (3, 51);
-    let data: Vec<T> = (0..m * n).map(|_| T::small(trial.rng.below(20) as i32 + 1)).collect();
+    let data: Vec<T> = list(0..m * n, |_| T::small(trial.rng.below(20) as i32 + 1));
     let x = trial.device.tensor(&data, [m, n])?;
     let mut y = trial.output::<T, 2>([m, n])?;
     mixed(&x, &mut y).grid([m as u32, 1, 1]).block([64, 1, 1]).launch(trial.device)?;

@@ -2,7 +2,7 @@
 
 use crate::actors::{Ping, SOON, active, defaults, echo, faulty, running_sum, same};
 use crate::case::{Case, cases};
-use crate::trial::{Stop, Trial, Verdict, ensure};
+use crate::trial::{Stop, Trial, Verdict, ensure, list};
 use kiln_ring::{
     AskError, Ending, Overflow, Payload, RingConfig, RingCtx, RingError, RingRuntime, RuntimeConfig,
     SendOptions, Transport, ring_kernel,
@@ -56,7 +56,7 @@ fn messages_of_all_sizes_come_back(trial: &mut Trial<'_>) -> Verdict {
             let config = || RingConfig::default().capacity(8).deadlines(deadlines);
             let (small, large) = (active(&rt, short, config())?, active(&rt, long, config())?);
             for round in 0..rounds {
-                let numbers: Vec<u32> = (0..8).map(|i| round * 8 + i).collect();
+                let numbers: Vec<u32> = list(0..8, |i| round * 8 + i);
                 let words = |x: u32| std::array::from_fn::<u32, 29, _>(|i| x * 1000 + i as u32);
                 let lines: Vec<[u32; 29]> = numbers.iter().map(|x| words(*x)).collect();
                 small.send_many(&numbers)?;

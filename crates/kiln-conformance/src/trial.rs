@@ -4,6 +4,7 @@ use kiln_reference::{Host, Rng, Sample};
 use kiln_runtime::{Device, Error, Tensor};
 use std::fmt::Debug;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Range;
 
 /// Why a case ends early.
 #[derive(Debug, thiserror::Error)]
@@ -45,7 +46,7 @@ impl<'a> Trial<'a> {
 
     /// Random elements.
     pub fn random<T: Sample>(&mut self, n: usize) -> Vec<T> {
-        (0..n).map(|_| T::sample(&mut self.rng)).collect()
+        list(0..n, |_| T::sample(&mut self.rng))
     }
 
     /// A tensor of random elements, and the elements.
@@ -66,6 +67,23 @@ impl<'a> Trial<'a> {
     pub fn output<T: Sample, const R: usize>(&self, shape: [usize; R]) -> Result<Tensor<T, R>, Stop> {
         Ok(self.device.tensor(&vec![T::POISON; shape.iter().product()], shape)?)
     }
+}
+
+/// What a function gives for each number of a range. The suite has hundreds of such lists, which an
+/// iterator would be compiled for each by itself.
+#[inline]
+pub fn list<N, T>(range: Range<N>, mut of: impl FnMut(N) -> T) -> Vec<T>
+where
+    Range<N>: Iterator<Item = N>,
+{
+    collect(range, &mut of)
+}
+
+fn collect<N, T>(range: Range<N>, of: &mut dyn FnMut(N) -> T) -> Vec<T>
+where
+    Range<N>: Iterator<Item = N>,
+{
+    range.map(of).collect()
 }
 
 /// Ends the case unless a condition holds.

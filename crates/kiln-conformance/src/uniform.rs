@@ -2,7 +2,7 @@
 //! on which they do not.
 
 use crate::case::{Case, cases};
-use crate::trial::{Trial, Verdict, ensure, same};
+use crate::trial::{Trial, Verdict, ensure, list, same};
 use half::{bf16, f16};
 use kiln_lang::prelude::*;
 use kiln_reference::Sample;
@@ -42,7 +42,7 @@ fn first_thread<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
         let (x, data) = trial.input::<T, 2>([rows, n])?;
         let (mut y, mut constant) = (trial.output([rows, n])?, trial.output([n])?);
         first(&x, &mut y, &mut constant).grid([blocks as u32, 1, 1]).block(block).launch(trial.device)?;
-        let expected: Vec<T> = (0..rows * n).map(|i| data[i / n * n + i % n / threads * threads]).collect();
+        let expected: Vec<T> = list(0..rows * n, |i| data[i / n * n + i % n / threads * threads]);
         same("the first thread's", &y.to_vec()?, &expected)?;
         same("a constant", &constant.to_vec()?, &vec![-5; n])?;
     }
@@ -69,12 +69,12 @@ fn turns(trips: &Tensor<i32, 1>, y: &mut Tensor<i32, 1>) {
 
 fn barriers_under_the_first_thread(trial: &mut Trial<'_>) -> Verdict {
     for block in [1usize, 17, 64] {
-        let trips: Vec<i32> = (0..5 * block).map(|_| trial.rng.below(9) as i32).collect();
+        let trips: Vec<i32> = list(0..5 * block, |_| trial.rng.below(9) as i32);
         let x = trial.vector(&trips)?;
         let mut y = trial.output([5 * block])?;
         turns(&x, &mut y).grid([5, 1, 1]).block([block as u32, 1, 1]).launch(trial.device)?;
         let at = |i: usize| ((i % block + trips[i / block * block] as usize) % block) as i32;
-        same("rotated", &y.to_vec()?, &(0..5 * block).map(at).collect::<Vec<i32>>())?;
+        same("rotated", &y.to_vec()?, &list(0..5 * block, at))?;
     }
     Ok(())
 }
@@ -93,7 +93,7 @@ fn sum_if(x: &Tensor<i32, 2>, y: &mut Tensor<i32, 2>) {
 
 fn tiles_under_votes(trial: &mut Trial<'_>) -> Verdict {
     let rows = 40;
-    let data: Vec<i32> = (0..rows * 32).map(|_| trial.rng.below(94) as i32).collect();
+    let data: Vec<i32> = list(0..rows * 32, |_| trial.rng.below(94) as i32);
     let x = trial.device.tensor(&data, [rows, 32])?;
     let mut y = trial.output([rows, 32])?;
     sum_if(&x, &mut y).grid([rows as u32, 1, 1]).block([32, 1, 1]).launch(trial.device)?;
@@ -123,13 +123,13 @@ fn last_one(x: &Tensor<i32, 1>, y: &mut Tensor<u32, 2>) {
 fn barriers_under_votes(trial: &mut Trial<'_>) -> Verdict {
     for block in [1usize, 13, 32] {
         let n = 4 * block;
-        let data: Vec<i32> = (0..n).map(|_| trial.rng.below(12) as i32).collect();
+        let data: Vec<i32> = list(0..n, |_| trial.rng.below(12) as i32);
         let x = trial.vector(&data)?;
         let mut y = trial.output([2, n])?;
         last_one(&x, &mut y).grid([4, 1, 1]).block([block as u32, 1, 1]).launch(trial.device)?;
         let of = |f: fn(&[i32]) -> i32| data.chunks(block).map(f).collect::<Vec<i32>>();
         let expected = [of(|w| w.iter().copied().max().unwrap_or(0)), of(|w| w.iter().sum())];
-        let expected: Vec<u32> = (0..2 * n).map(|i| expected[i / n][i % n / block] as u32).collect();
+        let expected: Vec<u32> = list(0..2 * n, |i| expected[i / n][i % n / block] as u32);
         same("turns, and lanes in all of them", &y.to_vec()?, &expected)?;
     }
     Ok(())
@@ -184,7 +184,7 @@ fn rests(trial: &mut Trial<'_>) -> Verdict {
     for block in [1u32, 40] {
         let mut y = trial.output([2 * block as usize])?;
         nap(&mut y).grid([2, 1, 1]).block([block, 1, 1]).launch(trial.device)?;
-        let expected: Vec<i32> = (0..2 * block).map(|i| (i % block) as i32).collect();
+        let expected: Vec<i32> = list(0..2 * block, |i| (i % block) as i32);
         same("threads that rested", &y.to_vec()?, &expected)?;
     }
     Ok(())
