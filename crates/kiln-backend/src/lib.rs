@@ -18,6 +18,7 @@ mod message;
 mod optional;
 mod prints;
 mod resident;
+mod span;
 mod variables;
 
 pub use capabilities::{Capabilities, Clock, Execution, MatrixFormat, MatrixUnits};
@@ -34,6 +35,7 @@ pub use message::fill_message;
 pub use optional::{Artifacts, Diagnostics, Peers};
 pub use prints::{PrintSink, Prints, is_printing};
 pub use resident::{BlockTime, ResidentId, Residents, Tenant};
+pub use span::view_span;
 pub use variables::LAUNCH_LIMIT_VARIABLE;
 
 use kiln_ir::Kernel;

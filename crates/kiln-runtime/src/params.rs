@@ -1,5 +1,6 @@
 //! What a compiled program relies on in its parameters, which every launch is compared with.
 
+use kiln_backend::view_span;
 use kiln_ir::{Facts, IntFact, Param, Scalar};
 use std::fmt;
 
@@ -124,7 +125,7 @@ impl ParamInfo {
         let Given::View { elem, rank, .. } = self.given else {
             return fact(&self.facts.value, words[0], self.given).is_none();
         };
-        let spans = || span(&words[1..=rank], &words[1 + rank..]).saturating_mul(elem.bytes().into());
+        let spans = || view_span(&words[1..=rank], &words[1 + rank..]).saturating_mul(elem.bytes().into());
         self.limits.iter().all(|limits| limits.hold(words))
             && (!self.facts.span_fits_i32 || i32::try_from(spans()).is_ok())
     }
@@ -151,19 +152,10 @@ impl ParamInfo {
                 }
             }
         }
-        let fits =
-            !self.facts.span_fits_i32 || i32::try_from(span(extents, strides).saturating_mul(size)).is_ok();
+        let fits = !self.facts.span_fits_i32
+            || i32::try_from(view_span(extents, strides).saturating_mul(size)).is_ok();
         (!fits).then(|| "it spans less than 2 GiB".to_owned())
     }
-}
-
-/// The elements from the first to the last, gaps included.
-fn span(extents: &[u64], strides: &[u64]) -> u64 {
-    if extents.contains(&0) {
-        return 0;
-    }
-    let offsets = extents.iter().zip(strides).map(|(extent, stride)| (extent - 1).saturating_mul(*stride));
-    offsets.fold(1, u64::saturating_add)
 }
 
 /// A fact that is not true of a number, in words.
