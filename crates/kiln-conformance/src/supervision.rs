@@ -35,7 +35,7 @@ fn next(events: &Events, actor: u32) -> Result<What, Stop> {
             return Err(Stop::Wrong("there was no event".to_owned()));
         };
         match event.what {
-            What::Turned(_) => {}
+            What::StateChanged(_) => {}
             what if event.actor == Some(actor) => return Ok(what),
             _ => {}
         }

@@ -86,7 +86,7 @@ pub(crate) struct Launch<'a> {
 }
 
 impl Launch<'_> {
-    /// Runs programs `from..to`, in order, on this thread, as far as the reporter wants them.
+    /// Runs programs `from..to` in order on this thread, until the reporter ends the launch.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] where there is no scratch memory for them; none has run then.

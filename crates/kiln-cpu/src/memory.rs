@@ -97,7 +97,7 @@ pub(crate) fn total_memory() -> u64 {
     meminfo("MemTotal").unwrap_or(isize::MAX as u64)
 }
 
-/// The last-level cache in bytes, where Linux tells.
+/// Returns the size of the last-level cache in bytes, if Linux reports it.
 pub(crate) fn last_level_cache() -> Option<u64> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index3/size").ok()?;
     Some(text.trim().strip_suffix('K')?.parse::<u64>().ok()? * 1024)

@@ -3,11 +3,12 @@
 //! [`Cuda`] is a GPU as Kiln's runtime drives it. [`compile_to_ptx`] needs no GPU. [`driver`] and
 //! [`ptx`] are the layers below.
 //!
-//! # Kernels that stay
+//! # Resident kernels
 //!
-//! Host and resident kernel speak through *mapped memory*: host memory that the device accesses, or
-//! device memory that the host writes. The latter is memory that Vulkan maps and CUDA imports, so a
-//! polling kernel does not cross the bus. Vulkan is looked for at run time and never required.
+//! Host and resident kernel communicate through *mapped memory*: host memory that the device
+//! accesses, or device memory that the host writes. The latter is memory that Vulkan maps and CUDA
+//! imports, so a polling kernel does not cross the bus. Vulkan is looked for at run time and never
+//! required.
 //!
 //! The driver waits for the end of every kernel before it loads or unloads a program or unpins
 //! memory, and holds up other threads meanwhile. So this backend defers what drops would free until

@@ -1,4 +1,4 @@
-//! What kernels that stay compile to: ordered accesses of every kind, and a polling loop with
+//! What resident kernels compile to: ordered accesses of every kind, and a polling loop with
 //! nothing in it that need not be. `KILN_PTXAS` names the assembler (`tools/ptxas.sh --path`);
 //! without it the assembling part is skipped, and says so.
 

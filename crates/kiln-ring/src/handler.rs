@@ -130,7 +130,7 @@ impl RingCtx {
             value = both(value, shuffle_xor(value, step));
             step /= 2;
         }
-        // All have it by now; so that the compiler knows it too.
+        // All lanes have the same value; this states it for the compiler.
         if self.lanes > 1 { block_uniform(value) } else { value }
     }
 
@@ -375,7 +375,7 @@ pub trait ErasedHandler: Send + Sync {
     /// The addresses in its messages and states: all that it can send to.
     fn addresses(&self) -> Addresses;
 
-    /// What tells this handler from every other one of this process.
+    /// Identifies the handler in this process.
     fn identity(&self) -> TypeId;
 
     /// Records what the handler does with a message. `state` and `message` have as many words as

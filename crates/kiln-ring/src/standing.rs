@@ -1,7 +1,7 @@
-//! Whether an actor answers by itself, as far as its host knows.
+//! Whether an actor handles messages, as the host last recorded.
 //!
-//! A device cannot wake a thread of the host. So whoever waits for an answer, and would wait for
-//! ever, asks whether the actor handles messages at all.
+//! A device cannot wake a thread of the host. So a thread that waits for an answer checks whether
+//! the actor handles messages at all; otherwise it might wait forever.
 
 use crate::lifecycle::Lifecycle;
 use std::fmt;

@@ -129,7 +129,7 @@ impl Emitter<'_> {
         step <= 0 || (hi - lo) / step <= SHORT
     }
 
-    /// Gives back what dies with the terminator of a region.
+    /// Frees values whose last use is the terminator of a region.
     fn end_region(&mut self, region: Block, end: Option<&OpData>) {
         if let (Some(_), Some(&terminator)) = (end, self.kernel.block(region).ops.last()) {
             self.release(terminator);
@@ -153,7 +153,7 @@ impl Emitter<'_> {
     }
 
     /// The memory a loop carries its tiles in, with the initial values in it: the memory of an
-    /// initial value that dies here, or new.
+    /// initial value whose last use this is, or new.
     fn take_inits(&mut self, op: Op, inits: &[Value]) -> Result<Carried> {
         let mut carried = Carried { tiles: Vec::new(), params: Vec::new() };
         for &init in inits {

@@ -232,7 +232,7 @@ impl Emitter<'_> {
 
     /// Emits each operation for a window.
     fn members(&mut self, group: &Group, window: Window) -> Result<()> {
-        let whole = self.aim_streams(group, window)?;
+        let whole = self.redirect_streams(group, window)?;
         for &op in &group.ops {
             self.locate(Some(op));
             let data = self.kernel.op(op);
@@ -267,9 +267,9 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    /// Lets each streamed value be made in scratch memory if it streams, else where it belongs.
-    /// Gives the tiles that the values are outside of the window.
-    fn aim_streams(&mut self, group: &Group, window: Window) -> Result<Vec<(Value, Tile)>> {
+    /// Redirects each streamed value to scratch memory if it streams, else to where it is stored.
+    /// Returns the tiles that the values are outside of the window.
+    fn redirect_streams(&mut self, group: &Group, window: Window) -> Result<Vec<(Value, Tile)>> {
         let mut whole = Vec::new();
         for streamed in &group.streamed {
             let Repr::Tile(tile) = *self.repr(streamed.root)? else { continue };
@@ -299,7 +299,8 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    /// Gives back what dies with an operation, unless the next chunk or a copy to a view needs it.
+    /// Frees values whose last use is an operation, unless the next chunk or a copy to a view needs
+    /// them.
     fn release_members(&mut self, group: &Group, op: Op, window: Window) {
         if window.start.is_none() {
             self.release_temporaries();
@@ -425,7 +426,7 @@ impl Emitter<'_> {
     }
 
     /// Where a member writes: the memory its result has been given, or new memory. Not that of an
-    /// operand that dies: primitives are faster from one place to another.
+    /// operand after its last use: primitives are faster from one place to another.
     fn destination(&mut self, op: Op, window: Window) -> ir::Value {
         let result = self.kernel.op(op).results[0];
         if let Ok(&Repr::Tile(tile)) = self.repr(result) {

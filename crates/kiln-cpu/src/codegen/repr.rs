@@ -9,7 +9,7 @@ use kiln_ir::Scalar;
 pub(super) struct Tile {
     /// The address of its first element.
     pub(super) at: ir::Value,
-    /// The slot that is given back when the tile dies, if it has one of its own.
+    /// The slot that is freed after the tile's last use, if it has one of its own.
     pub(super) slot: Option<Slot>,
     /// Whether only the part of the tile that a group works on is there.
     pub(super) windowed: bool,

@@ -44,8 +44,8 @@ impl Rewrite<'_> {
         Ok(())
     }
 
-    /// One arm of a masked branch, as lanes. Where it holds a loop, it is skipped if no lane wants
-    /// it: the loop may be long, or endless.
+    /// One arm of a masked branch, as lanes. An arm with a loop is skipped if no lane takes it: the
+    /// loop may be long, or endless.
     fn arm(&mut self, region: Block, data: &OpData) -> Result<Vec<Value>> {
         if !self.holds_loop(region) {
             let yields = self.body(region)?;
@@ -98,8 +98,8 @@ impl Rewrite<'_> {
         Ok(())
     }
 
-    /// A loop whose bounds vary runs as often as its most patient lane wants; the others wait with
-    /// what they carry.
+    /// A loop whose bounds vary runs until its last lane is done; the others keep their carried
+    /// values meanwhile.
     fn masked_for(&mut self, data: &OpData) -> Result<()> {
         let elem = self.old.ty(data.for_bounds()[0]).elem();
         let [lo, _, step] = data.for_bounds();

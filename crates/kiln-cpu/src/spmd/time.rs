@@ -16,7 +16,7 @@ impl Rewrite<'_> {
         Ok(())
     }
 
-    /// The longest rest that a lane wants; none where no lane is there.
+    /// Sleeps for the longest time of any active lane; not at all if no lane is active.
     pub(super) fn sleep(&mut self, data: &OpData) -> Result<()> {
         let wanted = data.duration();
         let time = if self.mask.is_none() && !self.is_lanes(wanted)? {

@@ -1,4 +1,4 @@
-//! Checks, on a machine with an NVIDIA GPU, what a kernel that stays on it does to everything else,
+//! Checks, on a machine with an NVIDIA GPU, what a resident kernel does to everything else,
 //! and measures how fast it is spoken to. The last line is `ok`; anything else is a failure, and
 //! the exit status says so too.
 //!
@@ -66,7 +66,7 @@ fn check_all() -> Outcome {
 }
 
 fn stalls_in_a_process(mode: &str) -> Outcome {
-    println!("\nbeside a kernel that stays, CUDA_MODULE_LOADING={mode}:");
+    println!("\nbeside a resident kernel, CUDA_MODULE_LOADING={mode}:");
     let program = std::env::current_exe()?;
     let status = Command::new(program).env(STALLS, "1").env("CUDA_MODULE_LOADING", mode).status()?;
     if status.success() { Ok(()) } else { Err(format!("the process ended with {status}").into()) }

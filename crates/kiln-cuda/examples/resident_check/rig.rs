@@ -1,4 +1,4 @@
-//! What the checks work on, and a kernel that stays.
+//! What the checks work on, and a resident kernel.
 
 use kiln_cuda::driver::{Context, Function, JitOptions, LaunchShape, MappedWords, Module, Stream, ffi};
 use std::error::Error;
@@ -13,7 +13,7 @@ pub struct Rig {
     pub context: Context,
     /// For ordinary work.
     pub stream: Stream,
-    /// For the kernel that stays.
+    /// For the resident kernel.
     pub resident: Stream,
     pub module: Module,
 }
@@ -35,7 +35,7 @@ impl Rig {
         Ok(self.module.function(name)?)
     }
 
-    /// Starts a kernel that stays until it is let go, or until the limit.
+    /// Starts a resident kernel until it is let go, or until the limit.
     pub fn stay(&self, limit: Duration) -> Result<Staying<'_>, Box<dyn Error>> {
         let words = MappedWords::new(&self.context, 2)?;
         let arguments = [words.device_pointer().0, limit.as_nanos() as u64];
@@ -46,7 +46,7 @@ impl Rig {
     }
 }
 
-/// A kernel that stays.
+/// A resident kernel.
 pub struct Staying<'a> {
     rig: &'a Rig,
     words: MappedWords,

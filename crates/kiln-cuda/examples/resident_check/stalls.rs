@@ -1,4 +1,4 @@
-//! Which calls wait for a kernel that stays. What waits is reported and is no failure: it is the
+//! Which calls wait for a resident kernel. What waits is reported and is no failure: it is the
 //! driver's way, and Kiln goes around it.
 
 use crate::rig::{Outcome, Rig, fresh_ptx, timed};

@@ -24,49 +24,49 @@ pub(super) struct Mappings {
 #[derive(Default)]
 struct Table {
     /// By the host's address.
-    live: HashMap<usize, Piece>,
-    idle: Vec<Piece>,
+    live: HashMap<usize, Mapping>,
+    idle: Vec<Mapping>,
 }
 
 /// An allocation, as long as its owner says.
-enum Piece {
+enum Mapping {
     Pinned(PinnedBuffer),
     Bar(BarBuffer),
 }
 
-impl Piece {
+impl Mapping {
     fn place(&self) -> MappedPlace {
         match self {
-            Piece::Pinned(_) => MappedPlace::Host,
-            Piece::Bar(_) => MappedPlace::Device,
+            Mapping::Pinned(_) => MappedPlace::Host,
+            Mapping::Bar(_) => MappedPlace::Device,
         }
     }
 
     fn bytes(&self) -> usize {
         match self {
-            Piece::Pinned(buffer) => buffer.len(),
-            Piece::Bar(buffer) => buffer.len(),
+            Mapping::Pinned(buffer) => buffer.len(),
+            Mapping::Bar(buffer) => buffer.len(),
         }
     }
 
     fn host(&self) -> NonNull<u8> {
         match self {
-            Piece::Pinned(buffer) => buffer.host_pointer(),
-            Piece::Bar(buffer) => buffer.host_pointer(),
+            Mapping::Pinned(buffer) => buffer.host_pointer(),
+            Mapping::Bar(buffer) => buffer.host_pointer(),
         }
     }
 
     fn device(&self) -> DevicePtr {
         match self {
-            Piece::Pinned(buffer) => buffer.device_pointer(),
-            Piece::Bar(buffer) => buffer.device_pointer(),
+            Mapping::Pinned(buffer) => buffer.device_pointer(),
+            Mapping::Bar(buffer) => buffer.device_pointer(),
         }
     }
 
     fn write_combined(&self) -> bool {
         match self {
-            Piece::Pinned(_) => false,
-            Piece::Bar(buffer) => buffer.is_write_combined(),
+            Mapping::Pinned(_) => false,
+            Mapping::Bar(buffer) => buffer.is_write_combined(),
         }
     }
 
@@ -75,8 +75,8 @@ impl Piece {
         match self {
             // SAFETY: whoever used the memory has given it back, and with it the promise that
             // nobody touches it.
-            Piece::Pinned(buffer) => unsafe { buffer.host_pointer().write_bytes(0, buffer.len()) },
-            Piece::Bar(buffer) => return buffer.clear(),
+            Mapping::Pinned(buffer) => unsafe { buffer.host_pointer().write_bytes(0, buffer.len()) },
+            Mapping::Bar(buffer) => return buffer.clear(),
         }
         Ok(())
     }
@@ -106,11 +106,11 @@ impl Mappings {
 
     /// Takes memory back.
     pub(super) fn unmap(&self, device: &Device, mapped: Mapped) {
-        let stays = device.context.has_stays();
+        let resident = device.context.has_resident();
         let mut table = self.table();
         let Some(piece) = table.live.remove(&(mapped.host.as_ptr() as usize)) else { return };
         table.idle.push(piece);
-        let unused = if stays { Vec::new() } else { std::mem::take(&mut table.idle) };
+        let unused = if resident { Vec::new() } else { std::mem::take(&mut table.idle) };
         // Freeing takes its time, and others need not wait for it.
         drop(table);
         drop(unused);
@@ -126,7 +126,7 @@ impl Mappings {
         let buffer = buffer.map_err(|error| device.explain(error))?;
         let place = MappedPlace::Host;
         let mapped = Mapped { host, device: buffer.device_pointer(), bytes, place, write_combined: false };
-        self.table().live.insert(host.as_ptr() as usize, Piece::Pinned(buffer));
+        self.table().live.insert(host.as_ptr() as usize, Mapping::Pinned(buffer));
         Ok(mapped)
     }
 
@@ -137,14 +137,14 @@ impl Mappings {
     }
 
     /// New memory, zeroed.
-    fn fresh(&self, device: &Device, bytes: usize, place: MappedPlace) -> Result<Piece> {
+    fn fresh(&self, device: &Device, bytes: usize, place: MappedPlace) -> Result<Mapping> {
         let piece = match place {
-            MappedPlace::Host => PinnedBuffer::new(&device.context, bytes).map(Piece::Pinned),
+            MappedPlace::Host => PinnedBuffer::new(&device.context, bytes).map(Mapping::Pinned),
             MappedPlace::Device => {
                 let bar = self.bar(device).as_ref();
                 let bar =
                     bar.map_err(|obstacle| obstacle.clone().into_error(&device.properties.id, place))?;
-                BarBuffer::new(&device.context, bar, bytes).map(Piece::Bar)
+                BarBuffer::new(&device.context, bar, bytes).map(Mapping::Bar)
             }
         };
         piece.map_err(|error| device.explain(error))
@@ -160,7 +160,7 @@ impl Mappings {
         self.bar.get_or_init(|| Bar::open(device.context.device()))
     }
 
-    fn take_idle(&self, room: usize, place: MappedPlace) -> Option<Piece> {
+    fn take_idle(&self, room: usize, place: MappedPlace) -> Option<Mapping> {
         let mut table = self.table();
         let at = table.idle.iter().position(|piece| piece.bytes() == room && piece.place() == place)?;
         Some(table.idle.swap_remove(at))

@@ -36,7 +36,7 @@ pub fn compile_to_ptx(kernel: &Kernel, target: ptx::Target) -> Result<ptx::Modul
 /// Writes the PTX of a kernel over threads that [`compile_to_threads`] has made for the target.
 ///
 /// # Errors
-/// Those of [`compile_to_ptx`] that only the emitter knows.
+/// Those of [`compile_to_ptx`] that the emitter reports.
 pub fn threads_to_ptx(kernel: &Kernel, target: ptx::Target) -> Result<ptx::Module> {
     emit(kernel, target, shared_memory_of(target))
 }
@@ -45,14 +45,14 @@ pub fn threads_to_ptx(kernel: &Kernel, target: ptx::Target) -> Result<ptx::Modul
 /// expanded. For looking at.
 ///
 /// # Errors
-/// Those of [`compile_to_ptx`], except for what only the emitter knows.
+/// Those of [`compile_to_ptx`], except for what the emitter reports.
 pub fn compile_to_threads(kernel: &Kernel, target: ptx::Target) -> Result<Kernel> {
     lower(kernel, &lowering_target(target, shared_memory_of(target)), target)
 }
 
 /// The explicit level's kernel that a kernel over tiles becomes where its loops of products get a
 /// task that copies; `None` for one that is left as it is. For looking at, and for the interpreter,
-/// which knows tasks before the lowering only.
+/// which runs tasks before the lowering only.
 ///
 /// # Errors
 /// Those of [`compile_to_threads`].

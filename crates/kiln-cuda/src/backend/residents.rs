@@ -3,7 +3,7 @@
 use super::device::Device;
 use super::program::CudaProgram;
 use super::streams::Queue;
-use crate::driver::{Event, Function, Stay};
+use crate::driver::{Event, Function, ResidentGuard};
 use kiln_backend::{Error, Launch, ResidentId, Result};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,7 +30,7 @@ struct Resident {
     /// Keeps the code on the device.
     _function: Function,
     /// Nothing is freed whose freeing would wait for it.
-    _stay: Stay,
+    _guard: ResidentGuard,
 }
 
 impl Residents {
@@ -52,7 +52,7 @@ impl Residents {
         before.record(&device.streams.get(launch.stream).stream).map_err(explain)?;
         queue.stream.wait(&before).map_err(explain)?;
         let end = Event::new(&device.context).map_err(explain)?;
-        let stay = device.context.begin_stay();
+        let guard = device.context.begin_resident();
         // SAFETY: as the caller promises.
         unsafe { program.launch(&queue, launch) }?;
         let recorded = end.record(&queue.stream);
@@ -60,7 +60,7 @@ impl Residents {
         let id = ResidentId(table.begun);
         table.begun += 1;
         // Recorded also if its end could not be recorded, which means that the context is lost.
-        table.live.insert(id, Arc::new(Resident { queue, end, _function: function, _stay: stay }));
+        table.live.insert(id, Arc::new(Resident { queue, end, _function: function, _guard: guard }));
         recorded.map(|()| id).map_err(explain)
     }
 

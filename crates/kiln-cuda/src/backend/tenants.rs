@@ -1,4 +1,4 @@
-//! Room for what the driver does not do beside a kernel that stays: loading a program. It waits for
+//! Room for what the driver does not do beside a resident kernel: loading a program. It waits for
 //! every kernel of the context, and holds up the calls of all other threads meanwhile, whatever the
 //! way of loading (measured by `examples/resident_check`). So those who keep kernels on the GPU are
 //! asked to leave first.

@@ -7,7 +7,7 @@
 use super::device::{Device, DeviceProperties};
 use super::error::{CudaError, Result};
 use super::ffi::{self, Api, ContextHandle, PoolHandle, Status};
-use super::garbage::Stays;
+use super::garbage::ResidentKernels;
 use super::staging::Staging;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
@@ -26,7 +26,7 @@ struct ContextState {
     /// `None` where the device has no pools.
     pool: Option<PoolHandle>,
     staging: Staging,
-    stays: Stays,
+    residents: ResidentKernels,
 }
 
 /// Device memory, in bytes.
@@ -95,8 +95,8 @@ impl Context {
     fn over(device: Device, handle: ContextHandle, primary: bool) -> Result<Context> {
         let properties = device.properties()?;
         let api = device.driver().api();
-        let (staging, stays) = Default::default();
-        let mut state = ContextState { device, handle, primary, properties, pool: None, staging, stays };
+        let (staging, residents) = Default::default();
+        let mut state = ContextState { device, handle, primary, properties, pool: None, staging, residents };
         state.bind()?;
         if state.properties.memory_pools {
             state.pool = Some(create_pool(api, &device)?);
@@ -206,8 +206,8 @@ impl Context {
         &self.0.staging
     }
 
-    pub(super) fn stays(&self) -> &Stays {
-        &self.0.stays
+    pub(super) fn residents(&self) -> &ResidentKernels {
+        &self.0.residents
     }
 
     /// The error for an allocation of `requested` bytes that failed with `error`: typed, with the
@@ -291,9 +291,9 @@ impl Drop for ContextState {
         // driver already stopped.
         if self.bind().is_ok() {
             self.staging.release(api);
-            // SAFETY: the context is current; a kernel that stays holds on to the context, so there
+            // SAFETY: the context is current; a resident kernel holds on to the context, so there
             // is none.
-            unsafe { self.stays.clear(api) };
+            unsafe { self.residents.clear(api) };
             if let Some(pool) = self.pool {
                 // SAFETY: every allocation holds the context, so none is left. The driver defers
                 // what is still in flight.

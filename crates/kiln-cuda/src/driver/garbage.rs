@@ -1,5 +1,5 @@
 //! What cannot be freed while a kernel stays on the GPU, kept until the last one has ended; see
-//! [`Context::begin_stay`](super::Context::begin_stay).
+//! [`Context::begin_resident`](super::Context::begin_resident).
 
 use super::bar::Mapping;
 use super::ffi::{Address, Api, ModuleHandle};
@@ -45,15 +45,15 @@ impl Garbage {
     }
 }
 
-/// The kernels that stay in a context, and what is kept for their sake.
+/// The resident kernels of a context, and what is kept for their sake.
 #[derive(Default)]
-pub(super) struct Stays {
-    /// How many. Whoever frees holds it for reading, so that no kernel comes to stay meanwhile.
+pub(super) struct ResidentKernels {
+    /// How many. Whoever frees holds it for reading, so that no resident kernel begins meanwhile.
     pub(super) count: RwLock<usize>,
     pub(super) kept: Mutex<Vec<Garbage>>,
 }
 
-impl Stays {
+impl ResidentKernels {
     /// Frees what is kept. There are no kernels.
     ///
     /// # Safety

@@ -25,11 +25,11 @@
 //! does not know Rust's borrows. Host memory is never handed to the device beyond a call except by
 //! the unsafe `*_pinned` copies and by launches.
 //!
-//! # Kernels that stay
+//! # Resident kernels
 //!
 //! Some calls wait for the end of every kernel of the context: loading a program, unloading it,
-//! unpinning memory, freeing memory that is not of the pool. [`Context::begin_stay`] puts off what
-//! is made by drops; whoever loads programs must see that no kernel stays meanwhile.
+//! unpinning memory, freeing memory that is not of the pool. [`Context::begin_resident`] puts off
+//! what is made by drops; whoever loads programs must see that no kernel is resident meanwhile.
 //! [`Module::function`] loads the kernel at once and not, as the driver does by default, before its
 //! first launch. That does not depend on `CUDA_MODULE_LOADING`, which would have to be set in the
 //! environment of a process that may already have threads, and makes no difference to what waits.
@@ -79,10 +79,10 @@ mod memory;
 mod module;
 mod pinned;
 mod range;
+mod resident;
 mod shape;
 mod staging;
 mod status;
-mod stay;
 mod stream;
 mod tensor_map;
 mod timer;
@@ -102,8 +102,8 @@ pub use mapped::MappedWords;
 pub use memory::DeviceBuffer;
 pub use module::Module;
 pub use pinned::PinnedBuffer;
+pub use resident::ResidentGuard;
 pub use shape::LaunchShape;
-pub use stay::Stay;
 pub use stream::Stream;
 pub use tensor_map::{MapElement, MapShape, TensorMap};
 pub use timer::Timer;

@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::ptr::{NonNull, null_mut};
 
 /// Pinned, zeroed host memory that is mapped into the device's address space. It is unpinned on
-/// drop, which waits for copies in flight; beside a kernel that stays ([`Context::begin_stay`]),
+/// drop, which waits for copies in flight; beside a resident kernel ([`Context::begin_resident`]),
 /// when that has ended.
 ///
 /// A copy or a kernel that uses it without waiting is started by an unsafe call, whose contract

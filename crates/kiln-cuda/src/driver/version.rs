@@ -63,8 +63,8 @@ const PTX_OF_CUDA: &[[u32; 4]] = &[
 ];
 
 impl PtxVersion {
-    /// The highest version that a driver of this CUDA version accepts, as far as this release of
-    /// Kiln knows: a driver newer than the table gets the table's newest version, which it accepts
+    /// The highest version that a driver of this CUDA version accepts, by the table of this release
+    /// of Kiln: a driver newer than the table gets the table's newest version, which it accepts
     /// too. Below [`CudaVersion::OLDEST`] there is none.
     ///
     /// ```

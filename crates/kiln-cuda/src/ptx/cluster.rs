@@ -1,7 +1,7 @@
 //! Operations among the blocks of a cluster (PTX ISA 7.8, "barrier.cluster", "mapa", "st").
 //!
 //! That a store of 16 bytes to another block's shared memory arrives whole is, as for [ordered
-//! accesses](super::ordered), a property of every GPU with clusters that this crate knows of and
+//! accesses](super::ordered), a property of every GPU with clusters that this crate supports and
 //! not of the memory model: an aligned vector lies in one 32-byte sector, which travels between
 //! multiprocessors as one packet, and banks of shared memory are written 128 bytes at a time. What
 //! relies on it tests it.

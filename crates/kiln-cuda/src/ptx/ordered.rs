@@ -1,8 +1,8 @@
 //! Loads and stores that others see in order, of one element or of four words at once.
 //!
 //! The PTX memory model orders the words of a vector access one by one; that an aligned vector of
-//! 16 bytes arrives whole is a property of every GPU that this crate knows of, which what relies on
-//! it tests at start-up.
+//! 16 bytes arrives whole is a property of every GPU that this crate supports, which code that
+//! relies on it tests at start-up.
 //!
 //! So the assembler may divide a relaxed load of four words, and does where not all of them are
 //! used: of a message of one word and its stamp it made two loads, between which the host's store

@@ -23,8 +23,8 @@ impl Target {
         self.compute.0 * 10 + self.compute.1
     }
 
-    /// The oldest PTX ISA version that knows this GPU: what a kernel with no newer needs is written
-    /// in.
+    /// The oldest PTX ISA version that supports this GPU: the version of a kernel without newer
+    /// instructions.
     pub(super) fn least_version(self) -> (u32, u32) {
         match self.capability() {
             ..=80 => (7, 0),

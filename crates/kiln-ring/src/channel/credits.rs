@@ -22,7 +22,7 @@ impl<P: Platform> Credits<P> {
             if count == 0 {
                 return 0;
             }
-            // Acquire: whoever takes a credit knows the head of the queue from which it came back,
+            // Acquire: the thread that takes a credit sees the head of the queue that released it,
             // and so a free slot.
             match self.left.compare_exchange_weak(left, left - count, Acquire, Relaxed) {
                 Ok(_) => return count,

@@ -73,7 +73,7 @@ impl Near {
         }
     }
 
-    /// Makes a ring of which nobody knows yet empty.
+    /// Clears a ring before its address is published.
     #[device(crate = kiln_lang)]
     pub fn clear(&self, lanes: u32, ring: Val<u32>, words: Val<u32>) {
         let lane = if host(lanes == 1) { val(0) } else { lane_id().cast::<u32>() };

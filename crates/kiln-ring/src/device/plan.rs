@@ -93,7 +93,7 @@ impl GridPlan {
         self.endpoints.next_power_of_two() * endpoint::WORDS
     }
 
-    /// A record's place in the table, in a form by which the compiler knows that it lies inside.
+    /// A record's place in the table, masked so that the compiler can prove it in bounds.
     pub(super) fn record(&self, word: Val<u32>) -> Val<u32> {
         word & (self.table_words() - endpoint::WORDS) as u32
     }

@@ -362,8 +362,8 @@ impl PollSet {
         self.poll(ready, quad, command, glances)
     }
 
-    /// Of a worker with one endpoint: after the first look, all groups look at its next slot, so
-    /// that one vote tells.
+    /// Polls the only endpoint of a worker: after the first poll, all groups read its next slot, so
+    /// that one vote decides.
     #[device(crate = kiln_lang)]
     fn watch_one(self, plan: &GridPlan, memory: &WorkerMemory, worker: &Worker, most: Val<u32>) -> Poll {
         let first = self.glance(plan, memory);

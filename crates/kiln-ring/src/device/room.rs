@@ -9,11 +9,11 @@
 //!
 //! The steps, of which most messages need the first alone:
 //!
-//! 1. What the worker knows without a look at the other end: the room of the actor's outputs,
-//!    loaded with its state ([`Delivery::output_fits`]), and of the link that it sends to, in
-//!    registers or loaded at once ([`Route::turn_to`], [`Delivery::ways_fit`]).
-//! 2. A look at the host's and the receivers' positions, and at addresses that are nobody's yet or
-//!    lead to several actors ([`Delivery::has_room`], [`has_room_for`]).
+//! 1. Positions that the worker has cached: the room of the actor's outputs, loaded with its state
+//!    ([`Delivery::output_fits`]), and of the link that it sends to, in registers or loaded at once
+//!    ([`Route::turn_to`], [`Delivery::ways_fit`]).
+//! 2. Reading the positions of the host and the receivers, and addresses that have no actor yet or
+//!    several ([`Delivery::has_room`], [`has_room_for`]).
 //! 3. No room: the message stays where it is, and its endpoint is marked
 //!    ([`HELD_UP`](crate::wire::record::gate::HELD_UP)).
 

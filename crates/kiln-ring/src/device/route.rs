@@ -22,7 +22,7 @@ use crate::payload::ArrayMemory;
 use crate::wire::record::link;
 use kiln_lang::prelude::*;
 
-/// The link that a worker sends to next, as far as it knows.
+/// The link record that a worker caches in registers.
 #[derive(Clone, Copy, DeviceValue)]
 #[kiln(crate = kiln_lang)]
 pub(super) struct Route {
@@ -30,7 +30,7 @@ pub(super) struct Route {
     link: Val<u32>,
     /// Where the last message went, if it did not go there.
     other: Val<u32>,
-    /// What tells it from every other link.
+    /// The link's serial number.
     serial: Val<u32>,
     /// The number of the actor that sends there, plus 1.
     owner: Val<u32>,

@@ -77,9 +77,9 @@ pub(crate) struct Life {
     pub(super) fell: bool,
     /// The failure that it was not restarted from; none of one that fell with another.
     pub(super) failed: Option<Arc<Failed>>,
-    /// The actors that it is linked to know that it fell.
+    /// Whether the actors that it is linked to were notified of its failure.
     pub(super) links_notified: bool,
-    /// Its device or worker is lost, and it knows.
+    /// Whether the loss of its device or worker was recorded here.
     pub(super) lost: bool,
     /// When its last checkpoint by the clock was taken.
     checkpointed: Instant,
@@ -288,7 +288,7 @@ impl Body {
         self.side.command(Operation::Gate, turn.gate)?;
         life.stage = turn.to;
         self.stand(&life);
-        self.publish(What::Turned(turn.to));
+        self.publish(What::StateChanged(turn.to));
         Ok(())
     }
 
@@ -329,7 +329,7 @@ impl Body {
         for (one, two) in [(self, other), (other, self)] {
             one.unlink(two);
             one.links().push(Arc::downgrade(two));
-            // One that fell before tells its new links too.
+            // An actor that failed before notifies its new links, too.
             one.life().links_notified = false;
         }
     }

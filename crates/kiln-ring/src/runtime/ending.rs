@@ -34,7 +34,7 @@ impl Body {
             self.lost()?;
             self.side.remove(limit)?;
             life.stage = Lifecycle::Terminated;
-            self.publish(What::Turned(Lifecycle::Terminated));
+            self.publish(What::StateChanged(Lifecycle::Terminated));
         }
         Ok(())
     }
@@ -66,7 +66,7 @@ impl Body {
         if life.stage != Lifecycle::Draining {
             life.stage = Lifecycle::Draining;
             self.stand(&life);
-            self.publish(What::Turned(Lifecycle::Draining));
+            self.publish(What::StateChanged(Lifecycle::Draining));
         }
         self.side.close_inbound_links(limit)?;
         if life.returning {

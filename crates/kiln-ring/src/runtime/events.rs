@@ -27,7 +27,7 @@ pub struct Event {
 #[non_exhaustive]
 pub enum What {
     /// The actor went to another state by command.
-    Turned(Lifecycle),
+    StateChanged(Lifecycle),
     /// Its handler failed on a message.
     Failed {
         /// The message's position in its queue.
@@ -94,7 +94,7 @@ impl fmt::Display for Event {
 impl fmt::Display for What {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            What::Turned(to) => write!(f, "is {to}"),
+            What::StateChanged(to) => write!(f, "is {to}"),
             What::Failed { position, why } => write!(f, "failed on message {position}: {why}"),
             What::Restarted { times } => write!(f, "was restarted, {times} times in all"),
             What::GivenUp { times } => write!(f, "was given up after {times} restarts"),
@@ -113,7 +113,7 @@ impl fmt::Display for What {
 impl What {
     /// Whether the event is logged as a warning.
     fn is_trouble(&self) -> bool {
-        !matches!(self, What::Turned(_) | What::Restarted { .. } | What::Replaced { .. })
+        !matches!(self, What::StateChanged(_) | What::Restarted { .. } | What::Replaced { .. })
     }
 }
 
@@ -133,7 +133,7 @@ impl What {
 /// let actor = runtime.launch(half, RingConfig::default())?;
 /// actor.activate()?;
 /// let event = events.next_timeout(Duration::from_secs(1)).expect("it was activated");
-/// assert_eq!((event.actor, event.what), (Some(actor.number()), What::Turned(Lifecycle::Active)));
+/// assert_eq!((event.actor, event.what), (Some(actor.number()), What::StateChanged(Lifecycle::Active)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn readers_get_what_comes_after_them_and_slow_ones_lose_the_oldest() {
         let bus = Bus::default();
-        bus.publish(Some(1), "a", What::Turned(Lifecycle::Active));
+        bus.publish(Some(1), "a", What::StateChanged(Lifecycle::Active));
         let (slow, quick) = (bus.subscribe(), bus.subscribe());
         assert!(quick.try_next().is_none());
         for times in 0..KEPT as u64 + 3 {

@@ -76,8 +76,8 @@ impl InboundLink {
     }
 }
 
-/// What tells links apart, also those of other runtimes and of earlier times: whoever sends to an
-/// address that is not one of its own runtime, or no more, finds another number there.
+/// The serial number of the next link, unique in the process. A sender compares it with that of its
+/// address, which differs if the address is of another runtime or its actor has ended.
 static SERIALS: AtomicU32 = AtomicU32::new(1);
 
 /// A number that no other link has. None is 0.

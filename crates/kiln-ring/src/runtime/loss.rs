@@ -52,8 +52,8 @@ impl Shared {
         }
     }
 
-    /// Looks whether the device and its workers are there. While somebody speaks with the grid, who
-    /// would notice, it does not.
+    /// Checks whether the device and its workers respond. Does nothing while another thread has the
+    /// grid locked, since that thread would notice a loss.
     pub(super) fn inspect(&self) {
         if self.loss.get().is_some() {
             return;

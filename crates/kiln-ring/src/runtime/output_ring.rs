@@ -259,7 +259,7 @@ impl OutputRing {
         }
     }
 
-    /// Goes on to the next output; tells the device now and then.
+    /// Advances to the next output; writes the reader's position to the device at intervals.
     fn pass(&self, made: &Made, reader: &mut Reader, output: &Output) {
         if reader.next >= reader.searched {
             reader.note(output);

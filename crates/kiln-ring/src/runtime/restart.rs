@@ -42,9 +42,9 @@ impl Body {
         Ok(())
     }
 
-    /// Looks for a failure, restarts the actor where that is due, and tells its links where it
-    /// fell. While somebody else is busy with the actor, it is looked at another time. Gives
-    /// whether it was restarted, or that was tried.
+    /// Checks for a failure: restarts the actor where its policy says so, else notifies the actors
+    /// that it is linked to. Does nothing while another thread has the actor locked. Returns
+    /// whether a restart was tried.
     pub fn attend(&self) -> bool {
         let Some(mut life) = self.try_life() else { return false };
         self.notice(&mut life);

@@ -77,8 +77,8 @@ impl ActorTelemetry {
 pub struct RuntimeTelemetry {
     /// The device's name.
     pub device: String,
-    /// What tells the runtime from all others of this machine, also those on the same device: the
-    /// number of the process, and its own in that.
+    /// Identifies the runtime among all on this machine: the number of the process, and the
+    /// runtime's own in it.
     pub runtime: String,
     /// How messages get there, and answers come back.
     pub transport: Transport,

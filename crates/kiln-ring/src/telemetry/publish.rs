@@ -1,4 +1,4 @@
-//! A file that tells what a runtime's actors do.
+//! A file with the state of a runtime's actors, for other processes.
 
 use super::folder;
 use std::io;

@@ -110,7 +110,7 @@ pub mod actor {
 /// and for what the host writes: [`SERIAL`](link::SERIAL) when the receiver ends,
 /// [`NEXT`](link::NEXT) when subscribers come and go.
 pub mod link {
-    /// What tells it from every other link of the runtime; 0 when the receiver has ended.
+    /// The serial number of the link, unique in the runtime; 0 when the receiver has ended.
     pub const SERIAL: usize = 0;
     /// The number of the actor that sends, plus 1; 0 for none yet.
     pub const OWNER: usize = 1;

@@ -111,7 +111,7 @@ impl Kind {
         }
     }
 
-    /// The kind that a stamp tells; `None` for memory that was never written.
+    /// The kind in a stamp; `None` for memory that was never written.
     #[inline]
     pub const fn of_stamp(stamp: u32) -> Option<Kind> {
         Kind::from_code(stamp >> 24)

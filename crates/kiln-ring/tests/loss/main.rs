@@ -334,7 +334,7 @@ fn a_draining_actor_is_seen_and_given_more_time() {
         let ended = actor.terminate_with(Ending::Drain, Duration::from_millis(5));
         assert!(matches!(ended, Err(RingError::NotDrained { left: 1.., .. })), "{ended:?}");
     }
-    find(&events, |event| event.what == What::Turned(Lifecycle::Draining));
+    find(&events, |event| event.what == What::StateChanged(Lifecycle::Draining));
     std::thread::scope(|scope| {
         let more = scope.spawn(|| actor.terminate_with(Ending::Drain, NEVER).unwrap());
         // Whoever looks does not wait for whoever waits.

@@ -75,7 +75,7 @@ fn find(device: Device) -> std::result::Result<Found, MapObstacle> {
 ///
 /// The host must not read it (see [`MappedPlace::Device`](kiln_backend::MappedPlace::Device)), and
 /// writes it through raw pointers. It must outlive the kernels that use it; a drop waits for the
-/// device, or beside a kernel that stays ([`Context::begin_stay`]) frees it when that has ended.
+/// device, or beside a resident kernel ([`Context::begin_resident`]) frees it when that has ended.
 pub struct BarBuffer {
     context: Context,
     /// `None` only while it is dropped.
