@@ -60,6 +60,13 @@ pub enum Residency {
     /// Within the call, one block after another. The kernel must leave by itself, for instance
     /// after a number of polls, and is launched again.
     Within,
+    /// In dispatches that the host begins and that end by themselves: beside the host, and one
+    /// after another. A dispatch finds [mapped memory](crate::MappedMemory) as the host left it
+    /// before the call that began it. What it stores there the host finds when
+    /// [`resident_done`](crate::Residents::resident_done) or
+    /// [`resident_wait`](crate::Residents::resident_wait) has said that it is over. Between blocks
+    /// of one dispatch nothing is ordered, and no kernel reads a clock.
+    Dispatched,
 }
 
 /// A place in device memory: a byte of an allocation.

@@ -3,7 +3,9 @@
 //! Everything else a device has is reached by copies in a stream's order, which wait for the
 //! kernels before them. A kernel that stays on the device
 //! ([`Backend::launch_resident`](crate::Residents::launch_resident)) is spoken to through memory
-//! that both sides address: *mapped* memory.
+//! that both sides address: *mapped* memory. Where resident launches are
+//! [dispatches](crate::Residency::Dispatched), each side has a copy, and they are brought up to
+//! date as a dispatch begins and after it.
 
 use crate::DevicePtr;
 use std::fmt;

@@ -41,6 +41,7 @@ impl From<RingError> for Stop {
         match error {
             RingError::Device(error) => Stop::Kiln(error.into()),
             RingError::Runtime(error) => Stop::Kiln(*error),
+            RingError::NoWarps { .. } => Stop::Missing("workers that are warps"),
             other => Stop::Wrong(other.to_string()),
         }
     }

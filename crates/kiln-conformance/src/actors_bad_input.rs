@@ -54,7 +54,7 @@ fn queues_that_cannot_be_are_refused(trial: &mut Trial<'_>) -> Verdict {
 
 /// A warp reads a message with one load a lane; a thread reads what it must.
 fn messages_that_are_too_large_are_refused(trial: &mut Trial<'_>) -> Verdict {
-    for (warps, rt) in [true, false].into_iter().zip(runtimes(trial)?.into_iter().rev()) {
+    for (&warps, rt) in trial.warps().iter().zip(runtimes(trial)?) {
         match rt.launch(last_of_many, RingConfig::default().capacity(4)) {
             Err(RingError::MessageTooLarge { words: 200, .. }) => same("refused for a warp", warps, true)?,
             Ok(actor) => {
@@ -172,10 +172,10 @@ fn dropped_actors_give_their_messages_back(trial: &mut Trial<'_>) -> Verdict {
 /// Each compiles kinds of its own while the other is there.
 fn runtimes_share_a_device(trial: &mut Trial<'_>) -> Verdict {
     let mut all = runtimes(trial)?;
-    let cuda = trial.device.capabilities().is_simt();
+    let warps = trial.warps() == [true];
     all.push(RingRuntime::with(
         trial.device,
-        RuntimeConfig { step_budget: 500, ..defaults() }.workers(1).warps(cuda),
+        RuntimeConfig { step_budget: 500, ..defaults() }.workers(1).warps(warps),
     )?);
     let (last, others) =
         all.split_last().ok_or_else(|| crate::trial::Stop::Wrong("no runtime".to_owned()))?;

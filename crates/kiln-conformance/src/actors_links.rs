@@ -362,7 +362,7 @@ fn runtimes_send_to_each_other(trial: &mut Trial<'_>) -> Verdict {
     for (here, there) in here.iter().zip(&there) {
         let sink = active(there, tally, RingConfig::default().state(0).capacity(8))?;
         let address = match sink.inbound_link_from(here, 2) {
-            Err(RingError::OutOfReach { .. }) if trial.device.properties().residency == Residency::Within => {
+            Err(RingError::OutOfReach { .. }) if trial.device.properties().residency != Residency::Beside => {
                 continue;
             }
             other => other?,

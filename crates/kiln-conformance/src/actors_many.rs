@@ -4,7 +4,7 @@
 use crate::actors::{SOON, active, defaults, running_sum, runtimes, same};
 use crate::case::{Case, cases};
 use crate::trial::{Stop, Trial, Verdict, ensure};
-use kiln_backend::Execution;
+use kiln_backend::{Execution, Residency};
 use kiln_ring::{Actor, AskError, Ending, RecvError, RingConfig, RingRuntime, RuntimeConfig, SendError};
 use std::collections::VecDeque;
 use std::future::Future;
@@ -26,6 +26,7 @@ pub fn cases() -> Vec<Case> {
 /// Half of them are there at once. One that stays is asked all the while, and misses nothing.
 fn thousands_come_and_go(trial: &mut Trial<'_>) -> Verdict {
     let (all, workers, ports) = match trial.device.capabilities().execution {
+        _ if trial.device.properties().residency == Residency::Dispatched => (24, Some(2), 32),
         Execution::Simt => (4000, None, 64),
         Execution::Simd => (2000, Some(2), 512),
         Execution::Interpreted => (24, Some(2), 32),

@@ -628,7 +628,7 @@ fn what_is_elsewhere_is_refused(trial: &mut Trial<'_>) -> Verdict {
 
 /// Through queues in shared memory, where there are any.
 fn clusters_hand_arrays_on(trial: &mut Trial<'_>) -> Verdict {
-    let warps = trial.device.capabilities().is_simt();
+    let warps = trial.warps() == [true];
     let config = RuntimeConfig { step_budget: 1 << 16, spins: 64, ..defaults() };
     let config = config.workers(2).endpoints_per_worker(12).warps(warps).clusters_of(2);
     let rt = match RingRuntime::with(trial.device, config) {

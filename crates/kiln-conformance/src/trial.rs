@@ -1,5 +1,6 @@
 //! One run of a case: its device, its random input and its comparisons.
 
+use kiln_backend::Residency;
 use kiln_reference::{Host, Rng, Sample};
 use kiln_runtime::{Device, Error, Tensor};
 use std::fmt::Debug;
@@ -39,9 +40,14 @@ impl<'a> Trial<'a> {
     }
 
     /// Whether workers of ring kernels are warps: both, where the device has a choice. Where
-    /// threads are hardware threads, a worker always is a warp.
+    /// threads are hardware threads, a worker always is a warp, or always one of them in a
+    /// dispatch.
     pub fn warps(&self) -> &'static [bool] {
-        if self.device.capabilities().is_simt() { &[true] } else { &[false, true] }
+        match (self.device.properties().residency, self.device.capabilities().is_simt()) {
+            (Residency::Dispatched, _) => &[false],
+            (_, true) => &[true],
+            (_, false) => &[false, true],
+        }
     }
 
     /// Random elements.

@@ -72,7 +72,7 @@
 //! A resident grid is one kernel, traced from `device/` like any other: the loop of a *worker*,
 //! with the handlers of all kinds of actors inlined in fault regions. The same loop serves a warp
 //! of a GPU, a thread of a CPU, and the interpreter, which runs it for a bounded number of polls
-//! whenever the host waits.
+//! whenever the host waits, as GPUs do on which no kernel stays.
 //!
 //! What the kernel is made for (its kinds of actors, its lanes, its transport) is known while it is
 //! traced. An `if` on such a host constant is written `if host(plan.lanes > 1)`; every other `if`
@@ -96,6 +96,13 @@
 //! when a runtime is made, before anything is resident: both sides write quads while the other
 //! looks, by the code that messages go by. An assembler splits a relaxed load of four words of
 //! which some are not used, so such loads are volatile in PTX.
+//!
+//! **Dispatches.** Where a device runs no kernel that stays, the same workers run in dispatches,
+//! which end by themselves: after so many polls without work, or so many turns
+//! (`runtime/dispatch.rs`). Inbox and outbox are copies then, which each dispatch brings up to
+//! date. Nobody else touches a worker's memory meanwhile, so that its kernel needs neither whole
+//! quads nor orders (`device/dispatched.rs`); workers between which there are links are dispatched
+//! one after the other. The clock is the time at which the dispatch began.
 //!
 //! **Latency.** A worker prefetches what a message will need (its endpoint's record, the answer's
 //! slot and stamp, the first words of the state) into registers before the message arrives, and

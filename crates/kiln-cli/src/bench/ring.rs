@@ -64,12 +64,17 @@ struct Ways<'a> {
 
 impl Ways<'_> {
     fn of(device: &Device) -> Ways<'_> {
-        let gpu = device.capabilities().is_simt();
+        let gpu = has_warps(device);
         let known = device.backend().mapped_places();
         let usable = |place: &MappedPlace| known.get(*place).is_ok() && (gpu || *place == MappedPlace::Host);
         let places = MappedPlace::ALL.into_iter().filter(usable).collect();
         Ways { device, places, most: if gpu { device.properties().units as usize } else { 1 } }
     }
+}
+
+/// Whether workers are warps of a kernel that stays.
+fn has_warps(device: &Device) -> bool {
+    device.capabilities().is_simt() && device.properties().residency == Residency::Beside
 }
 
 impl Ways<'_> {
@@ -106,7 +111,7 @@ fn soaked(ways: &Ways<'_>, length: Duration, rate: u64) -> Result<Vec<Row>, Fail
 fn measured(ways: &Ways<'_>, only: &str) -> Result<Vec<Row>, Failure> {
     let Ways { device, places, most } = ways;
     let wanted = |name: &str| name.contains(only);
-    let gpu = device.capabilities().is_simt();
+    let gpu = has_warps(device);
     let mut rows = Vec::new();
     if wanted(baseline::LAUNCH) {
         rows.push(baseline::launch(device)?);
@@ -154,7 +159,10 @@ fn measured(ways: &Ways<'_>, only: &str) -> Result<Vec<Row>, Failure> {
         rows.extend(hop::cluster(device)?);
     }
     let pairs = [bounce::ACTOR_TO_ACTOR, bounce::CLUSTER, bounce::SAME_WORKER];
-    for name in pairs.into_iter().filter(|name| wanted(name)) {
+    // Within a dispatch the clock stands.
+    let clock =
+        |name: &str| name != bounce::SAME_WORKER || device.properties().residency != Residency::Dispatched;
+    for name in pairs.into_iter().filter(|name| wanted(name) && clock(name)) {
         rows.extend(bounce::row(device, name)?);
     }
     if wanted(bounce::OTHER_GPU) {
@@ -166,7 +174,7 @@ fn measured(ways: &Ways<'_>, only: &str) -> Result<Vec<Row>, Failure> {
     if wanted(faults::RESTART) {
         rows.push(faults::restarts(device, ways.best())?);
     }
-    if !device.capabilities().is_interpreted() {
+    if device.properties().residency == Residency::Beside {
         for name in [faults::TRAP, faults::HANG].into_iter().filter(|name| wanted(name)) {
             rows.push(faults::losses(device, name)?);
         }

@@ -21,6 +21,7 @@
 //! | `plan.rs` | what a resident kernel is made for, known when it is traced |
 //! | `worker.rs` | the memory that a worker reaches, and what changes while it works |
 //! | `worker_loop.rs` | the kernel: the loop of a worker |
+//! | `dispatched.rs` | the kernel for devices that run it in dispatches |
 //! | `command.rs` | carrying out and acknowledging the host's commands |
 //! | `poll.rs`, `bursts.rs` | looking for complete messages |
 //! | `prefetch.rs` | a message that was seen, and what handling it begins with |
@@ -44,6 +45,7 @@ mod bursts;
 mod cluster;
 mod command;
 mod delivery;
+mod dispatched;
 mod fast_path;
 mod measure;
 mod plan;

@@ -74,6 +74,8 @@ pub(crate) struct GridPlan {
     /// Whether the inbox lies across a bus. A look at it then takes several times as long as one at
     /// the arena, so that workers with inbound links look at those more often.
     pub far_inbox: bool,
+    /// Whether the device runs it in dispatches, each of which ends after some turns.
+    pub dispatched: bool,
     /// The handling time of one in so many messages, a power of two, is measured; 0 for none.
     pub measure_every: u32,
 }

@@ -60,6 +60,7 @@ pub(crate) fn trace_probe(lanes: u32, ordered: bool) -> Result<Kernel, TraceErro
             cluster: None,
             ordered,
             far_inbox: false,
+            dispatched: false,
             measure_every: 0,
         };
         answer_rounds(&plan, &Task { inbox, outbox, at, slots, rounds, patience_ms });

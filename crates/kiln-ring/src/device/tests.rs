@@ -69,6 +69,7 @@ fn plan(inbound_links: bool, ordered: bool) -> GridPlan {
         far_inbox: false,
         peers: false,
         cluster: None,
+        dispatched: false,
         measure_every: 16,
     }
 }
@@ -155,6 +156,40 @@ fn lanes_vote_on_faults_that_vary() {
 #[test]
 fn resident_kernels_compile_for_every_generation() {
     assert_eq!(modules().len(), 4 * 3 + 2 + 2 * 3);
+}
+
+/// What a dispatch does not have is not left: orders among workers and the host, clocks, sleep. All
+/// else is, and each fault keeps its site.
+#[test]
+fn dispatched_kernels_need_neither_orders_nor_clocks() {
+    for (inbound_links, ordered) in [(false, false), (true, false), (true, true)] {
+        let resident = GridPlan { lanes: 1, ..plan(inbound_links, ordered) };
+        let dispatched = trace_resident(&GridPlan { dispatched: true, ..resident.clone() }).unwrap();
+        assert!(kiln_ir::verify(&dispatched).is_ok());
+        let mut left = Vec::new();
+        dispatched.walk(|_, data| left.push(data.kind.mnemonic()));
+        let resident = trace_resident(&resident).unwrap();
+        let mut before = Vec::new();
+        resident.walk(|_, data| before.push(data.kind.mnemonic()));
+        for name in [
+            "load_quad",
+            "store_quad",
+            "ordered_load",
+            "ordered_store",
+            "fence",
+            "clock",
+            "sleep",
+            "block_uniform",
+        ] {
+            assert!(before.contains(&name) && !left.contains(&name), "{name}, {inbound_links}, {ordered}");
+        }
+        let sites = |kernel: &kiln_ir::Kernel| -> Vec<String> {
+            kernel.fault_sites().into_iter().map(|site| site.message).collect()
+        };
+        assert_eq!(sites(&dispatched), sites(&resident));
+        let names: Vec<&str> = dispatched.params[3..].iter().map(|param| param.name.as_str()).collect();
+        assert_eq!(names, ["spins", "sleep_ns", "leave_after", "turns", "first", "now"]);
+    }
 }
 
 /// The PTX of every kind of resident kernel for every generation, with the architecture's name.

@@ -2,6 +2,7 @@
 
 use super::cluster::Near;
 use super::command::load_endpoint;
+use super::dispatched;
 use super::plan::{GridPlan, host};
 use super::poll::PollSet;
 use super::route::Route;
@@ -21,37 +22,52 @@ struct Patience {
     sleep_ns: Val<u32>,
     /// Polls without work before it leaves; 0 for never.
     leave_after: Val<u32>,
+    /// Turns of the loop before it leaves, whatever there is to do, where the kernel is dispatched.
+    turns: Option<Val<u32>>,
 }
 
 /// Turns of the loop between two heartbeats of a worker.
 const HEARTBEAT_TURNS: u32 = 64;
 
-/// Records the resident kernel. Parameters: inbox, outbox, arena, then the three numbers of
-/// [`Patience`].
+/// Records the resident kernel. Parameters: inbox, outbox, arena, then the first three numbers of
+/// [`Patience`]. Where it is dispatched there are three more: its turns, the number of the first
+/// worker, and the time at which the dispatch begins.
 pub(crate) fn trace_resident(plan: &GridPlan) -> Result<Kernel, TraceErrors> {
     let plan = &plan.with_effects();
-    trace("ring", Level::Thread { block: [plan.lanes, 1, 1] }, |p: &mut ParamDecl| {
+    let mut kernel = trace("ring", Level::Thread { block: [plan.lanes, 1, 1] }, |p: &mut ParamDecl| {
         let unit = IntFact { divisor: 1, equals: Some(1), fits_i32: true };
         let facts = || Facts { align: 256, strides: [unit].into_iter().collect(), ..Facts::default() };
-        let number = program_id(0);
+        let (inbox, outbox, arena) =
+            (p.view("inbox", facts()), p.view_mut("outbox", facts()), p.view_mut("arena", facts()));
+        let fact = IntFact::default();
+        let patience = Patience {
+            spins: p.scalar("spins", fact),
+            sleep_ns: p.scalar("sleep_ns", fact),
+            leave_after: p.scalar("leave_after", fact),
+            turns: plan.dispatched.then(|| p.scalar("turns", fact)),
+        };
+        let first = plan.dispatched.then(|| p.scalar::<u32>("first", fact));
+        if plan.dispatched {
+            // Of use to what `dispatched` makes of clocks.
+            let _: Val<u64> = p.scalar(dispatched::NOW, fact);
+        }
+        let number = first.map_or(program_id(0), |first| program_id(0) + first.cast::<i64>());
         let memory = WorkerMemory {
-            inbox: p.view("inbox", facts()),
-            outbox: p.view_mut("outbox", facts()),
-            arena: p.view_mut("arena", facts()),
+            inbox,
+            outbox,
+            arena,
             number,
             section: number * section_words(plan.endpoints),
             table: shared([plan.table_words()]),
             near: Near::of(plan, number),
             faults: local(1 + fault::MOST),
         };
-        let fact = IntFact::default();
-        let patience = Patience {
-            spins: p.scalar("spins", fact),
-            sleep_ns: p.scalar("sleep_ns", fact),
-            leave_after: p.scalar("leave_after", fact),
-        };
         resident(plan, &memory, &patience);
-    })
+    })?;
+    if plan.dispatched {
+        dispatched::rewrite(&mut kernel);
+    }
+    Ok(kernel)
 }
 
 #[device(crate = kiln_lang)]
@@ -131,9 +147,19 @@ fn resident(plan: &GridPlan, memory: &WorkerMemory, patience: &Patience) {
                 worker.running = false.into_val();
             }
         }
+        if let Some(turns) = patience.turns {
+            worker.running = worker.running & worker.turns.lt(turns);
+        }
     }
     if let Some(near) = memory.near {
         near.keep(plan, &memory.arena);
+    }
+    if let Some(turns) = patience.turns {
+        // SAFETY: as above.
+        unsafe {
+            let unfinished = worker.turns.ge(turns).cast::<u32>();
+            memory.outbox.set_quad_unchecked(line + HEARTBEAT, [worker.turns, works, unfinished, val(1)]);
+        }
     }
     worker.save(memory);
     worker.acknowledge(memory);

@@ -162,6 +162,14 @@ pub enum RingError {
         /// Why not.
         why: &'static str,
     },
+    /// Workers cannot be warps.
+    #[error(
+        "workers of {device} cannot be warps: it runs them in dispatches, in which each is one thread; leave `warps` as it is"
+    )]
+    NoWarps {
+        /// The device.
+        device: String,
+    },
     /// Clusters have no such size.
     #[error("clusters of {size} workers: their size is a power of two from 1 to {most}")]
     ClusterSize {
@@ -180,7 +188,7 @@ pub enum RingError {
     },
     /// Actors of one runtime cannot send to those of the other.
     #[error(
-        "actors on `{from}` cannot send to actors on `{to}`: that works between GPUs of this process, and between runtimes on one `Device`, but for the interpreter. Have the host pass the messages on"
+        "actors on `{from}` cannot send to actors on `{to}`: that works between GPUs of this process, and between runtimes on one `Device` on which kernels stay. Have the host pass the messages on"
     )]
     OutOfReach {
         /// The sender's device.

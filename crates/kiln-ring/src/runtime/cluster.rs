@@ -10,6 +10,7 @@ use crate::address::Address;
 use crate::device::Cluster;
 use crate::error::{Result, RingError};
 use crate::handler::Handler;
+use kiln_backend::Residency;
 use kiln_runtime::Device;
 
 /// The most workers of a cluster, which every GPU with clusters has room for.
@@ -43,9 +44,14 @@ impl RuntimeConfig {
                 why: "it has none; GPUs from compute capability 9.0 on do",
             });
         }
+        if self.has_warps(device) && properties.residency == Residency::Dispatched {
+            return Err(RingError::NoWarps { device: device.id().to_owned() });
+        }
         Ok(match self.workers {
             Some(workers) => workers.max(1).next_multiple_of(size),
-            None if properties.capabilities.is_simt() => (properties.units as usize / size * size).max(size),
+            None if self.has_warps(device) && properties.capabilities.is_simt() => {
+                (properties.units as usize / size * size).max(size)
+            }
             None => size,
         })
     }

@@ -5,6 +5,8 @@ use super::restart_policy::Restart;
 use super::transport::Transport;
 use crate::channel::{ChannelConfig, Overflow, Replies, WaitPolicy};
 use crate::error::{Result, RingError};
+use kiln_backend::Residency;
+use kiln_runtime::Device;
 use std::time::Duration;
 
 /// How a [`RingRuntime`](crate::RingRuntime) is set up. The defaults suit some thousand small
@@ -125,6 +127,13 @@ impl RuntimeConfig {
             Some((what, given, most)) => Err(RingError::ConfigTooLarge { what, given, most }),
             None => Ok(()),
         }
+    }
+
+    /// Whether a worker is a warp.
+    pub(super) fn has_warps(&self, device: &Device) -> bool {
+        let properties = device.properties();
+        let gpu = properties.capabilities.is_simt() && properties.residency == Residency::Beside;
+        self.warps.unwrap_or(gpu)
     }
 
     /// Sets the number of workers.

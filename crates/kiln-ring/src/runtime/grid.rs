@@ -1,6 +1,7 @@
 //! The resident grid: its program, and the commands to its workers.
 
 use super::config::RuntimeConfig;
+use super::dispatch::{Rounds, TURNS};
 use super::endpoints::{Endpoint, Endpoints};
 use super::faults::Site;
 use super::limit::Limit;
@@ -42,6 +43,8 @@ pub(crate) struct Grid {
     away: u32,
     /// The workers were commanded to leave, and not all of them had left when the wait timed out.
     commanded_to_leave: bool,
+    /// Where the device runs it in dispatches.
+    rounds: Option<Rounds>,
 }
 
 /// The host's record of a worker.
@@ -72,11 +75,10 @@ struct Sign {
 impl Grid {
     /// A grid that is not launched yet.
     pub fn new(device: &Device, config: &RuntimeConfig, workers: usize, transport: Transport) -> Grid {
-        let gpu = device.properties().capabilities.is_simt();
-        let lanes = if config.warps.unwrap_or(gpu) { WARP } else { 1 };
-        // Nobody could end a handler that the host itself runs.
-        let within = device.properties().residency == Residency::Within;
-        let endless = within && config.step_budget == 0;
+        let residency = device.properties().residency;
+        let lanes = if config.has_warps(device) { WARP } else { 1 };
+        // Nobody could end a handler that the host itself runs, or waits for.
+        let endless = residency != Residency::Beside && config.step_budget == 0;
         let budget = if endless { RuntimeConfig::default().step_budget } else { config.step_budget };
         let taken = vec![false; config.endpoints_per_worker];
         Grid {
@@ -91,7 +93,9 @@ impl Grid {
                 endpoints: config.endpoints_per_worker,
                 lanes,
                 budget,
-                measure_every: config.measure_every,
+                dispatched: residency == Residency::Dispatched,
+                // A dispatch has no clock.
+                measure_every: if residency == Residency::Dispatched { 0 } else { config.measure_every },
             },
             program: None,
             resident: None,
@@ -101,12 +105,13 @@ impl Grid {
             patience: config.acknowledge_within,
             away: 0,
             commanded_to_leave: false,
+            rounds: (residency == Residency::Dispatched).then(Rounds::new),
         }
     }
 
     /// Whether the device runs only while the host lets it.
     pub fn is_within(&self) -> bool {
-        self.device.properties().residency == Residency::Within
+        self.device.properties().residency != Residency::Beside
     }
 
     /// The number of a kind of actor in endpoint records, if it is compiled in.
@@ -413,7 +418,7 @@ impl Grid {
             for side in &mut self.workers {
                 (side.sign, side.leaves) = (None, false);
             }
-            self.resident = Some(self.launch(memory, &program, 0)?);
+            self.resident = Some(self.launch(memory, &program, 0..self.workers.len(), 0)?);
             self.commanded_to_leave = false;
         }
         Ok(())
@@ -423,14 +428,17 @@ impl Grid {
         &self,
         memory: &SharedMemory,
         program: &Arc<dyn Program>,
+        workers: Range<usize>,
         leave_after: u32,
     ) -> Result<ResidentId> {
-        let mut words = memory.views().to_vec();
+        let mut words = memory.views(self.plan.dispatched).to_vec();
         words.extend([self.spins, self.sleep_ns, leave_after].map(u64::from));
-        let launch =
-            Launch { grid: [self.workers.len() as u32, 1, 1], words: &words, stream: memory.stream() };
+        if let Some(rounds) = &self.rounds {
+            words.extend([TURNS, workers.start as u64, rounds.now()]);
+        }
+        let launch = Launch { grid: [workers.len() as u32, 1, 1], words: &words, stream: memory.stream() };
         // SAFETY: the words are those of the kernel's parameters: three views of memory that the
-        // runtime frees only after the grid has left, and three numbers.
+        // runtime frees only after the grid has left, and numbers.
         Ok(unsafe { self.device.backend().need_residents()?.launch_resident(program, launch)? })
     }
 
@@ -442,9 +450,57 @@ impl Grid {
         // A worker of one thread looks at one endpoint a poll, and at all up to the last that
         // a command gave it: those of actors that have ended lie between.
         let endpoints = self.workers.iter().map(|side| side.endpoints).max();
-        let id = self.launch(memory, &program, endpoints.unwrap_or(0) as u32 + 2)?;
-        self.device.backend().need_residents()?.resident_wait(id, Duration::MAX)?;
+        let polls = endpoints.unwrap_or(0) as u32 + 2;
+        while self.rounds.as_ref().is_none_or(Rounds::wants_more) {
+            let mut last = None;
+            for workers in self.side_by_side() {
+                last = Some(self.launch(memory, &program, workers, polls)?);
+            }
+            match (&mut self.rounds, last) {
+                (Some(rounds), Some(last)) => rounds.push(last),
+                (None, Some(last)) => {
+                    self.device.backend().need_residents()?.resident_wait(last, Duration::MAX)?;
+                    return Ok(true);
+                }
+                (_, None) => return Ok(true),
+            }
+        }
+        self.finish_round(memory)?;
         Ok(true)
+    }
+
+    /// Waits for the first round that is under way; whether there was one.
+    fn finish_round(&mut self, memory: &SharedMemory) -> Result<bool> {
+        let Some(rounds) = &mut self.rounds else { return Ok(false) };
+        let Some(first) = rounds.first() else { return Ok(false) };
+        self.device.backend().need_residents()?.resident_wait(first, Duration::MAX)?;
+        rounds.over(&memory.outbox_words, self.workers.len());
+        Ok(true)
+    }
+
+    /// The handling time of one in so many messages is measured; 0 for none.
+    pub fn measure_every(&self) -> u32 {
+        self.plan.measure_every
+    }
+
+    /// Whether the device runs it in dispatches.
+    pub fn is_dispatched(&self) -> bool {
+        self.rounds.is_some()
+    }
+
+    /// Whether a dispatch has found something to do, so that there may be more.
+    pub fn goes_on(&self) -> bool {
+        self.away == 0 && self.rounds.as_ref().is_some_and(Rounds::go_on)
+    }
+
+    /// The workers that are launched together: all of them, or each by itself, where one may find
+    /// what another sends and the device orders nothing between the two.
+    fn side_by_side(&self) -> Vec<Range<usize>> {
+        let all = self.workers.len();
+        match self.plan.dispatched && self.plan.inbound_links {
+            true => (0..all).map(|worker| worker..worker + 1).collect(),
+            false => vec![0..all],
+        }
     }
 
     /// Commands all workers to leave, and waits until they have. Their records are in the arena
@@ -456,6 +512,7 @@ impl Grid {
     /// # Errors
     /// A worker does not acknowledge, and all go on.
     pub fn leave(&mut self, memory: &SharedMemory) -> Result<()> {
+        while self.finish_round(memory)? {}
         let Some(id) = self.resident else { return Ok(()) };
         if self.device.backend().need_residents()?.resident_done(id)? {
             self.has_gone();

@@ -9,6 +9,7 @@ use crate::wire::slot::{PAYLOAD, QUAD};
 use kiln_backend::{DevicePtr, EventId, Mapped, MappedPlace, StreamId};
 use kiln_runtime::Device;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Records and references name words by numbers of 32 bits.
 const MOST_WORDS: usize = u32::MAX as usize & !63;
@@ -24,6 +25,8 @@ pub(crate) struct SharedMemory {
     /// All of the inbox and of the outbox, as the host reaches them.
     pub inbox_words: RingMemory,
     pub outbox_words: RingMemory,
+    /// Words of the inbox and of the outbox up to the last that anybody was given.
+    used: [AtomicUsize; 2],
 }
 
 /// The free ranges of the regions.
@@ -80,6 +83,7 @@ impl SharedMemory {
             arena_words,
             inbox_words: inbox_ring,
             outbox_words: outbox_ring,
+            used: [AtomicUsize::new(lines), AtomicUsize::new(lines)],
         };
         memory.arena = backend.allocate(arena_words * 4, stream)?;
         // SAFETY: the allocation just made.
@@ -99,12 +103,17 @@ impl SharedMemory {
         self.stream
     }
 
-    /// The words of a launch's three views.
-    pub fn views(&self) -> [u64; 9] {
+    /// The words of a launch's three views. Of inbox and outbox they have all words, or those that
+    /// are `used`: where each side has a copy, the launch brings no others up to date.
+    pub fn views(&self, used: bool) -> [u64; 9] {
         let view = |at: u64, words: usize| [at, words as u64, 1];
         let address = |mapped: &Option<Mapped>| mapped.as_ref().map_or(0, |m| m.device.0);
-        let [a, b, c] = view(address(&self.inbox), self.inbox_words.words());
-        let [d, e, f] = view(address(&self.outbox), self.outbox_words.words());
+        let [inbox, outbox] = match used {
+            true => [0, 1].map(|region| self.used[region].load(Ordering::Acquire)),
+            false => [self.inbox_words.words(), self.outbox_words.words()],
+        };
+        let [a, b, c] = view(address(&self.inbox), inbox);
+        let [d, e, f] = view(address(&self.outbox), outbox);
         let [g, h, i] = view(self.arena.0, self.arena_words);
         [a, b, c, d, e, f, g, h, i]
     }
@@ -116,6 +125,7 @@ impl SharedMemory {
 
     /// The host's access to words of the inbox, from a multiple of 16 on.
     pub fn inbox_part(&self, at: usize, words: usize) -> RingMemory {
+        self.used[0].fetch_max(at + words, Ordering::AcqRel);
         // SAFETY: what callers name lies inside; the mapping lives as long as the runtime, which
         // whoever holds a part holds.
         unsafe { self.inbox_words.part(at, words) }
@@ -123,6 +133,7 @@ impl SharedMemory {
 
     /// The host's access to words of the outbox, from a multiple of 16 on.
     pub fn outbox_part(&self, at: usize, words: usize) -> RingMemory {
+        self.used[1].fetch_max(at + words, Ordering::AcqRel);
         // SAFETY: as above.
         unsafe { self.outbox_words.part(at, words) }
     }

@@ -7,6 +7,7 @@
 //! | `transport.rs`, `choose_transport.rs`, `probe.rs` | [`Transport`]; choosing and testing one |
 //! | `endpoints.rs` | where a worker polls |
 //! | `grid.rs` | the resident grid: compiling, launching, telling workers what to do |
+//! | `dispatch.rs` | how the grid goes on where no kernel stays on the device |
 //! | `launch.rs` | bringing actors into being |
 //! | `actor.rs`, `messages.rs` | [`Actor`]: life and death; sending, receiving, asking |
 //! | `body.rs` | what an actor is whatever its types |
@@ -38,6 +39,7 @@ mod choose_transport;
 mod cluster;
 mod cluster_mate;
 mod config;
+mod dispatch;
 mod ending;
 mod endpoints;
 mod events;
@@ -195,6 +197,7 @@ impl RingRuntime {
         let (memory, free, transport) = choose_transport::choose(device, &config, workers)?;
         let protocol = transport.transport.protocol();
         let grid = Grid::new(device, &config, workers, transport.transport);
+        let measure_every = grid.measure_every();
         let ref_counts = RefCounts::new(config.arena_bytes / 4);
         let shared = Arc::new(Shared {
             device: device.clone(),
@@ -219,7 +222,7 @@ impl RingRuntime {
             actors: AtomicU32::new(0),
             registry: Registry::default(),
             begun: Instant::now(),
-            measure_every: config.measure_every,
+            measure_every,
             places: Mutex::default(),
         });
         let tenant: Weak<dyn Tenant> = Arc::downgrade(&shared) as _;

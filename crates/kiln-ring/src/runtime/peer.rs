@@ -12,7 +12,7 @@ use super::link::Origin;
 use crate::address::Address;
 use crate::error::{Result, RingError};
 use crate::handler::Handler;
-use kiln_backend::Tenant;
+use kiln_backend::{Residency, Tenant};
 use std::sync::Arc;
 
 impl Shared {
@@ -20,7 +20,7 @@ impl Shared {
     fn reach(&self, other: &Shared) -> Result<()> {
         let (from, to) = (self.device.properties(), other.device.properties());
         let same = std::ptr::addr_eq(self.backend(), other.backend());
-        if same && !from.capabilities.is_interpreted() {
+        if same && from.residency == Residency::Beside {
             return Ok(());
         }
         // A GPU in another process, which has addresses of its own, has no peer access.

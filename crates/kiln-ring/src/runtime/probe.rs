@@ -94,7 +94,7 @@ impl Bench {
         let kernel = trace_probe(lanes, self.protocol == Protocol::Ordered)
             .map_err(|errors| refuse(errors.errors().iter().map(ToString::to_string).collect()))?;
         let program = device.program(&kernel)?;
-        let mut words = memory.views()[..6].to_vec();
+        let mut words = memory.views(false)[..6].to_vec();
         let numbers = [begin, self.slots, ROUNDS as usize, self.patience.as_millis() as usize];
         words.extend(numbers.map(|number| number as u64));
         let launch = Launch { grid: [1, 1, 1], words: &words, stream: memory.stream() };

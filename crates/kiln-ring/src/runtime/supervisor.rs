@@ -9,6 +9,7 @@
 
 use super::Shared;
 use super::body::Body;
+use super::dispatch::Sent;
 use super::park::Rest;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -131,7 +132,7 @@ impl Supervisor {
 
     fn run(&self, shared: &Weak<Shared>) {
         let (mut calm, mut longest) = (CALM, CALM);
-        let mut rest = Rest::default();
+        let (mut rest, mut sent) = (Rest::default(), Sent::default());
         let mut pace = Pace::new();
         loop {
             let wards = {
@@ -150,7 +151,7 @@ impl Supervisor {
                 calm = shared.config.checkpoint_every.map_or(calm, |every| calm.min(every));
                 longest = shared.config.lost_within;
             }
-            let (mut keen, mut restarted) = (false, false);
+            let (mut keen, mut restarted, mut more) = (false, false, false);
             for ward in &wards {
                 // Held no longer than for the look: the last one that holds an actor may end its
                 // runtime.
@@ -163,9 +164,13 @@ impl Supervisor {
                 shared.sweep_abroad();
                 let wards: Vec<Arc<Body>> = wards.iter().filter_map(Weak::upgrade).collect();
                 shared.consider_parking(&wards, &mut rest);
+                more = shared.go_on(&wards, &mut sent);
             }
             drop(looking);
-            let pause = pace.pause(begun.elapsed(), restarted, if keen { KEEN } else { calm }, longest);
+            let pause = match more {
+                true => Duration::ZERO,
+                false => pace.pause(begun.elapsed(), restarted, if keen { KEEN } else { calm }, longest),
+            };
             let state = self.state();
             if !state.ended {
                 drop(self.changed.wait_timeout(state, pause));

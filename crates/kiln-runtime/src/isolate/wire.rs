@@ -244,7 +244,11 @@ pub fn put_properties(frame: Frame, p: &Properties) -> Frame {
         p.cache,
         pair(p.compute_capability),
         pair(p.ptx),
-        u64::from(p.residency == Residency::Beside),
+        match p.residency {
+            Residency::Within => 0,
+            Residency::Beside => 1,
+            Residency::Dispatched => 2,
+        },
     ];
     let frame = numbers.into_iter().fold(frame, Frame::number);
     let frame = put_capabilities(frame, &p.capabilities);
@@ -277,7 +281,11 @@ pub fn properties(fields: &mut Fields) -> Result<Properties, Error> {
         driver: fields.text()?,
         ptx: pair(n[10]),
         unified: false,
-        residency: if n[11] == 1 { Residency::Beside } else { Residency::Within },
+        residency: match n[11] {
+            1 => Residency::Beside,
+            2 => Residency::Dispatched,
+            _ => Residency::Within,
+        },
         capabilities,
     })
 }

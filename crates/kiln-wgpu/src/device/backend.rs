@@ -2,6 +2,7 @@
 
 use super::adapter;
 use super::bytes::ByteKernels;
+use super::dispatches::{self, Dispatches, finish, in_order, is_over};
 use super::gpu::{Gpu, refused};
 use super::passes;
 use super::program::{WgpuProgram, report_of};
@@ -11,7 +12,8 @@ use super::streams::{Event, EventTime};
 use super::transfers::{download, locked, read};
 use kiln_backend::{
     Asynchronous, Backend, Capabilities, Clock, Compiled, DevicePtr, Diagnostics, Error, EventId, Execution,
-    Launch, PrintSink, Prints, Program, Properties, Residency, Result, Stages, StreamId, is_printing,
+    Launch, Mapped, MappedMemory, PrintSink, Prints, Program, Properties, Residency, ResidentId, Residents,
+    Result, Stages, StreamId, is_printing,
 };
 use kiln_ir::Kernel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -40,6 +42,9 @@ pub struct Wgpu {
     kernels: ByteKernels,
     pub(crate) tables: ReportTables,
     pub(crate) prints: Prints,
+    dispatches: Mutex<Dispatches>,
+    /// Held while what dispatches left is handed to the host, in their order.
+    finishing: Mutex<()>,
     /// What was dropped inside the print sink.
     dropped: Mutex<Vec<Dropped>>,
     pub(crate) properties: Properties,
@@ -49,6 +54,7 @@ pub struct Wgpu {
 /// Something that nobody uses any more.
 enum Dropped {
     Memory(DevicePtr),
+    Mapped(DevicePtr),
     Stream(StreamId),
     Event(EventId),
 }
@@ -69,6 +75,8 @@ impl Wgpu {
             kernels: ByteKernels::default(),
             tables: ReportTables::default(),
             prints: Prints::default(),
+            dispatches: Mutex::default(),
+            finishing: Mutex::default(),
             dropped: Mutex::default(),
             properties: properties(&gpu),
             gpu,
@@ -127,15 +135,65 @@ impl Wgpu {
         Ok(())
     }
 
+    /// Maps memory.
+    pub(super) fn map_memory(&self, bytes: usize) -> Result<Mapped> {
+        self.state()?.map(&self.gpu, bytes)
+    }
+
+    /// Frees mapped memory.
+    pub(super) fn unmap_memory(&self, mapped: &Mapped) {
+        self.release(Dropped::Mapped(mapped.device));
+    }
+
+    /// Begins a dispatch.
+    pub(super) fn dispatch(&self, program: &WgpuProgram, launch: Launch<'_>) -> Result<ResidentId> {
+        let mut state = self.state_for(launch.stream, "launch_resident")?;
+        dispatches::begin(&self.gpu, &mut state, &self.dispatches, program, launch)
+    }
+
+    /// Whether a dispatch is over. Then the host has what it left, and what it reports is reported.
+    pub(super) fn dispatch_is_over(&self, id: ResidentId, wait: bool) -> Result<bool> {
+        drop(self.state()?);
+        let reports = {
+            let _in_order = self.finishing.lock().unwrap_or_else(PoisonError::into_inner);
+            if !wait && !is_over(&self.gpu, &self.dispatches, id)? {
+                return Ok(false);
+            }
+            finish(&self.gpu, &self.state, &self.dispatches, id)?
+        };
+        reports.into_iter().try_for_each(|stream| self.collect(stream))?;
+        Ok(true)
+    }
+
     fn collect(&self, stream: StreamId) -> Result<()> {
         let reported = collect(&self.gpu, &self.state, &self.tables, &self.prints, stream);
         reported.and_then(|()| self.prints.outcome(&self.properties.id))
     }
 }
 
+/// The program of a launch, whose grid is not too large.
+pub(super) fn checked<'p>(program: &'p dyn Program, launch: &Launch<'_>) -> Result<&'p WgpuProgram> {
+    let program = program.as_any().downcast_ref::<WgpuProgram>().ok_or(Error::Internal {
+        place: "kiln-wgpu",
+        message: "the program was compiled for another device".into(),
+    })?;
+    for ((axis, given), limit) in ["x", "y", "z"].iter().zip(launch.grid).zip(MAX_GRID) {
+        if given > limit {
+            return Err(Error::LaunchLimit {
+                kernel: program.kernel.clone(),
+                what: format!("grid extent {axis}"),
+                given: given.into(),
+                limit: limit.into(),
+            });
+        }
+    }
+    Ok(program)
+}
+
 fn release(state: &mut State, gone: Dropped) {
     match gone {
         Dropped::Memory(ptr) => state.allocations.free(ptr),
+        Dropped::Mapped(ptr) => state.unmap(ptr),
         Dropped::Stream(stream) => state.destroy_stream(stream),
         Dropped::Event(event) => {
             if let Some(Event { time: EventTime::Query(query), .. }) = state.streams.remove_event(event) {
@@ -163,7 +221,7 @@ fn properties(gpu: &Gpu) -> Properties {
         driver: adapter::driver(&gpu.info),
         ptx: None,
         unified: false,
-        residency: Residency::Within,
+        residency: Residency::Dispatched,
         capabilities: Capabilities {
             clock: if gpu.has_timestamps { Clock::Device } else { Clock::Host },
             ..Capabilities::new(Execution::Simt)
@@ -202,6 +260,10 @@ impl Backend for Wgpu {
 
     unsafe fn copy(&self, dst: DevicePtr, src: DevicePtr, bytes: usize, stream: StreamId) -> Result<()> {
         let mut state = self.state_for(stream, "copy")?;
+        if let Some(part) = state.mapped_part(src, bytes as u64) {
+            let numbers = in_order(&self.dispatches).numbers();
+            state.send_changes(&self.gpu, &part, numbers)?;
+        }
         state.copy(&self.gpu, &self.kernels, [dst, src], bytes as u64)
     }
 
@@ -223,20 +285,7 @@ impl Backend for Wgpu {
     }
 
     unsafe fn launch(&self, program: &dyn Program, launch: Launch<'_>) -> Result<()> {
-        let program = program.as_any().downcast_ref::<WgpuProgram>().ok_or(Error::Internal {
-            place: "kiln-wgpu",
-            message: "the program was compiled for another device".into(),
-        })?;
-        for ((axis, given), limit) in ["x", "y", "z"].iter().zip(launch.grid).zip(MAX_GRID) {
-            if given > limit {
-                return Err(Error::LaunchLimit {
-                    kernel: program.kernel.clone(),
-                    what: format!("grid extent {axis}"),
-                    given: given.into(),
-                    limit: limit.into(),
-                });
-            }
-        }
+        let program = checked(program, &launch)?;
         self.state_for(launch.stream, "launch")?.launch(&self.gpu, program, launch)
     }
 
@@ -326,6 +375,14 @@ impl Backend for Wgpu {
     }
 
     fn asynchronous(&self) -> Option<&dyn Asynchronous> {
+        Some(self)
+    }
+
+    fn mapped_memory(&self) -> Option<&dyn MappedMemory> {
+        Some(self)
+    }
+
+    fn residents(&self) -> Option<&dyn Residents> {
         Some(self)
     }
 

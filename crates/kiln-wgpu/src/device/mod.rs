@@ -10,6 +10,8 @@
 //! | `recorder.rs` | work that was recorded and not submitted yet |
 //! | `launch.rs`, `groups.rs` | what a launch binds |
 //! | `transfers.rs`, `bytes.rs` | to the device, on it, and back |
+//! | `mapped.rs`, `mapping.rs` | memory that dispatches and the host have a copy of each |
+//! | `dispatches.rs`, `residents.rs` | dispatches for ring kernels; behind their traits |
 //! | `streams.rs`, `timestamps.rs` | streams and events |
 //! | `reports.rs` | faults and prints |
 //! | `awaited.rs`, `waiting.rs` | waiting without a thread, and with one |
@@ -37,6 +39,15 @@
 //! shader that the browser refuses, or a buffer that it has no memory for, is an error of the next
 //! call that is awaited. There modules go as WGSL.
 //!
+//! # Ring kernels
+//!
+//! No kernel stays on an adapter: nothing promises that it goes on while others run, that the host
+//! sees what it stores, or that the driver's watchdog lets it. So a resident launch is a dispatch,
+//! which the kernel ends by itself, and mapped memory is two copies. What the host has changed of
+//! its own goes to the device before a dispatch; what comes back is read in staging buffers that
+//! are kept. Both sides compare with what was known, so that neither undoes what the other one
+//! wrote.
+//!
 //! # What is checked
 //!
 //! Modules keep naga's checks of bounds, divisors and loops, and the driver's robust access. No
@@ -47,10 +58,13 @@ mod allocations;
 mod awaited;
 mod backend;
 mod bytes;
+mod dispatches;
 mod gpu;
 mod groups;
 mod late;
 mod launch;
+mod mapped;
+mod mapping;
 mod memory;
 mod open;
 mod passes;
@@ -58,6 +72,7 @@ mod probe;
 mod program;
 mod recorder;
 mod reports;
+mod residents;
 mod state;
 mod status;
 mod streams;

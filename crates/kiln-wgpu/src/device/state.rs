@@ -3,6 +3,7 @@
 use super::allocations::{Allocations, Place, PooledBuffer};
 use super::gpu::Gpu;
 use super::groups::BindGroups;
+use super::mapped::MappedRegions;
 use super::recorder::Recorder;
 use super::streams::Streams;
 use super::timestamps::Timestamps;
@@ -21,6 +22,7 @@ pub(crate) struct State {
     pub(crate) reports: HashMap<StreamId, Vec<ReportBuffer>>,
     /// Buffers that the host reads from, which nobody reads now.
     pub(crate) staging: Vec<wgpu::Buffer>,
+    pub(crate) mapped: MappedRegions,
 }
 
 /// A buffer for faults and prints.
@@ -42,6 +44,7 @@ impl State {
             timestamps: Timestamps::default(),
             reports: HashMap::new(),
             staging: Vec::new(),
+            mapped: MappedRegions::default(),
         }
     }
 

@@ -51,7 +51,7 @@ impl State {
     }
 
     /// Writes to a place that begins with a word. What the data lack of a last word is nobody's.
-    fn write(&mut self, gpu: &Gpu, place: Place, data: &[u8]) -> Result<()> {
+    pub(crate) fn write(&mut self, gpu: &Gpu, place: Place, data: &[u8]) -> Result<()> {
         let pooled = &self.allocations.get("upload", place)?.pooled;
         let buffer = pooled.buffer.clone();
         if pooled.last_use >= self.recorder.number() {

@@ -6,6 +6,7 @@ mod failures;
 mod launches;
 mod memory;
 mod reports;
+mod residents;
 mod streams;
 
 use kiln_backend::{Backend, DevicePtr, Launch, Program, StreamId};
@@ -33,9 +34,16 @@ fn main() -> ExitCode {
         };
         Trial::test(name, run).with_ignored_flag(missing)
     };
-    let tests =
-        [awaited::TESTS, memory::TESTS, launches::TESTS, streams::TESTS, reports::TESTS, failures::TESTS]
-            .concat();
+    let tests = [
+        awaited::TESTS,
+        memory::TESTS,
+        launches::TESTS,
+        streams::TESTS,
+        reports::TESTS,
+        residents::TESTS,
+        failures::TESTS,
+    ]
+    .concat();
     libtest_mimic::run(&Arguments::from_args(), tests.iter().map(trial).collect()).exit_code()
 }
 

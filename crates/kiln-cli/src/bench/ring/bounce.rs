@@ -2,6 +2,7 @@
 
 use super::row::Row;
 use crate::failure::Failure;
+use kiln_backend::Residency;
 use kiln_ring::{
     Actor, Address, Message, RingConfig, RingCtx, RingError, RingRuntime, RuntimeConfig, State, ring_kernel,
 };
@@ -120,6 +121,7 @@ pub fn row(device: &Device, name: &str) -> Result<Option<Row>, Failure> {
     };
     // Two threads of a machine that is busy take turns by its clock.
     let (rounds, hops) = match device.capabilities().execution {
+        _ if device.properties().residency == Residency::Dispatched => (20, 20),
         Execution::Interpreted => (10, 10),
         Execution::Simt => (2000, 100),
         Execution::Simd => (300, 20),

@@ -3,7 +3,7 @@
 use super::message::{Ping, active, config, echo, transport, wrong};
 use super::row::Row;
 use crate::failure::Failure;
-use kiln_backend::MappedPlace;
+use kiln_backend::{MappedPlace, Residency};
 use kiln_ring::{Actor, RingConfig, RingRuntime, RuntimeConfig, Transport};
 use kiln_runtime::Device;
 use std::time::{Duration, Instant};
@@ -63,7 +63,11 @@ pub fn round_trip_ordered(device: &Device) -> Result<Row, Failure> {
 fn round_trips(device: &Device, name: &str, config: RuntimeConfig, transport: &str) -> Result<Row, Failure> {
     let runtime = RingRuntime::with(device, config)?;
     let actor = active(&runtime, echo, RingConfig::default().capacity(64))?;
-    let rounds = if device.capabilities().is_interpreted() { 200 } else { 200_000 };
+    let rounds = match device.properties().residency {
+        Residency::Within => 200,
+        Residency::Dispatched => 5000,
+        Residency::Beside => 200_000,
+    };
     let mut times_us = Vec::with_capacity(rounds);
     for round in 0..rounds + WARM_UP.min(rounds) {
         let time = one(&actor, round as u32)?;

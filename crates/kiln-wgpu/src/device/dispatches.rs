@@ -1,0 +1,171 @@
+//! Resident launches: dispatches that end by themselves, before and after which mapped memory is
+//! brought up to date.
+//!
+//! Several may be under way: they are submitted as they are begun, and what they leave is handed to
+//! the host in their order.
+
+use super::gpu::{Gpu, refused};
+use super::mapped::{MappedPart, locked as region};
+use super::program::WgpuProgram;
+use super::state::State;
+use super::transfers::{Staged, locked};
+use crate::module::Binding;
+use kiln_backend::{DevicePtr, Launch, ResidentId, Result, StreamId, view_span};
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The dispatches of a device.
+#[derive(Default)]
+pub(crate) struct Dispatches {
+    /// How many there were.
+    begun: u64,
+    /// Those that nobody was told are over, by number.
+    under_way: BTreeMap<u64, UnderWay>,
+}
+
+impl Dispatches {
+    /// The number of the next one, and that of the first that is under way or of the next one.
+    pub(crate) fn numbers(&self) -> (u64, u64) {
+        (self.begun, self.under_way.first_key_value().map_or(self.begun, |(number, _)| *number))
+    }
+
+    /// The next dispatch to be dealt with, if it is this one or one before it.
+    fn first_until(&mut self, id: ResidentId) -> Option<(u64, UnderWay)> {
+        let first = self.under_way.first_entry().filter(|first| *first.key() <= id.0)?;
+        Some(first.remove_entry())
+    }
+
+    fn check(&self, id: ResidentId) -> Result<()> {
+        match id.0 < self.begun {
+            true => Ok(()),
+            false => Err(refused("resident_done", format!("there is no resident launch {}", id.0))),
+        }
+    }
+}
+
+/// A dispatch that was submitted.
+struct UnderWay {
+    /// The recording that it is in.
+    recording: u64,
+    submission: Option<wgpu::SubmissionIndex>,
+    /// The stream in which it reports, if it can.
+    reports: Option<StreamId>,
+    results: Vec<DispatchResult>,
+}
+
+/// What a dispatch leaves in a part of mapped memory.
+struct DispatchResult {
+    part: MappedPart,
+    staged: Staged,
+    arrived: Receiver<std::result::Result<(), wgpu::BufferAsyncError>>,
+}
+
+/// Begins a dispatch.
+pub(crate) fn begin(
+    gpu: &Gpu,
+    state: &mut State,
+    dispatches: &Mutex<Dispatches>,
+    program: &WgpuProgram,
+    launch: Launch<'_>,
+) -> Result<ResidentId> {
+    let mut dispatches = in_order(dispatches);
+    let mut written = Vec::new();
+    for (at, bytes, writable) in views(program, launch.words) {
+        let Some(part) = state.mapped_part(at, bytes) else { continue };
+        state.send_changes(gpu, &part, dispatches.numbers())?;
+        written.extend(writable.then_some(part));
+    }
+    state.launch(gpu, program, launch)?;
+    let mut results = Vec::new();
+    for part in written {
+        let staged = state.stage(gpu, part.place_of(part.words.start), part.bytes())?;
+        results.push((part, staged));
+    }
+    let recording = state.recorder.number();
+    state.recorder.submit(gpu)?;
+    let results = results.into_iter().map(|(part, staged)| DispatchResult::begin(part, staged)).collect();
+    let reports = program.report.as_ref().map(|_| launch.stream);
+    let under_way = UnderWay { recording, submission: state.recorder.submitted(), reports, results };
+    let number = dispatches.begun;
+    dispatches.under_way.insert(number, under_way);
+    dispatches.begun += 1;
+    Ok(ResidentId(number))
+}
+
+impl DispatchResult {
+    fn begin(part: MappedPart, staged: Staged) -> DispatchResult {
+        let (arrive, arrived) = channel();
+        staged.buffer.slice(..staged.length).map_async(wgpu::MapMode::Read, move |result| {
+            // Nobody listens any more where the wait has failed.
+            let _ = arrive.send(result);
+        });
+        DispatchResult { part, staged, arrived }
+    }
+
+    /// Hands the host what arrived.
+    fn publish(self, state: &Mutex<State>, number: u64) -> Result<()> {
+        match self.arrived.try_recv() {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Err(refused("map_async", error.to_string())),
+            Err(TryRecvError::Empty | TryRecvError::Disconnected) => {
+                let why = "the wait ended before the buffer was mapped";
+                return Err(refused("map_async", why.to_owned()));
+            }
+        }
+        let first = self.part.words.start;
+        self.staged.take(|bytes| region(&self.part.region).publish(first, bytes, number))?;
+        locked(state).keep(self.staged.buffer);
+        Ok(())
+    }
+}
+
+/// Where the views of a launch begin that it binds, the bytes that they span, and whether it may
+/// write to them.
+fn views(program: &WgpuProgram, words: &[u64]) -> Vec<(DevicePtr, u64, bool)> {
+    let view = |binding: &Binding| {
+        let param = program.params.get(binding.parameter)?;
+        let words = words.get(param.first..param.first + 1 + 2 * param.rank)?;
+        let (extents, strides) = words[1..].split_at(param.rank);
+        let bytes = view_span(extents, strides).saturating_mul(param.elem_bytes);
+        Some((DevicePtr(words[0]), bytes, binding.writable))
+    };
+    program.module.bindings.iter().filter_map(view).collect()
+}
+
+/// Whether a dispatch that was begun is over, without waiting. What it left is still to be
+/// [taken](finish).
+pub(crate) fn is_over(gpu: &Gpu, dispatches: &Mutex<Dispatches>, id: ResidentId) -> Result<bool> {
+    gpu.poll()?;
+    let dispatches = in_order(dispatches);
+    dispatches.check(id)?;
+    let last = dispatches.under_way.range(..=id.0).next_back();
+    Ok(last.is_none_or(|(_, last)| gpu.status.done() >= last.recording))
+}
+
+/// Waits for a dispatch and all before it, and hands the host what they left. Gives the streams in
+/// which they may have something to report.
+pub(crate) fn finish(
+    gpu: &Gpu,
+    state: &Mutex<State>,
+    dispatches: &Mutex<Dispatches>,
+    id: ResidentId,
+) -> Result<Vec<StreamId>> {
+    in_order(dispatches).check(id)?;
+    let mut reports = Vec::new();
+    loop {
+        let Some((number, first)) = in_order(dispatches).first_until(id) else { return Ok(reports) };
+        if let Some(submission) = first.submission {
+            gpu.wait(submission)?;
+        }
+        for result in first.results {
+            result.publish(state, number)?;
+        }
+        reports.extend(first.reports);
+    }
+}
+
+/// The dispatches, of which every change is complete before anything can panic.
+pub(crate) fn in_order(dispatches: &Mutex<Dispatches>) -> MutexGuard<'_, Dispatches> {
+    dispatches.lock().unwrap_or_else(PoisonError::into_inner)
+}
