@@ -15,6 +15,7 @@ use crate::wire::record::{HEARTBEAT, LINE};
 use kiln_backend::ResidentId;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Rounds that are under way at most.
@@ -92,8 +93,9 @@ impl Shared {
         }
         let sent = wards.iter().map(|ward| ward.mailbox.progress().0).fold(0, u64::wrapping_add);
         let new = std::mem::replace(&mut seen.0, sent) != sent;
+        let room = self.room.swap(false, Ordering::Relaxed);
         let begun = Instant::now();
-        let mut more = new || self.grid().goes_on();
+        let mut more = new || room || self.grid().goes_on();
         while more && begun.elapsed() < A_WHILE {
             let mut grid = self.grid();
             let pumped = grid.pump(&self.memory);

@@ -453,7 +453,8 @@ impl Grid {
         let polls = endpoints.unwrap_or(0) as u32 + 2;
         while self.rounds.as_ref().is_none_or(Rounds::wants_more) {
             let mut last = None;
-            for workers in self.side_by_side() {
+            for first in (0..self.workers.len()).step_by(self.side_by_side()) {
+                let workers = first..first + self.side_by_side();
                 last = Some(self.launch(memory, &program, workers, polls)?);
             }
             match (&mut self.rounds, last) {
@@ -493,14 +494,11 @@ impl Grid {
         self.away == 0 && self.rounds.as_ref().is_some_and(Rounds::go_on)
     }
 
-    /// The workers that are launched together: all of them, or each by itself, where one may find
-    /// what another sends and the device orders nothing between the two.
-    fn side_by_side(&self) -> Vec<Range<usize>> {
-        let all = self.workers.len();
-        match self.plan.dispatched && self.plan.inbound_links {
-            true => (0..all).map(|worker| worker..worker + 1).collect(),
-            false => vec![0..all],
-        }
+    /// How many workers are launched together: all of them, or one by one, where one may find what
+    /// another sends and the device orders nothing between the two.
+    fn side_by_side(&self) -> usize {
+        let one_by_one = self.plan.dispatched && self.plan.inbound_links;
+        if one_by_one { 1 } else { self.workers.len().max(1) }
     }
 
     /// Commands all workers to leave, and waits until they have. Their records are in the arena

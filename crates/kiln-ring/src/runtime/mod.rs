@@ -157,6 +157,8 @@ pub(crate) struct Shared {
     /// Whose senders wake it, while it is parked.
     parked: Mutex<Vec<Weak<body::Body>>>,
     parkings: AtomicU64,
+    /// Somebody made room for which actors may wait, where nothing on the device looks for it.
+    room: AtomicBool,
     actors: AtomicU32,
     /// All actors, for telemetry.
     registry: Registry,
@@ -219,6 +221,7 @@ impl RingRuntime {
             supervisor: Arc::default(),
             parked: Mutex::default(),
             parkings: AtomicU64::new(0),
+            room: AtomicBool::new(false),
             actors: AtomicU32::new(0),
             registry: Registry::default(),
             begun: Instant::now(),

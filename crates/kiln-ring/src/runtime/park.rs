@@ -77,8 +77,12 @@ impl Shared {
         }
     }
 
-    /// Brings the grid back if it is parked: somebody made room for which actors may wait.
+    /// Brings the grid back if it is parked, and has a device go on that does not by itself:
+    /// somebody made room for which actors may wait.
     pub(super) fn room_made(&self) {
+        if self.within {
+            self.room.store(true, Ordering::Relaxed);
+        }
         let parked = !self.parked.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
         if parked {
             self.wake();
