@@ -51,6 +51,9 @@ pub struct Target {
     /// Whether the assembler knows products of fragments of 8-bit floats and those of warpgroups of
     /// signed by unsigned integers.
     pub mixed_products: bool,
+    /// Whether a multiply-add that rounds once is one instruction. Where it has to be computed from
+    /// parts, sums of products round each product, as the interpreter does.
+    pub multiply_adds: bool,
     /// Whether loops of products may get a task that copies, which needs bulk tensor copies:
     /// compute capability 9.0 too.
     pub tasks: bool,
@@ -71,6 +74,7 @@ impl Target {
             shared_memory,
             warpgroups,
             mixed_products: true,
+            multiply_adds: true,
             tasks: warpgroups,
             cost: CostModel::of_capability(Some(capability)),
         }
@@ -87,6 +91,7 @@ impl Target {
             shared_memory,
             warpgroups: false,
             mixed_products: false,
+            multiply_adds: true,
             tasks: false,
             cost: CostModel::of_capability(None),
         }
@@ -110,6 +115,7 @@ impl Target {
             shared_memory,
             warpgroups: false,
             mixed_products: false,
+            multiply_adds: true,
             tasks: false,
             cost: CostModel::of_capability(None),
         }

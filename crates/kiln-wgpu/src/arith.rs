@@ -72,7 +72,7 @@ impl Writer<'_> {
                 let zero = self.body.literal(zero(scalar));
                 self.body.binary(B::Subtract, zero, x)
             }
-            Neg => self.body.unary(U::Negate, x),
+            Neg => self.opposite(x, scalar),
             Abs if elem.is_int() && !elem.is_signed() => x,
             Abs => math(self, M::Abs),
             Not if elem == Elem::Bool => self.body.not(x),
@@ -125,9 +125,6 @@ impl Writer<'_> {
         a: Expr,
         b: Expr,
     ) -> Option<Expr> {
-        if elem == Elem::Bool {
-            return self.combine_bools(op, a, b);
-        }
         let (a, _) = self.computed(a, elem, scalar);
         let (b, scalar) = self.computed(b, elem, scalar);
         let result = self.arithmetic(op, elem, scalar, a, b)?;
@@ -155,8 +152,12 @@ impl Writer<'_> {
 
     fn arithmetic(&mut self, op: BinaryOp, elem: Elem, scalar: Scalar, a: Expr, b: Expr) -> Option<Expr> {
         use BinaryOp::*;
-        let (is_int, is_float) = (elem.is_int(), elem.is_float());
+        let (is_bool, is_int, is_float) = (elem == Elem::Bool, elem.is_int(), elem.is_float());
         let operator = match op {
+            // Of bools the smaller is "and", the larger "or".
+            And | Min | Mul if is_bool => B::LogicalAnd,
+            Or | Max | Add if is_bool => B::LogicalOr,
+            Xor if is_bool => B::NotEqual,
             Add => B::Add,
             Sub => B::Subtract,
             Mul => B::Multiply,
@@ -171,19 +172,19 @@ impl Writer<'_> {
             Shr if is_int => return Some(self.shift(B::ShiftRight, scalar, a, b)),
             FastDiv | Rem | And | Or | Xor | Shl | Shr | Pow | Atan2 => return None,
         };
+        let b = if is_int && matches!(op, Div | Rem) { self.divisor(b, scalar) } else { b };
         Some(self.exactly(operator, scalar, a, b))
     }
 
-    /// Of bools the smaller is "and", the larger "or".
-    fn combine_bools(&mut self, op: BinaryOp, a: Expr, b: Expr) -> Option<Expr> {
-        use BinaryOp::*;
-        let operator = match op {
-            And | Min | Mul => B::LogicalAnd,
-            Or | Max | Add => B::LogicalOr,
-            Xor => B::NotEqual,
-            Sub | Div | FastDiv | Rem | Shl | Shr | Pow | Atan2 => return None,
-        };
-        Some(self.body.binary(operator, a, b))
+    /// A divisor of integers. For the constant zero, which nothing divides by, since a check comes
+    /// first, compilers of shaders want another one.
+    fn divisor(&mut self, x: Expr, scalar: Scalar) -> Expr {
+        match self.body.function.expressions[x] {
+            naga::Expression::Literal(literal) if literal == zero(scalar) => {
+                self.body.literal(integer(scalar, 1))
+            }
+            _ => x,
+        }
     }
 
     /// The amount counts modulo the width.

@@ -1,4 +1,7 @@
 //! Atomic operations: those that cells have, and loops of compare-and-exchange for the others.
+//!
+//! They hold for the whole device, whatever their scope: the host and other devices see memory
+//! between launches alone.
 
 use crate::body::Expr;
 use crate::cells::Part;
@@ -6,18 +9,11 @@ use crate::memory::ElementAccess;
 use crate::regions::{Cell, is_native};
 use crate::writer::Writer;
 use kiln_backend::Result;
-use kiln_ir::{AtomicOp, BinaryOp, OpData, Scalar as Elem, Scope};
+use kiln_ir::{AtomicOp, BinaryOp, OpData, Scalar as Elem};
 use naga::{AtomicFunction, BinaryOperator as B, Expression, PredeclaredType, Scalar, Statement};
 
 impl Writer<'_> {
-    pub(crate) fn atomic(
-        &mut self,
-        op: &OpData,
-        place: ElementAccess,
-        function: AtomicOp,
-        scope: Scope,
-    ) -> Result<()> {
-        self.in_reach(op, scope)?;
+    pub(crate) fn atomic(&mut self, op: &OpData, place: ElementAccess, function: AtomicOp) -> Result<()> {
         self.one_word(op, place)?;
         let operand = self.get(op.stored_value())?;
         let held = self.held(place.elem);
@@ -87,8 +83,7 @@ impl Writer<'_> {
         Ok(self.extract(word, part, place.elem))
     }
 
-    pub(crate) fn compare_exchange(&mut self, op: &OpData, place: ElementAccess, scope: Scope) -> Result<()> {
-        self.in_reach(op, scope)?;
+    pub(crate) fn compare_exchange(&mut self, op: &OpData, place: ElementAccess) -> Result<()> {
         self.one_word(op, place)?;
         let (expected, desired) = (self.get(op.expected())?, self.get(op.desired())?);
         let zeros = self.zeros(self.held(place.elem), 1);

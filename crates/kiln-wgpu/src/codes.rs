@@ -9,7 +9,7 @@
 use crate::body::Expr;
 use crate::writer::Writer;
 use kiln_ir::Scalar as Elem;
-use naga::{BinaryOperator as B, Literal, MathFunction as M, Scalar, ScalarKind};
+use naga::{BinaryOperator as B, Expression, Literal, MathFunction as M, Scalar, ScalarKind};
 
 /// The exponent's bias in f32.
 const BIAS: u32 = 127;
@@ -85,6 +85,10 @@ impl Format {
 impl Writer<'_> {
     /// The value of a code, as f32.
     pub(crate) fn widened(&mut self, code: Expr, elem: Elem) -> Expr {
+        if let Expression::Literal(Literal::U32(bits)) = self.body.function.expressions[code] {
+            let value = kiln_ir::Literal::from_bits(elem, bits.into());
+            return self.literal(value, Scalar::F32);
+        }
         let format = Format::of(elem);
         let b = &mut self.body;
         let sign_bit = 1 << (format.width - 1);

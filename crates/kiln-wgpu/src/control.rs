@@ -4,7 +4,7 @@ use crate::body::Expr;
 use crate::types::{integer, unsigned, zero};
 use crate::writer::Writer;
 use kiln_backend::Result;
-use kiln_ir::{Block, Op, OpData, OpKind, Value};
+use kiln_ir::{Block, Op, OpData, OpKind, Value, VoteMode};
 use naga::{BinaryOperator as B, ScalarKind, Statement};
 
 impl Writer<'_> {
@@ -105,8 +105,9 @@ impl Writer<'_> {
         let last = b.binary(B::LessEqual, rest, by);
         let next = b.binary(B::Add, at, step);
         b.store(variable, next);
-        let continuing = b.end(before);
-        b.push(Statement::Loop { body, continuing, break_if: Some(last) });
+        let last = self.agreed(number, last);
+        let continuing = self.body.end(before);
+        self.body.push(Statement::Loop { body, continuing, break_if: Some(last) });
         self.leave_further(number);
         let accept = self.body.end(outer);
         self.body.branch(runs, accept, naga::Block::new());
@@ -130,6 +131,7 @@ impl Writer<'_> {
                 [condition] if region == test => {
                     let condition = self.get(condition)?;
                     let done = self.body.not(condition);
+                    let done = self.agreed(number, done);
                     self.body.break_if(done);
                 }
                 _ => self.store_all(&carried, &ends)?,
@@ -140,6 +142,14 @@ impl Writer<'_> {
         self.leave_further(number);
         self.load_all(&carried, &op.results);
         Ok(())
+    }
+
+    /// Whether a loop ends, which all threads decide alike if there are barriers in it. Mesa 22.3
+    /// asks also the lanes that a block does not fill, which have loaded zeros, and makes rounds
+    /// of their own for them: so the subgroup decides, of which they are no part.
+    fn agreed(&mut self, op: Op, ends: Expr) -> Expr {
+        let partial = self.features.subgroup.is_some_and(|lanes| !self.threads().is_multiple_of(lanes));
+        if partial && self.exits.waits(op) { self.subgroup_vote(ends, VoteMode::Any) } else { ends }
     }
 
     /// What `access` gives where the predicate is true, and `otherwise` elsewhere.

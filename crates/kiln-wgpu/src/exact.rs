@@ -13,10 +13,10 @@ use crate::parameters::Parameter;
 use crate::writer::Writer;
 use kiln_backend::Result;
 use kiln_ir::Scalar as Elem;
-use naga::{BinaryOperator as B, Literal, MathFunction as M, Scalar, ScalarKind};
+use naga::{BinaryOperator as B, Expression, Literal, MathFunction as M, Scalar, ScalarKind, UnaryOperator};
 
 /// A number and what it lacks to the exact result.
-type Sum = (Expr, Expr);
+pub(crate) type Sum = (Expr, Expr);
 
 impl Writer<'_> {
     /// Finds the word that is zero: no grid has 2^31 blocks on an axis.
@@ -50,12 +50,45 @@ impl Writer<'_> {
 
     /// The result of an operator. One of floats is rounded by itself.
     pub(crate) fn exactly(&mut self, operator: B, scalar: Scalar, a: Expr, b: Expr) -> Expr {
+        if scalar == Scalar::F16 && self.zero.is_some() {
+            // In f32 there is room for a second rounding.
+            let [a, b] = [a, b].map(|x| self.half_as_single(x));
+            let wide = self.exactly(operator, Scalar::F32, a, b);
+            return self.body.convert(wide, scalar);
+        }
+        // A driver may take x for x + 0, and 0 for x - x and x * 0.
+        let cancels = matches!(operator, B::Subtract | B::Divide);
+        let a = if self.is_zero(a) { self.hidden(a, scalar) } else { a };
+        let b = if cancels || self.is_zero(b) { self.hidden(b, scalar) } else { b };
         let result = self.body.binary(operator, a, b);
         self.hidden(result, scalar)
     }
 
+    /// An f16 as f32; a literal stays one.
+    fn half_as_single(&mut self, x: Expr) -> Expr {
+        match self.body.function.expressions[x] {
+            Expression::Literal(Literal::F16(number)) => self.body.literal(Literal::F32(number.to_f32())),
+            _ => self.body.convert(x, Scalar::F32),
+        }
+    }
+
+    /// Whether an expression is the literal zero.
+    fn is_zero(&self, x: Expr) -> bool {
+        match self.body.function.expressions[x] {
+            Expression::Literal(Literal::F32(number)) => number == 0.0,
+            Expression::Literal(Literal::F64(number)) => number == 0.0,
+            _ => false,
+        }
+    }
+
+    /// The opposite of a number, to which that may be added.
+    pub(crate) fn opposite(&mut self, x: Expr, scalar: Scalar) -> Expr {
+        let opposite = self.body.unary(UnaryOperator::Negate, x);
+        self.hidden(opposite, scalar)
+    }
+
     /// A sum, and its rounding error.
-    fn sum(&mut self, scalar: Scalar, a: Expr, b: Expr) -> Sum {
+    pub(crate) fn sum(&mut self, scalar: Scalar, a: Expr, b: Expr) -> Sum {
         let sum = self.exactly(B::Add, scalar, a, b);
         let of_b = self.exactly(B::Subtract, scalar, sum, a);
         let of_a = self.exactly(B::Subtract, scalar, sum, of_b);
@@ -64,33 +97,8 @@ impl Writer<'_> {
         (sum, self.exactly(B::Add, scalar, lost_of_a, lost_of_b))
     }
 
-    /// A product of f64, and its rounding error.
-    fn product(&mut self, a: Expr, b: Expr) -> Sum {
-        let f64 = Scalar::F64;
-        let product = self.exactly(B::Multiply, f64, a, b);
-        let [(a, a_low), (b, b_low)] = [a, b].map(|x| self.halves(x));
-        let parts = [(a, b_low), (a_low, b), (a_low, b_low)];
-        let high = self.exactly(B::Multiply, f64, a, b);
-        let mut error = self.exactly(B::Subtract, f64, high, product);
-        for (a, b) in parts {
-            let part = self.exactly(B::Multiply, f64, a, b);
-            error = self.exactly(B::Add, f64, error, part);
-        }
-        (product, error)
-    }
-
-    /// An f64 as two of 26 bits.
-    fn halves(&mut self, x: Expr) -> Sum {
-        let f64 = Scalar::F64;
-        let factor = self.body.literal(Literal::F64(134_217_729.0));
-        let scaled = self.exactly(B::Multiply, f64, x, factor);
-        let rest = self.exactly(B::Subtract, f64, scaled, x);
-        let high = self.exactly(B::Subtract, f64, scaled, rest);
-        (high, self.exactly(B::Subtract, f64, x, high))
-    }
-
     /// A sum, rounding an inexact result to an odd significand.
-    fn sum_to_odd(&mut self, scalar: Scalar, a: Expr, b: Expr) -> Expr {
+    pub(crate) fn sum_to_odd(&mut self, scalar: Scalar, a: Expr, b: Expr) -> Expr {
         let (sum, error) = self.sum(scalar, a, b);
         let zero = self.body.literal(crate::types::zero(scalar));
         // The error alone may be too small to be multiplied with the sum.
@@ -161,22 +169,5 @@ impl Writer<'_> {
     pub(crate) fn multiply_add_to_odd(&mut self, scalar: Scalar, a: Expr, b: Expr, c: Expr) -> Expr {
         let product = self.exactly(B::Multiply, scalar, a, b);
         self.sum_to_odd(scalar, product, c)
-    }
-
-    /// Of f64 (Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums", 2008). Where a
-    /// part overflows, the product and the sum are what there is.
-    fn multiply_add_of_doubles(&mut self, a: Expr, b: Expr, c: Expr) -> Expr {
-        let f64 = Scalar::F64;
-        let (product, product_error) = self.product(a, b);
-        let plain = self.exactly(B::Add, f64, product, c);
-        let (low, low_error) = self.sum(f64, c, product_error);
-        let (high, high_error) = self.sum(f64, product, low);
-        let rest = self.sum_to_odd(f64, low_error, high_error);
-        let result = self.exactly(B::Add, f64, high, rest);
-        // Equal numbers differ in the sign of zero at most.
-        let same = self.body.binary(B::Equal, result, plain);
-        let is_nan = self.is_nan(result, f64);
-        let keep = self.body.binary(B::LogicalOr, same, is_nan);
-        self.body.select(keep, plain, result)
     }
 }

@@ -21,6 +21,8 @@ pub(crate) struct ExitPoints {
     followed: Vec<bool>,
     /// By operation: whether it is or holds a check.
     checks: Vec<bool>,
+    /// By operation: whether it is or holds a barrier.
+    barriers: Vec<bool>,
     /// Whether threads of the block decide anything together.
     pub(crate) decides: bool,
 }
@@ -29,8 +31,12 @@ impl ExitPoints {
     pub(crate) fn of(kernel: &Kernel, features: Features, uniformity: &Uniformity) -> ExitPoints {
         let count = kernel.counts().1;
         let mut barriers = vec![false; count];
-        let mut points =
-            ExitPoints { followed: vec![false; count], checks: vec![false; count], decides: false };
+        let mut points = ExitPoints {
+            followed: vec![false; count],
+            checks: vec![false; count],
+            barriers: Vec::new(),
+            decides: false,
+        };
         let is_barrier = |data: &OpData| meets(data, features);
         find(kernel, kernel.body, &is_barrier, &mut barriers);
         find(kernel, kernel.body, &|data| ends_thread(&data.kind), &mut points.checks);
@@ -41,6 +47,7 @@ impl ExitPoints {
                 matches!(data.kind, OpKind::BlockCheck(_) | OpKind::DeferFault { together: false, .. });
             points.decides |= alone || block || points.parts(kernel, uniformity, op);
         });
+        points.barriers = barriers;
         points
     }
 
@@ -55,6 +62,11 @@ impl ExitPoints {
             data.regions.iter().for_each(|&region| self.follow(kernel, region, after || again, barriers));
             after |= barriers[op.index()];
         }
+    }
+
+    /// Whether threads of the block wait for each other in an operation.
+    pub(crate) fn waits(&self, op: Op) -> bool {
+        self.barriers[op.index()]
     }
 
     /// How threads leave that fail a check.

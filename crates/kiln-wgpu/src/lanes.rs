@@ -115,7 +115,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn subgroup_vote(&mut self, holds: Expr, mode: VoteMode) -> Expr {
+    pub(crate) fn subgroup_vote(&mut self, holds: Expr, mode: VoteMode) -> Expr {
         let op = match mode {
             VoteMode::All => SubgroupOperation::All,
             VoteMode::Any => SubgroupOperation::Any,

@@ -9,6 +9,9 @@ use std::fmt::Display;
 /// The version of Metal's language: that of macOS 12, which all of Apple's own GPUs have.
 const METAL: (u8, u8) = (2, 4);
 
+/// The version of SPIR-V: that of Vulkan 1.1, the first with subgroups.
+const SPIRV: (u8, u8) = (1, 3);
+
 /// A language in which a module can be written.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Language {
@@ -72,7 +75,8 @@ impl Module {
                 text.map(Written::Text).map_err(|error| self.unwritten(language, &error))
             }
             Language::Spirv => {
-                let words = spv::write_vec(&self.naga, &self.info, &spv::Options::default(), None);
+                let options = spv::Options { lang_version: SPIRV, ..Default::default() };
+                let words = spv::write_vec(&self.naga, &self.info, &options, None);
                 words.map(Written::Words).map_err(|error| self.unwritten(language, &error))
             }
             Language::Msl => self.metal(),

@@ -17,13 +17,14 @@
 //! | `types.rs`, `words.rs` | which type of naga holds an element type; elements in words |
 //! | `operation.rs`, `refused.rs` | what each operation becomes, or why it is refused |
 //! | `arith.rs`, `bits.rs`, `extrema.rs` | element-wise operations |
-//! | `exact.rs` | floats that round once whatever a driver does |
+//! | `exact.rs`, `doubles.rs` | floats that round once whatever a driver does |
 //! | `cast.rs`, `codes.rs` | conversions; floats of 8 and 16 bits as words |
 //! | `control.rs` | `if`, `for`, `while` |
 //! | `regions.rs`, `declare.rs` | how views, allocations and scratch memory lie in variables |
 //! | `memory.rs`, `cells.rs`, `access.rs` | loads and stores; of an element; at several indices |
 //! | `atomics.rs` | atomic operations |
 //! | `threads.rs` | indices, barriers |
+//! | `agreement.rs` | conditions that decide about barriers |
 //! | `dispatch.rs` | grids that an adapter cannot dispatch |
 //! | `lanes.rs` | shuffles and votes |
 //! | `exit_points.rs`, `leave.rs` | where a thread that failed a check leaves, and how |
@@ -64,7 +65,9 @@
 //! Quotients and square roots of f32 are as exact as the device's (2.5 ulp in WGSL), and subnormal
 //! numbers may be flushed. Sums, products and multiply-adds are exact where the driver keeps floats
 //! as they are written, or is kept from doing otherwise ([`Features::exact_floats`]; f64 needs
-//! 64-bit integers for that). In HLSL, naga loses bit casts between f64 and integers.
+//! 64-bit integers for that, and its subnormal multiply-adds may be rounded twice). `dot` asks for
+//! no multiply-adds: where they are computed from parts, it rounds products and sums. In HLSL, naga
+//! loses bit casts between f64 and integers.
 //!
 //! # What is not there
 //!
@@ -72,6 +75,7 @@
 //! Kernels that use 64-bit integers other than indices need an adapter that has them.
 
 mod access;
+mod agreement;
 mod arith;
 mod atomics;
 mod bits;
@@ -83,6 +87,7 @@ mod control;
 mod declare;
 mod device;
 mod dispatch;
+mod doubles;
 mod exact;
 mod exit_points;
 mod extrema;
@@ -106,7 +111,9 @@ mod uniform;
 mod words;
 mod writer;
 
-pub use device::{Adapter, Wgpu, adapters, canonical_name, is_name};
+pub use device::{
+    Adapter, ShaderTarget, Wgpu, adapters, canonical_name, capabilities, is_name, optional_features, shader,
+};
 pub use dispatch::Dispatch;
 pub use features::Features;
 #[cfg(feature = "languages")]

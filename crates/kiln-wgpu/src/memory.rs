@@ -5,7 +5,7 @@ use crate::refused::Refused;
 use crate::regions::Region;
 use crate::writer::Writer;
 use kiln_backend::Result;
-use kiln_ir::{LinearOp, OpData, Order, Scalar as Elem, Scope, Value};
+use kiln_ir::{LinearOp, OpData, Order, Scalar as Elem, Value};
 use naga::BinaryOperator as B;
 
 /// Where an access takes place.
@@ -36,11 +36,11 @@ impl Writer<'_> {
                     op.stored_values().iter().map(|&value| self.get(value)).collect::<Result<Vec<_>>>()?;
                 self.store(place, &values)
             }
-            LinearOp::Atomic { op: function, scope } => self.atomic(op, place, function, scope),
-            LinearOp::AtomicCas { scope } => self.compare_exchange(op, place, scope),
-            LinearOp::OrderedLoad { order, scope } => self.ordered_load(op, place, order, scope),
+            LinearOp::Atomic { op: function, .. } => self.atomic(op, place, function),
+            LinearOp::AtomicCas { .. } => self.compare_exchange(op, place),
+            LinearOp::OrderedLoad { order, .. } => self.ordered_load(op, place, order),
             LinearOp::Address => Err(self.refused(op, Refused::Addresses)),
-            LinearOp::OrderedStore { order, scope } => self.ordered_store(op, place, order, scope),
+            LinearOp::OrderedStore { order, .. } => self.ordered_store(op, place, order),
         }
     }
 
@@ -94,51 +94,23 @@ impl Writer<'_> {
     }
 
     /// Nothing orders memory among workgroups, so that an order is refused.
-    pub(crate) fn relaxed(&self, op: &OpData, order: Order, scope: Scope) -> Result<()> {
-        if order != Order::Relaxed {
-            let what = format!("an access with the order `{}`", order.name());
-            return Err(self.unsupported(
-                op,
-                what,
-                "Put flag and value into one word, and access it relaxed.",
-            ));
+    pub(crate) fn relaxed(&self, op: &OpData, order: Order) -> Result<()> {
+        if order == Order::Relaxed {
+            return Ok(());
         }
-        self.in_reach(op, scope)
+        let what = format!("an access with the order `{}`", order.name());
+        Err(self.unsupported(op, what, "Put flag and value into one word, and access it relaxed."))
     }
 
-    /// Other devices and the host see memory between launches alone.
-    pub(crate) fn in_reach(&self, op: &OpData, scope: Scope) -> Result<()> {
-        match scope {
-            Scope::Block | Scope::Device => Ok(()),
-            Scope::System => Err(self.unsupported(
-                op,
-                format!("the scope `{}`", scope.name()),
-                "Use the scope of the device.",
-            )),
-        }
-    }
-
-    pub(crate) fn ordered_load(
-        &mut self,
-        op: &OpData,
-        place: ElementAccess,
-        order: Order,
-        scope: Scope,
-    ) -> Result<()> {
-        self.relaxed(op, order, scope)?;
+    pub(crate) fn ordered_load(&mut self, op: &OpData, place: ElementAccess, order: Order) -> Result<()> {
+        self.relaxed(op, order)?;
         self.one_word(op, place)?;
         let zeros = self.zeros(self.held(place.elem), 1);
         self.load(op, place, &zeros)
     }
 
-    pub(crate) fn ordered_store(
-        &mut self,
-        op: &OpData,
-        place: ElementAccess,
-        order: Order,
-        scope: Scope,
-    ) -> Result<()> {
-        self.relaxed(op, order, scope)?;
+    pub(crate) fn ordered_store(&mut self, op: &OpData, place: ElementAccess, order: Order) -> Result<()> {
+        self.relaxed(op, order)?;
         self.one_word(op, place)?;
         let value = self.get(op.stored_value())?;
         self.store(place, &[value])

@@ -1,5 +1,6 @@
 //! A module, its entry point and what a launch binds.
 
+use crate::agreement::with_agreement;
 use crate::faults;
 use crate::features::Features;
 use crate::parameters::Field;
@@ -46,8 +47,8 @@ pub struct Binding {
     pub writable: bool,
 }
 
-/// Makes a module of a kernel that was lowered to threads, with linear indices of views in place
-/// of addresses.
+/// Makes a module of a kernel that the verifier has accepted and that was then lowered to threads,
+/// with linear indices of views in place of addresses.
 ///
 /// ```
 /// use kiln_wgpu::{Features, compile};
@@ -75,6 +76,7 @@ pub fn compile(kernel: &Kernel, features: Features) -> Result<Module> {
             message: format!("`{}` was not lowered to threads", kernel.name),
         });
     };
+    let kernel = &*with_agreement(kernel);
     let mut writer = Writer::new(kernel, features, block);
     let reports = faults::reports(kernel);
     writer.find_positions(reports);
@@ -92,12 +94,13 @@ pub fn compile(kernel: &Kernel, features: Features) -> Result<Module> {
     writer.begin_deciding()?;
     writer.block(kernel.body)?;
     let entry = entry_name(&kernel.name);
+    let workgroup_size = writer.workgroup_size();
     let Writer { mut module, body, parameters, sites, .. } = writer;
     module.entry_points.push(EntryPoint {
         name: entry.clone(),
         stage: ShaderStage::Compute,
         early_depth_test: None,
-        workgroup_size: block,
+        workgroup_size,
         workgroup_size_overrides: None,
         function: body.finish(),
         mesh_info: None,

@@ -60,21 +60,21 @@ impl Writer<'_> {
             OpKind::Store { .. } => self.scatter(data, kiln_ir::Bounds::Mask),
             OpKind::Gather { bounds, .. } => self.gather(data, *bounds),
             OpKind::Scatter { bounds, .. } => self.scatter(data, *bounds),
-            OpKind::Atomic { op, scope, bounds, .. } => {
+            OpKind::Atomic { op, bounds, .. } => {
                 let place = self.indexed(data, *bounds)?;
-                self.atomic(data, place, *op, *scope)
+                self.atomic(data, place, *op)
             }
-            OpKind::AtomicCas { scope, bounds } => {
+            OpKind::AtomicCas { bounds, .. } => {
                 let place = self.indexed(data, *bounds)?;
-                self.compare_exchange(data, place, *scope)
+                self.compare_exchange(data, place)
             }
-            OpKind::OrderedLoad { order, scope, bounds } => {
+            OpKind::OrderedLoad { order, bounds, .. } => {
                 let place = self.indexed(data, *bounds)?;
-                self.ordered_load(data, place, *order, *scope)
+                self.ordered_load(data, place, *order)
             }
-            OpKind::OrderedStore { order, scope, bounds } => {
+            OpKind::OrderedStore { order, bounds, .. } => {
                 let place = self.indexed(data, *bounds)?;
-                self.ordered_store(data, place, *order, *scope)
+                self.ordered_store(data, place, *order)
             }
             OpKind::Linear { op, .. } => self.linear(data, *op),
             OpKind::Fence(scope) => self.fence(op, *scope),

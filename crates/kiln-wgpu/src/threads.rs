@@ -56,6 +56,12 @@ impl Writer<'_> {
         }
     }
 
+    /// The extents of workgroups: those of blocks, or all threads on one axis, as naga asks of
+    /// modules that use the numbers of subgroups.
+    pub(crate) fn workgroup_size(&self) -> [u32; 3] {
+        if self.builtins.subgroup_id.is_some() { [self.threads(), 1, 1] } else { self.block }
+    }
+
     /// The number of the thread in its block, x fastest.
     pub(crate) fn thread(&self) -> Result<Expr> {
         self.builtins.local_index.ok_or_else(|| self.internal("the thread has no number".into()))

@@ -1,4 +1,4 @@
-//! What naga's writers make of modules: WGSL as snapshots, and SPIR-V, MSL and HLSL, which they
+//! What naga's writers make of modules: WGSL and MSL as snapshots, and SPIR-V and HLSL, which they
 //! must accept. Needs no adapter.
 
 use kiln_backend::Error;
@@ -32,9 +32,16 @@ fn wgsl(module: &Module) -> String {
     back::wgsl::write_string(&module.naga, &module.info, flags).unwrap_or_else(|e| panic!("{e}"))
 }
 
+fn metal(module: &Module) -> String {
+    let options =
+        back::msl::Options { lang_version: (2, 4), fake_missing_bindings: true, ..Default::default() };
+    let written = back::msl::write_string(&module.naga, &module.info, &options, &Default::default());
+    written.unwrap_or_else(|e| panic!("{e}")).0
+}
+
 /// `KILN_BLESS=1` writes the snapshots again.
 #[test]
-fn wgsl_is_as_recorded() {
+fn wgsl_and_msl_are_as_recorded() {
     let bless = std::env::var_os("KILN_BLESS").is_some();
     for (name, text) in KERNELS {
         for (kind, subgroup) in [("", None), (".subgroups", Some(32))] {
@@ -44,13 +51,14 @@ fn wgsl_is_as_recorded() {
             }
             let module =
                 module(text, Features { subgroup, ..FEATURES }).unwrap_or_else(|e| panic!("{name}: {e}"));
-            let path = format!("{}/tests/snapshots/{name}{kind}.wgsl", env!("CARGO_MANIFEST_DIR"));
-            let text = wgsl(&module);
-            if bless {
-                std::fs::write(&path, &text).unwrap_or_else(|e| panic!("{path}: {e}"));
+            for (ending, text) in [("wgsl", wgsl(&module)), ("metal", metal(&module))] {
+                let path = format!("{}/tests/snapshots/{name}{kind}.{ending}", env!("CARGO_MANIFEST_DIR"));
+                if bless {
+                    std::fs::write(&path, &text).unwrap_or_else(|e| panic!("{path}: {e}"));
+                }
+                let recorded = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
+                assert!(recorded == text, "{path} differs; KILN_BLESS=1 writes it again. Now it is:\n{text}");
             }
-            let recorded = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
-            assert!(recorded == text, "{path} differs; KILN_BLESS=1 writes it again. Now it is:\n{text}");
         }
     }
 }
@@ -61,10 +69,7 @@ fn every_writer_accepts_every_module() {
         let module = module(text, FEATURES).unwrap_or_else(|e| panic!("{name}: {e}"));
         let spirv = back::spv::write_vec(&module.naga, &module.info, &back::spv::Options::default(), None);
         assert!(spirv.is_ok_and(|words| words[0] == 0x0723_0203), "{name} as SPIR-V");
-        let options =
-            back::msl::Options { lang_version: (2, 4), fake_missing_bindings: true, ..Default::default() };
-        let msl = back::msl::write_string(&module.naga, &module.info, &options, &Default::default());
-        let (msl, _) = msl.unwrap_or_else(|e| panic!("{name} as MSL: {e}"));
+        let msl = metal(&module);
         assert!(msl.contains("kernel void "), "{msl}");
         let options = back::hlsl::Options {
             shader_model: back::hlsl::ShaderModel::V6_2,
@@ -102,6 +107,26 @@ fn what_is_refused_is_named_with_its_place() {
     for (params, operations, expected) in cases {
         let error = refusal(params, operations);
         assert!(error.contains(expected) && error.contains("k.rs:3:5"), "{operations}: {error}");
+    }
+}
+
+/// A check ends the thread before, but what follows has to be a shader.
+#[test]
+fn a_division_by_the_constant_zero_is_written() {
+    for op in ["div", "rem"] {
+        let text = format!(
+            "kernel @k(%x: mut view<i32, 1, global>) thread [1, 1, 1] {{
+  %0 = const 0 : i32
+  %1 = const 0 : i64
+  %a = view_load.x1 %x[%1] : i32
+  %z = ne %0, %0 : bool
+  check_divisor %z
+  %b = {op} %a, %0 : i32
+  view_store.x1 %x[%1] = %b
+}}"
+        );
+        let module = module(&text, FEATURES).unwrap_or_else(|e| panic!("{op}: {e}"));
+        assert!(wgsl(&module).contains("return;"), "{op}");
     }
 }
 

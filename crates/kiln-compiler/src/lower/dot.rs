@@ -132,10 +132,19 @@ impl Lowering<'_> {
             }
             for (sum, (row, column)) in sums.iter_mut().zip(&product.registers) {
                 let (a, b) = (left[row][k as usize], right[column]);
-                *sum = self.em.one(OpKind::Fma, &[a, b, *sum], product.accumulator);
+                *sum = self.multiply_add(a, b, *sum, product.accumulator);
             }
         }
         sums
+    }
+
+    /// A product and a sum, rounded once or twice, as `dot` leaves to the device.
+    fn multiply_add(&mut self, a: Value, b: Value, sum: Value, elem: Scalar) -> Value {
+        if self.target.multiply_adds {
+            return self.em.one(OpKind::Fma, &[a, b, sum], elem);
+        }
+        let product = self.em.mul(a, b);
+        self.em.add(product, sum)
     }
 
     fn advance(&mut self, place: Exchange, at: Value, pitch: u32) -> Exchange {

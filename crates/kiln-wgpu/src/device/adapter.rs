@@ -38,6 +38,15 @@ const OPTIONAL: [(F, &str, &str); 5] = [
     (F::TIMESTAMP_QUERY_INSIDE_ENCODERS, "TIMESTAMP_QUERY_INSIDE_ENCODERS", "device time of events"),
 ];
 
+/// What not every adapter has: wgpu's name of each feature that kernels gain by, and what for.
+///
+/// ```
+/// assert!(kiln_wgpu::optional_features().any(|(name, what)| (name, what) == ("SHADER_F64", "f64")));
+/// ```
+pub fn optional_features() -> impl Iterator<Item = (&'static str, &'static str)> {
+    OPTIONAL.into_iter().map(|(_, name, what)| (name, what))
+}
+
 /// An adapter of this machine, as `kiln doctor` lists it.
 #[derive(Clone, Debug)]
 pub struct Adapter {

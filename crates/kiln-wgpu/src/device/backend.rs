@@ -222,10 +222,19 @@ fn properties(gpu: &Gpu) -> Properties {
         ptx: None,
         unified: false,
         residency: Residency::Dispatched,
-        capabilities: Capabilities {
-            clock: if gpu.has_timestamps { Clock::Device } else { Clock::Host },
-            ..Capabilities::new(Execution::Simt)
-        },
+        capabilities: capabilities(gpu.has_timestamps),
+    }
+}
+
+/// What adapters can do, with or without timestamps of their own.
+///
+/// ```
+/// assert!(kiln_wgpu::capabilities(true).is_simt());
+/// ```
+pub fn capabilities(has_timestamps: bool) -> Capabilities {
+    Capabilities {
+        clock: if has_timestamps { Clock::Device } else { Clock::Host },
+        ..Capabilities::new(Execution::Simt)
     }
 }
 

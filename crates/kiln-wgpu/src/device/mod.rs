@@ -80,5 +80,6 @@ mod timestamps;
 mod transfers;
 mod waiting;
 
-pub use adapter::{Adapter, adapters, canonical_name, is_name};
-pub use backend::Wgpu;
+pub use adapter::{Adapter, adapters, canonical_name, is_name, optional_features};
+pub use backend::{Wgpu, capabilities};
+pub use passes::{ShaderTarget, shader};

@@ -4,7 +4,7 @@ use super::gpu::Gpu;
 use crate::features::Features;
 use crate::module::{Module, compile};
 use kiln_backend::{Error, Result};
-use kiln_compiler::{CompileError, Target, expand::expand, lower_to_threads, optimize};
+use kiln_compiler::{CompileError, Target, pipeline};
 use kiln_ir::{Kernel, Loc, OpKind, verify};
 use naga::proc::{GlobalCtx, Layouter};
 
@@ -14,17 +14,60 @@ const WARP: u32 = 32;
 /// The most threads that a kernel may ask for in a block.
 const MAX_THREADS: u32 = 1024;
 
+/// What kernels are compiled for.
+#[derive(Clone, Copy, Debug)]
+pub struct ShaderTarget<'a> {
+    /// What errors call the device.
+    pub device: &'a str,
+    /// What the code may use; the warp is chosen for each kernel.
+    pub features: Features,
+    /// The most threads of a block.
+    pub max_threads: u32,
+    /// The most shared memory of a block, in bytes.
+    pub shared_memory: u32,
+}
+
+/// Makes the module of a kernel as the front end made it, without a device.
+///
+/// ```
+/// use kiln_wgpu::{Features, ShaderTarget, shader};
+/// let kernel = kiln_ir::parse("kernel @ones(%y: mut view<f32, 1, global>) tile {
+///   %0 = const 0 : i64
+///   %1 = const 1.0 : f32[128]
+///   store %y[%0] = %1
+/// }").unwrap();
+/// let features = Features::default();
+/// let target = ShaderTarget { device: "a GPU", features, max_threads: 256, shared_memory: 16 << 10 };
+/// assert_eq!(shader(&kernel, &target)?.entry, "ones");
+/// # Ok::<(), kiln_backend::Error>(())
+/// ```
+///
+/// # Errors
+/// What the target has no room or no code for, by name; and what the verifier says of the kernel.
+pub fn shader(kernel: &Kernel, target: &ShaderTarget<'_>) -> Result<Module> {
+    check(kernel)?;
+    refuse_explicit(target.device, kernel)?;
+    let warp = warp(target.features, kernel);
+    let lowering = Target {
+        max_threads: target.max_threads.min(MAX_THREADS),
+        multiply_adds: target.features.exact_floats,
+        ..Target::portable(warp, target.shared_memory)
+    };
+    let lowered = pipeline::compile(kernel, &lowering);
+    let lowered = lowered.map_err(|error| explain(target.device, kernel, error))?;
+    let features = Features { warp, ..target.features };
+    compile(&lowered.kernel, features).map_err(|error| named(target.device, error))
+}
+
 /// Makes the module of a kernel for an adapter.
 pub(crate) fn module(gpu: &Gpu, kernel: &Kernel) -> Result<Module> {
-    check(kernel)?;
-    refuse_explicit(gpu, kernel)?;
-    let warp = warp(gpu.features, kernel);
-    let target = Target {
-        max_threads: gpu.limits.max_compute_invocations_per_workgroup.min(MAX_THREADS),
-        ..Target::portable(warp, gpu.limits.max_compute_workgroup_storage_size)
+    let target = ShaderTarget {
+        device: &gpu.id,
+        features: gpu.features,
+        max_threads: gpu.limits.max_compute_invocations_per_workgroup,
+        shared_memory: gpu.limits.max_compute_workgroup_storage_size,
     };
-    let threads = run_passes(kernel, &target).map_err(|error| explain(gpu, kernel, error))?;
-    let module = compile(&threads, Features { warp, ..gpu.features }).map_err(|error| named(gpu, error))?;
+    let module = shader(kernel, &target)?;
     check_limits(gpu, kernel, &module)?;
     Ok(module)
 }
@@ -40,18 +83,6 @@ fn warp(features: Features, kernel: &Kernel) -> u32 {
     }
 }
 
-/// What is cleaned up over tiles is cleaned up once and not for every register: before the
-/// expansion and after it. The third time is for the index arithmetic of the lowering.
-fn run_passes(kernel: &Kernel, target: &Target) -> std::result::Result<Kernel, CompileError> {
-    let mut source = kernel.clone();
-    optimize(&mut source)?;
-    expand(&mut source);
-    optimize(&mut source)?;
-    let mut lowered = lower_to_threads(&source, target)?;
-    optimize(&mut lowered)?;
-    Ok(lowered)
-}
-
 fn check(kernel: &Kernel) -> Result<()> {
     let Err(errors) = verify(kernel) else { return Ok(()) };
     let messages: Vec<String> = errors.iter().map(|e| format!("{}, in `{}`", e.message, e.op)).collect();
@@ -63,7 +94,7 @@ fn check(kernel: &Kernel) -> Result<()> {
 }
 
 /// Refuses what names units that NVIDIA's GPUs alone have, before anything is lowered.
-fn refuse_explicit(gpu: &Gpu, kernel: &Kernel) -> Result<()> {
+fn refuse_explicit(device: &str, kernel: &Kernel) -> Result<()> {
     let mut found = None;
     kernel.walk(|_, op| {
         let of = if let OpKind::Explicit(_) = op.kind {
@@ -81,7 +112,7 @@ fn refuse_explicit(gpu: &Gpu, kernel: &Kernel) -> Result<()> {
     Err(Error::Unsupported {
         kernel: kernel.name.clone(),
         what,
-        device: gpu.id.clone(),
+        device: device.to_owned(),
         location: kernel.describe(loc),
         hint: "Write the kernel over tiles, with `dot`.".to_owned(),
     })
@@ -90,10 +121,11 @@ fn refuse_explicit(gpu: &Gpu, kernel: &Kernel) -> Result<()> {
 /// Refuses what wgpu would refuse as the pipeline is made, by the names of its limits.
 fn check_limits(gpu: &Gpu, kernel: &Kernel, module: &Module) -> Result<()> {
     let limits = &gpu.limits;
+    let [x, y, z] = module.naga.entry_points.first().map_or(module.block, |entry| entry.workgroup_size);
     let extents = [
-        ("threads per block on x", module.block[0], limits.max_compute_workgroup_size_x),
-        ("threads per block on y", module.block[1], limits.max_compute_workgroup_size_y),
-        ("threads per block on z", module.block[2], limits.max_compute_workgroup_size_z),
+        ("threads per block on x", x, limits.max_compute_workgroup_size_x),
+        ("threads per block on y", y, limits.max_compute_workgroup_size_y),
+        ("threads per block on z", z, limits.max_compute_workgroup_size_z),
         (
             "threads per block",
             module.block.iter().product(),
@@ -160,7 +192,7 @@ fn too_large(kernel: &Kernel, what: &str, given: u32, limit: u32) -> Error {
     }
 }
 
-fn explain(gpu: &Gpu, kernel: &Kernel, error: CompileError) -> Error {
+fn explain(device: &str, kernel: &Kernel, error: CompileError) -> Error {
     let name = kernel.name.clone();
     match error {
         CompileError::TooManyThreads { threads, limit, .. } => {
@@ -170,7 +202,7 @@ fn explain(gpu: &Gpu, kernel: &Kernel, error: CompileError) -> Error {
             too_large(kernel, "bytes of shared memory per block", needed, limit)
         }
         CompileError::Unsupported { location, what, hint } => {
-            Error::Unsupported { kernel: name, what, device: gpu.id.clone(), location, hint }
+            Error::Unsupported { kernel: name, what, device: device.to_owned(), location, hint }
         }
         CompileError::Internal { location, message } => Error::Internal {
             place: "the lowering to threads",
@@ -187,10 +219,10 @@ fn explain(gpu: &Gpu, kernel: &Kernel, error: CompileError) -> Error {
 }
 
 /// The error of the writer of modules, which does not know the adapter's name.
-fn named(gpu: &Gpu, error: Error) -> Error {
+fn named(device: &str, error: Error) -> Error {
     match error {
         Error::Unsupported { kernel, what, location, hint, .. } => {
-            Error::Unsupported { kernel, what, device: gpu.id.clone(), location, hint }
+            Error::Unsupported { kernel, what, device: device.to_owned(), location, hint }
         }
         other => other,
     }

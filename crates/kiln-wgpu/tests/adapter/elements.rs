@@ -14,6 +14,8 @@ pub const TESTS: &[Test] = &[
     ("bitcasts", |device| everywhere(device, bitcasts)),
     ("selects_and_multiply_adds", |device| everywhere(device, ternary)),
     ("multiply_adds_round_once", |device| everywhere(device, multiply_adds)),
+    ("multiply_adds_of_any_size", |device| everywhere(device, multiply_adds_of_any_size)),
+    ("zeros_are_added", |device| everywhere(device, zeros)),
     ("sums_are_not_rearranged", |device| everywhere(device, errors_of_sums)),
     ("constants", |device| everywhere(device, constants)),
     ("rounding_to_few_bits", |device| everywhere(device, rounding)),
@@ -335,6 +337,64 @@ fn multiply_adds(on: &On<'_>) -> Result<(), String> {
         let expected: Option<Vec<Literal>> = (0..a.len()).map(|i| eval::fma(a[i], b[i], c[i])).collect();
         let expected = expected.ok_or("a multiply-add without a meaning")?;
         check(on, &format!("fma {elem}"), "fma %a, %b, %c", &[a, b, c], &expected, 0.0)?;
+    }
+    Ok(())
+}
+
+/// Of f64 from the least to the greatest numbers, with addends of any size beside the product.
+fn multiply_adds_of_any_size(on: &On<'_>) -> Result<(), String> {
+    if !on.types().contains(&Scalar::F64) || !on.device.features.int64 {
+        return Ok(());
+    }
+    let mut columns: [Vec<f64>; 3] = Default::default();
+    let exponents = [-1070, -1000, -500, -60, 0, 60, 500, 900, 1000, 1020];
+    let numbers = random(200_000, 41);
+    let mut numbers = numbers.into_iter().map(f64::from);
+    for of_a in exponents {
+        for of_b in exponents {
+            for apart in [-2000, -110, -70, -53, -20, -1, 0, 1, 20, 53, 70, 110, 2000] {
+                let mut number = |power: i32| {
+                    let [half, rest] = [power / 2, power - power / 2].map(|power| 2f64.powi(power));
+                    numbers.next().map_or(1.0, |x| (x + x.signum()) * half * rest)
+                };
+                let (a, b) = (number(of_a), number(of_b));
+                let c = if apart == 0 { -(a * b) } else { number((of_a + of_b + apart).clamp(-1074, 1023)) };
+                // Subnormal results may be flushed or rounded twice.
+                if a.mul_add(b, c).abs() >= f64::MIN_POSITIVE && [a, b, c].iter().all(|x| x.is_normal()) {
+                    [a, b, c].into_iter().zip(&mut columns).for_each(|(x, column)| column.push(x));
+                }
+            }
+        }
+    }
+    let expected: Vec<Literal> = (0..columns[0].len())
+        .map(|i| columns[0][i].mul_add(columns[1][i], columns[2][i]))
+        .map(|x| Literal::from_f64(Scalar::F64, x))
+        .collect();
+    let columns =
+        columns.map(|column| column.into_iter().map(|x| Literal::from_f64(Scalar::F64, x)).collect());
+    check(on, "fma f64", "fma %a, %b, %c", &columns, &expected, 0.0)
+}
+
+/// Operations that algebra knows the result of, which is not that of floats.
+fn zeros(on: &On<'_>) -> Result<(), String> {
+    let floats = on.types().into_iter().filter(|elem| elem.is_float());
+    for elem in floats {
+        let a: Vec<Literal> = [0.0, -0.0, 1.5, -1.5, f64::INFINITY, f64::NEG_INFINITY, f64::NAN]
+            .map(|x| Literal::from_f64(elem, x))
+            .to_vec();
+        let zero = Literal::zero(elem);
+        use BinaryOp::{Add, Mul, Sub};
+        for op in [Add, Sub, Mul] {
+            let text = format!("const {zero} : {elem}\n{} %a, %r0", op.name());
+            let expected: Option<Vec<Literal>> = a.iter().map(|&x| eval::binary(op, x, zero)).collect();
+            let expected = expected.ok_or("no meaning")?;
+            check(on, &format!("{} {elem} by zero", op.name()), &text, &[a.clone()], &expected, 0.0)?;
+        }
+        let expected: Option<Vec<Literal>> = a.iter().map(|&x| eval::binary(Sub, x, x)).collect();
+        let expected = expected.ok_or("no meaning")?;
+        check(on, &format!("sub {elem} by itself"), "sub %a, %a", std::slice::from_ref(&a), &expected, 0.0)?;
+        let text = format!("neg %a : {elem}\nadd %a, %r0");
+        check(on, &format!("add {elem} to its opposite"), &text, &[a], &expected, 0.0)?;
     }
     Ok(())
 }

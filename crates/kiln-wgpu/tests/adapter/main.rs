@@ -1,6 +1,7 @@
 //! Kernels as modules of naga on an adapter, against references in f64. Without an adapter the
 //! tests are counted as ignored.
 
+mod blocks;
 mod device;
 mod elements;
 mod faults;
@@ -28,7 +29,8 @@ fn main() -> ExitCode {
         };
         Trial::test(name, run).with_ignored_flag(missing)
     };
-    let tests = [proof::TESTS, elements::TESTS, lowered::TESTS, threads::TESTS, faults::TESTS].concat();
+    let tests = [proof::TESTS, elements::TESTS, lowered::TESTS, threads::TESTS, blocks::TESTS, faults::TESTS]
+        .concat();
     libtest_mimic::run(&Arguments::from_args(), tests.iter().map(trial).collect()).exit_code()
 }
 

@@ -1,0 +1,91 @@
+//! Conditions on which all threads of a block agree, though the lowered code does not show it.
+//!
+//! What a tile comes to is one value for the block, and a kernel may ask it whether to go on. The
+//! lowering computes it by exchanges among lanes, after which it looks like a value of each
+//! thread's own. Barriers under such a condition are right: the verifier has seen to it that all
+//! threads reach them. Browsers want a proof, and so does [`Writer::together`]: the first thread's
+//! value for all is one.
+//!
+//! [`Writer::together`]: crate::writer::Writer::together
+
+use kiln_ir::{Block, Kernel, Op, OpData, OpKind, Type, Uniformity, Value};
+use std::borrow::Cow;
+
+/// The kernel with every condition that decides about a barrier made the first thread's. It was
+/// lowered from one that the verifier has accepted.
+pub(crate) fn with_agreement(kernel: &Kernel) -> Cow<'_, Kernel> {
+    let mut kernel = Cow::Borrowed(kernel);
+    // An outer condition makes what is inside of it diverge, so each is looked for anew.
+    while let Some(unproved) = first_unproved(&kernel, &Uniformity::of(&kernel), kernel.body) {
+        prove(kernel.to_mut(), unproved);
+    }
+    kernel
+}
+
+/// A value that decides about a barrier.
+#[derive(Clone, Copy)]
+struct Unproved {
+    value: Value,
+    /// The operation that takes it.
+    taken_by: Op,
+    /// The block with that operation.
+    block: Block,
+}
+
+/// Has the operation take the first thread's value.
+fn prove(kernel: &mut Kernel, Unproved { value, taken_by, block }: Unproved) {
+    let loc = kernel.op(taken_by).loc;
+    let ty = Type::scalar(kernel.ty(value).elem());
+    let agreed = kernel.add_op(OpKind::BlockUniform, &[value], &[ty], &[], loc);
+    let result = kernel.op(agreed).results[0];
+    let ops = &mut kernel.block_mut(block).ops;
+    let at = ops.iter().position(|&op| op == taken_by).unwrap_or(ops.len());
+    ops.insert(at, agreed);
+    let control = kernel.op(taken_by).control().len();
+    for operand in kernel.op_mut(taken_by).operands.iter_mut().take(control) {
+        if *operand == value {
+            *operand = result;
+        }
+    }
+}
+
+/// The first value that decides about a barrier and is not known to be uniform.
+fn first_unproved(kernel: &Kernel, uniformity: &Uniformity, block: Block) -> Option<Unproved> {
+    for &op in &kernel.block(block).ops {
+        let data = kernel.op(op);
+        if !meets(kernel, data) {
+            continue;
+        }
+        // A `while` has its condition at the end of its first region.
+        let test = data.regions[0];
+        let last = kernel.block(test).ops.last().filter(|_| data.kind == OpKind::While);
+        let (block, taken_by) = last.map_or((block, op), |&last| (test, last));
+        let control = kernel.op(taken_by).control();
+        if let Some(&value) = control.iter().find(|&&value| uniformity.varies(value)) {
+            return Some(Unproved { value, taken_by, block });
+        }
+        let inside = data.regions.iter().find_map(|&region| first_unproved(kernel, uniformity, region));
+        if inside.is_some() {
+            return inside;
+        }
+    }
+    None
+}
+
+/// Whether an operation has a region with a barrier that the kernel or its tiles asked for.
+fn meets(kernel: &Kernel, data: &OpData) -> bool {
+    let is_barrier = |kind: &OpKind| {
+        matches!(
+            kind,
+            OpKind::Barrier
+                | OpKind::BlockUniform
+                | OpKind::BlockCheck(_)
+                | OpKind::DeferFault { together: false, .. }
+        )
+    };
+    let inside = |op: &Op| {
+        let data = kernel.op(*op);
+        is_barrier(&data.kind) || meets(kernel, data)
+    };
+    data.regions.iter().any(|&region| kernel.block(region).ops.iter().any(inside))
+}
