@@ -27,9 +27,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs random kernels on a device and compares their results with the interpreter.
 ///
-/// A kernel that differs is reduced and printed as IR text with its grid and arguments. The last
-/// line is `N kernels, N differ`, and the exit status is 1 if any differs. A seed gives the same
-/// kernel on every machine.
+/// A kernel that differs is reduced and printed as IR text with its grid and arguments. Those that
+/// the device refuses are counted by what it lacks. The last line is `N kernels, N differ`, and the
+/// exit status is 1 if any differs. A seed gives the same kernel on every machine.
 #[derive(clap::Args)]
 pub struct Args {
     /// The device: cuda:0, cpu, interp, interp:7 (threads in the order of seed 7), or
@@ -100,6 +100,8 @@ struct Campaign {
     kernels: u64,
     /// By number. What a smaller kernel shows replaces what the whole one did.
     found: BTreeMap<u64, Found>,
+    /// How many kernels the device refused, by what it lacks.
+    refused: BTreeMap<String, u64>,
     failed: Option<Failure>,
 }
 
@@ -144,9 +146,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         let found: Vec<Value> = campaign.found.values().map(to_json).collect();
         let seconds = started.elapsed().as_secs_f64();
         let all = json!({ "device": device, "kernels": campaign.kernels, "differ": differ,
-            "seconds": seconds, "found": found });
+            "refused": campaign.refused, "seconds": seconds, "found": found });
         writeln!(stdout(), "{all:#}")?;
     } else {
+        print_refused(&campaign.refused)?;
         writeln!(stdout(), "{} kernels, {differ} differ", campaign.kernels)?;
     }
     if differ > 0 { Err(Failure::Reported) } else { Ok(()) }
@@ -253,6 +256,7 @@ fn take_lines(
                 campaign.kernels += 1;
                 progress(&campaign, args);
             }
+            Some(("refused", what)) => *lock(campaign).refused.entry(what.to_owned()).or_default() += 1,
             Some(("found", text)) => {
                 let value: Value = serde_json::from_str(text).unwrap_or_default();
                 let Some(number) = at else { continue };
@@ -276,6 +280,10 @@ fn take_lines(
         }
     }
     Ok((at, false))
+}
+
+fn print_refused(refused: &BTreeMap<String, u64>) -> std::io::Result<()> {
+    refused.iter().try_for_each(|(what, count)| writeln!(stdout(), "{count} refused, for want of {what}"))
 }
 
 fn print(found: &Found, device: &str) -> std::io::Result<()> {

@@ -146,7 +146,7 @@ fn code_for_a_gpu_faults_where_the_interpreter_does() {
     let trial = Trial::new(Tested::GpuCode { assemble: None });
     for seed in seeds(0..400) {
         let case = trial.case(Mode::Faults, seed);
-        if let (Some(difference), _) = trial.compare(&case) {
+        if let Some(difference) = trial.compare(&case).difference() {
             let (smaller, _) = trial.reduce(&case, &difference);
             panic!("seed {seed}: {difference}; reduced: {}\n{}", smaller.difference, smaller.case);
         }

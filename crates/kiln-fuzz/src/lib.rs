@@ -29,4 +29,4 @@ mod trial;
 pub use case::{Argument, Case};
 pub use gpu_code::{Check, GpuCode};
 pub use mode::Mode;
-pub use trial::{Assemble, Finding, Tested, Trial};
+pub use trial::{Assemble, Finding, Tested, Trial, Verdict};

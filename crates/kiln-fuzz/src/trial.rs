@@ -44,6 +44,29 @@ pub struct Finding {
     pub case: Case,
 }
 
+/// What a comparison comes to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// The device does what the interpreter did.
+    Agrees,
+    /// The device lacks this, and says so before anything runs.
+    Refused(String),
+    /// What differs, in a sentence.
+    Differs(String),
+    /// The same of a device that is lost, so that only another process can go on.
+    Lost(String),
+}
+
+impl Verdict {
+    /// What differs, if anything does.
+    pub fn difference(self) -> Option<String> {
+        match self {
+            Verdict::Agrees | Verdict::Refused(_) => None,
+            Verdict::Differs(difference) | Verdict::Lost(difference) => Some(difference),
+        }
+    }
+}
+
 /// Runs random kernels and compares.
 pub struct Trial<'d> {
     tested: Tested<'d>,
@@ -55,6 +78,7 @@ pub struct Trial<'d> {
 enum Failed {
     /// The device is gone; nothing more can be run in this process.
     Lost(String),
+    Refused(String),
     Other(String),
 }
 
@@ -64,6 +88,7 @@ impl From<Error> for Failed {
             Error::Lost { .. } => Failed::Lost(error.to_string()),
             // A context of NVIDIA's driver that has trapped answers every call with an error.
             Error::Driver { .. } => Failed::Lost(error.to_string()),
+            Error::Unsupported { what, .. } => Failed::Refused(what),
             other => Failed::Other(other.to_string()),
         }
     }
@@ -88,14 +113,12 @@ impl<'d> Trial<'d> {
         generate(seed, &mode.options(seed, self.is_gpu()))
     }
 
-    /// Runs a case both ways; a difference is described. The second value says that the device is
-    /// lost, so that only another process can go on.
-    pub fn compare(&self, case: &Case) -> (Option<String>, bool) {
-        let expected = match self.expected(case) {
-            Ok(expected) => expected,
-            Err(message) => return (Some(format!("the kernel breaks a rule: {message}")), false),
-        };
-        self.differs(case, &expected)
+    /// Runs a case both ways.
+    pub fn compare(&self, case: &Case) -> Verdict {
+        match self.expected(case) {
+            Ok(expected) => self.judged(case, &expected),
+            Err(message) => Verdict::Differs(format!("the kernel breaks a rule: {message}")),
+        }
     }
 
     /// Makes a case that differs smaller. What the reference refuses is not tried on the device:
@@ -111,9 +134,9 @@ impl<'d> Trial<'d> {
                 return false;
             }
             let Some(expected) = self.accepted(&case) else { return false };
-            let (difference, gone) = self.differs(&case, &expected);
-            lost.set(gone);
-            difference.map(|text| shown.replace(text)).is_some()
+            let verdict = self.judged(&case, &expected);
+            lost.set(matches!(verdict, Verdict::Lost(_)));
+            verdict.difference().map(|text| shown.replace(text)).is_some()
         };
         let kernel = reduce(&case.kernel, fails);
         (Finding { difference: shown.take(), case: case.with(kernel) }, lost.get())
@@ -142,14 +165,15 @@ impl<'d> Trial<'d> {
         }
     }
 
-    fn differs(&self, case: &Case, expected: &Outcome) -> (Option<String>, bool) {
+    fn judged(&self, case: &Case, expected: &Outcome) -> Verdict {
         // A panic of a compiler is a finding like any other.
         let difference = catch_unwind(AssertUnwindSafe(|| self.difference(case, expected)))
             .unwrap_or_else(|_| Err(Failed::Other("a panic".into())));
         match difference {
-            Ok(difference) => (difference, false),
-            Err(Failed::Other(message)) => (Some(message), false),
-            Err(Failed::Lost(message)) => (Some(message), true),
+            Ok(None) => Verdict::Agrees,
+            Ok(Some(difference)) | Err(Failed::Other(difference)) => Verdict::Differs(difference),
+            Err(Failed::Refused(what)) => Verdict::Refused(what),
+            Err(Failed::Lost(message)) => Verdict::Lost(message),
         }
     }
 
@@ -344,7 +368,7 @@ mod tests {
 
     fn compare(text: &str) -> Option<String> {
         let case = Case::read(text).unwrap();
-        Trial::new(Tested::GpuCode { assemble: None }).compare(&case).0
+        Trial::new(Tested::GpuCode { assemble: None }).compare(&case).difference()
     }
 
     /// Threads of two warps hand numbers on through shared memory.

@@ -6,9 +6,10 @@ use crate::failure::Failure;
 use kiln_backend::Backend;
 use kiln_cpu::CpuBackend;
 use kiln_cuda::{compile_to_ptx, ptx};
-use kiln_fuzz::{Assemble, Case, GpuCode, Tested, Trial};
+use kiln_fuzz::{Assemble, Case, GpuCode, Tested, Trial, Verdict};
 use kiln_ir::Kernel;
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt;
 use std::io::{Write as _, stdout};
@@ -52,24 +53,30 @@ pub(super) fn run(args: &Args, part: Part) -> Result<(), Failure> {
 /// Runs the kernels of files.
 pub(super) fn replay(device: &str, files: &[PathBuf], as_json: bool) -> Result<(), Failure> {
     with_trial(device, |trial| {
-        let mut found = Vec::new();
+        let (mut found, mut refused) = (Vec::new(), BTreeMap::new());
         for path in files {
             let named = |source| Failure::File { path: path.clone(), source };
             let text = std::fs::read_to_string(path).map_err(named)?;
             let wrong = |message| Failure::Source(format!("{}: {message}", path.display()));
             let case = Case::read(&text).map_err(wrong)?;
-            if let (Some(difference), _) = trial.compare(&case) {
-                if !as_json {
-                    writeln!(stdout(), "; {}: {difference}", path.display())?;
+            match trial.compare(&case) {
+                Verdict::Agrees => {}
+                Verdict::Refused(what) => *refused.entry(what).or_insert(0) += 1,
+                Verdict::Differs(difference) | Verdict::Lost(difference) => {
+                    if !as_json {
+                        writeln!(stdout(), "; {}: {difference}", path.display())?;
+                    }
+                    found.push(json!({ "file": path, "difference": difference }));
                 }
-                found.push(json!({ "file": path, "difference": difference }));
             }
         }
         let (kernels, differ) = (files.len(), found.len());
         if as_json {
-            let all = json!({ "device": device, "kernels": kernels, "differ": differ, "found": found });
+            let all = json!({ "device": device, "kernels": kernels, "differ": differ, "refused": refused,
+                "found": found });
             writeln!(stdout(), "{all:#}")?;
         } else {
+            super::print_refused(&refused)?;
             writeln!(stdout(), "{kernels} kernels, {differ} differ")?;
         }
         if differ > 0 { Err(Failure::Reported) } else { Ok(()) }
@@ -123,19 +130,20 @@ fn kernels(args: &Args, part: Part, trial: &Trial<'_>) -> Result<(), Failure> {
         drop(out);
         let (mode, seed) = args.kernel(number);
         let case = trial.case(mode, seed);
-        let (difference, lost) = trial.compare(&case);
-        if let Some(difference) = difference {
-            found(&difference, &case)?;
-            if lost {
-                // Another process goes on.
-                return Ok(());
-            }
-            let (smaller, lost) = trial.reduce(&case, &difference);
-            if smaller.case.kernel.to_string() != case.kernel.to_string() {
-                found(&smaller.difference, &smaller.case)?;
-            }
-            if lost {
-                return Ok(());
+        match trial.compare(&case) {
+            Verdict::Agrees => {}
+            Verdict::Refused(what) => writeln!(stdout(), "refused {what}")?,
+            // Another process goes on.
+            Verdict::Lost(difference) => return found(&difference, &case).map_err(Failure::from),
+            Verdict::Differs(difference) => {
+                found(&difference, &case)?;
+                let (smaller, lost) = trial.reduce(&case, &difference);
+                if smaller.case.kernel.to_string() != case.kernel.to_string() {
+                    found(&smaller.difference, &smaller.case)?;
+                }
+                if lost {
+                    return Ok(());
+                }
             }
         }
         number = number.saturating_add(part.step);
