@@ -193,8 +193,15 @@ impl Capabilities {
         matches!(self.execution, Execution::Interpreted)
     }
 
-    /// What it has, in words, for people: each capability that is there.
-    pub fn names(&self) -> Vec<String> {
+    /// Every capability in words: what it is called, whether it is there, and what to say of it
+    /// where it is. A table has a row for each.
+    ///
+    /// ```
+    /// use kiln_backend::{Capabilities, Execution};
+    /// let plain = Capabilities::new(Execution::Simd);
+    /// assert!(plain.described().iter().any(|&(name, there, _)| name == "clusters" && !there));
+    /// ```
+    pub fn described(&self) -> [(&'static str, bool, String); 14] {
         // Named one by one, so that a new capability must get its words.
         let Capabilities {
             execution,
@@ -213,23 +220,28 @@ impl Capabilities {
             clock,
         } = *self;
         let units: Vec<String> = matrix_units.formats().map(|format| format.to_string()).collect();
-        let all = [
-            (true, execution.to_string()),
-            (on_host, "on the host's processors".to_owned()),
-            (!units.is_empty(), format!("matrix units ({})", units.join(", "))),
-            (warpgroup_products, "warpgroup products".to_owned()),
-            (bulk_copies, "bulk copies".to_owned()),
-            (clusters > 1, format!("clusters of {clusters} blocks")),
-            (explicit_level, "explicit level".to_owned()),
-            (concurrent_blocks, "concurrent blocks".to_owned()),
-            (loads_beside_residents, "loading beside resident launches".to_owned()),
-            (peer_access, "peer access".to_owned()),
-            (contraction, "contraction".to_owned()),
-            (launch_limit, "launch limit".to_owned()),
-            (sanitizer, "sanitizer".to_owned()),
-            (true, clock.to_string()),
-        ];
-        all.into_iter().filter(|(there, _)| *there).map(|(_, name)| name).collect()
+        let named = |name: &'static str, there| (name, there, name.to_owned());
+        [
+            ("execution", true, execution.to_string()),
+            named("on the host's processors", on_host),
+            ("matrix units", !units.is_empty(), format!("matrix units ({})", units.join(", "))),
+            named("warpgroup products", warpgroup_products),
+            named("bulk copies", bulk_copies),
+            ("clusters", clusters > 1, format!("clusters of {clusters} blocks")),
+            named("explicit level", explicit_level),
+            named("concurrent blocks", concurrent_blocks),
+            named("loading beside resident launches", loads_beside_residents),
+            named("peer access", peer_access),
+            named("contraction", contraction),
+            named("launch limit", launch_limit),
+            named("sanitizer", sanitizer),
+            ("times of events", true, clock.to_string()),
+        ]
+    }
+
+    /// What it has, in words, for people: each capability that is there.
+    pub fn names(&self) -> Vec<String> {
+        self.described().into_iter().filter(|(_, there, _)| *there).map(|(.., words)| words).collect()
     }
 }
 
