@@ -1,8 +1,10 @@
 //! The conformance suite on the code that GPUs get, without a GPU: every kernel is compiled as for
 //! an H100, written as PTX for three generations, and its last stage before PTX that the
 //! interpreter knows is run by it: over threads, or with tasks. With `KILN_PTXAS` the PTX is
-//! assembled too.
+//! assembled too. `shaders.rs` writes the kernels in the languages of other APIs.
 
+mod shaders;
+#[path = "../suite/mod.rs"]
 mod suite;
 
 use kiln_backend::{Error, Result};
@@ -22,7 +24,15 @@ fn main() -> ExitCode {
         let backend = GpuCode::new(Options::fast()).with_check(assembles);
         Ok(Device::with_backend(Box::new(backend), DiskCache::none()))
     };
-    suite::run(open, suite::Threads::Cores, |_| true, vec![assembled()])
+    let code = suite::run(open, suite::Threads::Cores, |_| true, vec![assembled(), validated()]);
+    println!("{} shaders were written", shaders::written());
+    code
+}
+
+/// Stands for the validation of all shaders: ignored where there is no `spirv-val`.
+fn validated() -> libtest_mimic::Trial {
+    let missing = !shaders::has_validator();
+    libtest_mimic::Trial::test("every_shader_is_accepted_by_spirv_val", || Ok(())).with_ignored_flag(missing)
 }
 
 /// Stands for the assembling of all cases: ignored where no assembler is named, and nothing is
@@ -88,6 +98,7 @@ fn assembles(kernel: &Kernel, threads: Option<&Kernel>) -> Result<()> {
         let Some(threads) = threads else {
             return assemble(&kernel.name, &compile_to_ptx(kernel, hopper)?.text);
         };
+        shaders::check(kernel)?;
         // There are no clusters before compute capability 9.0.
         for compute in OTHER_GENERATIONS.into_iter().filter(|&g| g >= (9, 0) || kernel.cluster == 1) {
             compile_to_ptx(kernel, of(compute))?;

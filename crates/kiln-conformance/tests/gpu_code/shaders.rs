@@ -1,0 +1,83 @@
+//! Kernels as shaders: WGSL, SPIR-V, MSL and HLSL are written of every one that an adapter could
+//! run, and `spirv-val` accepts the SPIR-V where it is there.
+
+use kiln_backend::{Error, Result};
+use kiln_ir::Kernel;
+use kiln_wgpu::{Features, Language, ShaderTarget, Written, shader};
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// What GPUs with Apple's name have: no f64. Their shaders are MSL, and those of browsers WGSL.
+const APPLE: Features =
+    Features { int64: true, float64: false, float16: true, exact_floats: true, subgroup: Some(32), warp: 32 };
+
+/// Mesa's driver for processors: everything, but for floats that are kept as they are written.
+const MESA: Features = Features { float64: true, exact_floats: false, subgroup: Some(8), warp: 8, ..APPLE };
+
+/// Shared memory of a block in bytes, which Apple's GPUs have.
+const SHARED_MEMORY: u32 = 32 << 10;
+
+/// How many kernels became shaders.
+static WRITTEN: AtomicUsize = AtomicUsize::new(0);
+
+/// How many kernels became shaders so far.
+pub fn written() -> usize {
+    WRITTEN.load(Ordering::Relaxed)
+}
+
+/// Whether `spirv-val` is there.
+pub fn has_validator() -> bool {
+    static THERE: OnceLock<bool> = OnceLock::new();
+    *THERE.get_or_init(|| {
+        let version = Command::new("spirv-val").arg("--version").stdout(Stdio::null()).status();
+        version.is_ok_and(|status| status.success())
+    })
+}
+
+/// Writes a kernel in every language. What no adapter has is refused by name, which is right; any
+/// other error is not.
+pub fn check(kernel: &Kernel) -> Result<()> {
+    let targets: [(Features, &[Language]); 2] =
+        [(APPLE, &[Language::Msl, Language::Wgsl]), (MESA, &[Language::Spirv, Language::Hlsl])];
+    for (features, languages) in targets {
+        match written_in(kernel, features, languages) {
+            Ok(()) => WRITTEN.fetch_add(1, Ordering::Relaxed),
+            Err(Error::Unsupported { .. } | Error::LaunchLimit { .. }) => continue,
+            Err(error) => return Err(error),
+        };
+    }
+    Ok(())
+}
+
+fn written_in(kernel: &Kernel, features: Features, languages: &[Language]) -> Result<()> {
+    let target =
+        ShaderTarget { device: "an adapter", features, max_threads: 1024, shared_memory: SHARED_MEMORY };
+    let module = shader(kernel, &target)?;
+    for &language in languages {
+        if let Written::Words(words) = module.write(language)? {
+            validate(&kernel.name, &words)?;
+        }
+    }
+    Ok(())
+}
+
+fn validate(kernel: &str, words: &[u32]) -> Result<()> {
+    if !has_validator() {
+        return Ok(());
+    }
+    let failed =
+        |message: String| Error::Compile { kernel: kernel.into(), location: "spirv-val".into(), message };
+    let mut command = Command::new("spirv-val");
+    command.args(["--target-env", "vulkan1.1", "-"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut process = command.spawn().map_err(|e| failed(e.to_string()))?;
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    if let Some(mut input) = process.stdin.take() {
+        input.write_all(&bytes).map_err(|e| failed(e.to_string()))?;
+    }
+    let output = process.wait_with_output().map_err(|e| failed(e.to_string()))?;
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    if output.status.success() { Ok(()) } else { Err(failed(said)) }
+}
