@@ -27,8 +27,8 @@ pub trait Residents {
     /// once, from after the work that is now in `launch.stream`.
     /// [`synchronize`](crate::Backend::synchronize) waits for none of it.
     /// [`Properties::residency`](crate::Properties::residency) says whether it runs beside the host
-    /// at all. The device holds on to the program until the launch is over; a process that ends
-    /// does not wait for it.
+    /// at all, and whether it must end by itself. The device holds on to the program until the
+    /// launch is over; a process that ends does not wait for it.
     ///
     /// # Errors
     /// Those of [`launch`](crate::Backend::launch), and

@@ -23,7 +23,7 @@ const MOST: usize = 2;
 
 /// Turns of a worker in a dispatch at most, each of about a message. So actors that send to each
 /// other without an end do not hold up the host, nor have a driver's watchdog end the dispatch.
-pub(super) const TURNS: u64 = 1024;
+pub(super) const TURNS: u64 = 64;
 
 /// How long the supervisor has rounds run before it looks at its actors again.
 const A_WHILE: Duration = Duration::from_millis(20);

@@ -199,6 +199,17 @@ pub(crate) fn locked(region: &Mutex<MappedRegion>) -> MutexGuard<'_, MappedRegio
 mod tests {
     use super::*;
 
+    /// The first words of the changes, and those behind them.
+    fn changes(
+        region: &mut MappedRegion,
+        words: Range<usize>,
+        dispatch: u64,
+        oldest: u64,
+    ) -> Vec<(usize, usize)> {
+        let changes = region.take_changes(words, dispatch, oldest);
+        changes.into_iter().map(|words| (words.start, words.end)).collect()
+    }
+
     fn bytes(quads: &[[u32; QUAD]]) -> Vec<u8> {
         quads.concat().iter().flat_map(|word| word.to_le_bytes()).collect()
     }
@@ -210,9 +221,9 @@ mod tests {
         region.host.store_quad(4, [1, 2, 3, 4]);
         region.host.store_quad(8, [0, 0, 0, 1]);
         region.host.store_quad(20, [5, 0, 0, 0]);
-        assert_eq!(region.take_changes(0..16, 2, 2), [4..12]);
+        assert_eq!(changes(&mut region, 0..16, 2, 2), [(4, 12)]);
         assert_eq!(region.bytes(&(4..12)), bytes(&[[1, 2, 3, 4], [0, 0, 0, 1]]));
-        assert_eq!(region.take_changes(0..32, 3, 3), [20..24]);
+        assert_eq!(changes(&mut region, 0..32, 3, 3), [(20, 24)]);
         assert!(region.take_changes(0..32, 4, 4).is_empty());
     }
 
@@ -220,13 +231,13 @@ mod tests {
     fn what_the_device_changed_goes_to_the_host_and_not_back() {
         let mut region = MappedRegion::new(64).unwrap();
         region.host.store_quad(0, [9, 9, 9, 9]);
-        assert_eq!(region.take_changes(0..16, 1, 1), [0..4]);
+        assert_eq!(changes(&mut region, 0..16, 1, 1), [(0, 4)]);
         // The host goes on while the dispatch runs.
         region.host.store_quad(4, [7, 7, 7, 7]);
         region.publish(0, &bytes(&[[9, 9, 9, 9], [0; 4], [1, 2, 3, 4], [0; 4]]), 1);
         let quads = [0, 4, 8, 12].map(|at| region.host.load_quad(at));
         assert_eq!(quads, [[9, 9, 9, 9], [7, 7, 7, 7], [1, 2, 3, 4], [0; 4]]);
-        assert_eq!(region.take_changes(0..16, 2, 2), [4..8]);
+        assert_eq!(changes(&mut region, 0..16, 2, 2), [(4, 8)]);
     }
 
     /// Two dispatches are under way: what the first one leaves in words that the host has changed
@@ -236,7 +247,7 @@ mod tests {
         let mut region = MappedRegion::new(32).unwrap();
         region.publish(0, &bytes(&[[1; 4], [2; 4]]), 1);
         region.host.store_quad(0, [0; 4]);
-        assert_eq!(region.take_changes(0..8, 3, 2), [0..4]);
+        assert_eq!(changes(&mut region, 0..8, 3, 2), [(0, 4)]);
         region.publish(0, &bytes(&[[1; 4], [4; 4]]), 2);
         assert_eq!([0, 4].map(|at| region.host.load_quad(at)), [[0; 4], [4; 4]]);
         region.publish(0, &bytes(&[[5; 4], [4; 4]]), 3);
