@@ -57,7 +57,7 @@ impl Mask {
 
     /// The limits; what is above all lengths limits nothing.
     pub fn limits(&self) -> [i64; 2] {
-        let number = |limit: Option<usize>| limit.map_or(0, |n| n.min(1 << 40) as i64);
+        let number = |limit: Option<usize>| limit.map_or(0, |n| (n as u64).min(1 << 40) as i64);
         [number(self.left), number(self.right)]
     }
 }

@@ -6,6 +6,7 @@ use crate::activity::{CallSite, CopyKind};
 use crate::awaited::{Awaited, after, at_once};
 use crate::buffer::{Named, Reading};
 use crate::error::Result;
+use crate::host_memory::zeroed;
 use crate::log::Log;
 use kiln_backend::on_thread;
 use kiln_ir::Scalar;
@@ -24,7 +25,7 @@ impl DynTensor {
     pub fn to_vec_async<T: Elem>(&self) -> impl Future<Output = Result<Vec<T>>> + Send {
         let site = Location::caller();
         let begun = self.check_type::<T>(site).map(|()| self.begin_bytes(site));
-        async move { Ok(elements(&begun?.await?)) }
+        async move { elements(&begun?.await?) }
     }
 
     /// The bytes of the elements in row-major order and the host's order of bytes, after all work
@@ -91,13 +92,13 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
     #[track_caller]
     pub fn to_vec_async(&self) -> impl Future<Output = Result<Vec<T>>> + Send {
         let begun = self.as_dyn().begin_bytes(Location::caller());
-        async move { Ok(elements(&begun.await?)) }
+        async move { elements(&begun.await?) }
     }
 }
 
 /// The elements that these are the bytes of.
-fn elements<T: Elem>(bytes: &[u8]) -> Vec<T> {
-    let mut elements = vec![T::from_bits(0); bytes.len() / size_of::<T>()];
+fn elements<T: Elem>(bytes: &[u8]) -> Result<Vec<T>> {
+    let mut elements = zeroed::<T>(bytes.len() / size_of::<T>())?;
     bytes_of(&mut elements).copy_from_slice(bytes);
-    elements
+    Ok(elements)
 }

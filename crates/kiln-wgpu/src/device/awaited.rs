@@ -85,7 +85,8 @@ impl Wgpu {
             let words = report.read(&self.gpu, &self.state, <[u8]>::to_vec).await?;
             fault = fault.or(deliver(&self.tables, &self.prints, &words)?);
         }
-        let mut data = Vec::with_capacity(bytes);
+        let mut data = Vec::new();
+        data.try_reserve_exact(bytes).map_err(|error| refused("download", error.to_string()))?;
         for piece in begun.data {
             piece.read(&self.gpu, &self.state, |bytes| data.extend_from_slice(bytes)).await?;
         }
