@@ -48,7 +48,7 @@ pub(super) trait Finish<T: Factor, U: Factor, O: Numeric> {
         grid: [u32; 3],
     ) -> Result<()>;
 
-    /// Launches [that which divides steps](super::hopper::stream_k), with room for sums and
+    /// Launches the [kernel that divides steps](super::hopper::stream_k), with room for sums and
     /// signals.
     fn stream_k(
         &self,

@@ -153,8 +153,8 @@ struct Arm {
 }
 
 impl Arms {
-    fn emit(self: Box<Self>, site: Site) {
-        let Arms { cond, then, otherwise, dead } = *self;
+    fn emit(self, site: Site) {
+        let Arms { cond, then, otherwise, dead } = self;
         with(|r| {
             // Without a condition, an error was reported and the trace will not be used.
             if let Some(cond) = cond {
