@@ -80,7 +80,7 @@ impl Writer<'_> {
             Popcount => self.bits(BitFn::Ones, x, scalar),
             Clz => self.bits(BitFn::LeadingZeros, x, scalar),
             BitReverse => self.bits(BitFn::Reverse, x, scalar),
-            Exp2 if elem == Elem::F32 => math(self, M::Exp2),
+            Exp2 if elem == Elem::F32 => self.power_of_two(x),
             Rsqrt if elem == Elem::F32 => math(self, M::InverseSqrt),
             Sqrt if is_float => math(self, M::Sqrt),
             Recip if is_float => {

@@ -17,7 +17,7 @@
 //! | `types.rs`, `words.rs` | which type of naga holds an element type; elements in words |
 //! | `operation.rs`, `refused.rs` | what each operation becomes, or why it is refused |
 //! | `arith.rs`, `bits.rs`, `extrema.rs` | element-wise operations |
-//! | `exact.rs`, `doubles.rs` | floats that round once whatever a driver does |
+//! | `exact.rs`, `doubles.rs`, `powers.rs` | floats that are exact whatever a driver does |
 //! | `cast.rs`, `codes.rs` | conversions; floats of 8 and 16 bits as words |
 //! | `control.rs` | `if`, `for`, `while` |
 //! | `regions.rs`, `declare.rs` | how views, allocations and scratch memory lie in variables |
@@ -101,6 +101,7 @@ mod memory;
 mod module;
 mod operation;
 mod parameters;
+mod powers;
 mod records;
 mod refused;
 mod regions;

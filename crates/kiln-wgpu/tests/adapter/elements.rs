@@ -15,6 +15,7 @@ pub const TESTS: &[Test] = &[
     ("selects_and_multiply_adds", |device| everywhere(device, ternary)),
     ("multiply_adds_round_once", |device| everywhere(device, multiply_adds)),
     ("multiply_adds_of_any_size", |device| everywhere(device, multiply_adds_of_any_size)),
+    ("powers_of_two", |device| everywhere(device, powers_of_two)),
     ("zeros_are_added", |device| everywhere(device, zeros)),
     ("sums_are_not_rearranged", |device| everywhere(device, errors_of_sums)),
     ("constants", |device| everywhere(device, constants)),
@@ -373,6 +374,19 @@ fn multiply_adds_of_any_size(on: &On<'_>) -> Result<(), String> {
     let columns =
         columns.map(|column| column.into_iter().map(|x| Literal::from_f64(Scalar::F64, x)).collect());
     check(on, "fma f64", "fma %a, %b, %c", &columns, &expected, 0.0)
+}
+
+fn powers_of_two(on: &On<'_>) -> Result<(), String> {
+    if !on.is_about(&[Scalar::F32]) {
+        return Ok(());
+    }
+    let special = [0.0, -0.0, 1.0, 0.5, -0.5, 127.99, -125.0, 128.0, -1000.0, 1e30];
+    let noise = random(600, 51).into_iter().map(|x| f64::from(x * 125.0));
+    let infinite = [f64::INFINITY, f64::NEG_INFINITY, f64::NAN];
+    let single = |x: f64| Literal::from_f64(Scalar::F32, x);
+    let a: Vec<Literal> = special.into_iter().chain(noise).chain(infinite).map(single).collect();
+    let expected: Vec<Literal> = a.iter().map(|x| single(x.as_f64().exp2())).collect();
+    check(on, "exp2", "exp2 %a", &[a], &expected, 2.0)
 }
 
 /// Operations that algebra knows the result of, which is not that of floats.
