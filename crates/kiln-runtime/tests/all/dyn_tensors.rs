@@ -84,8 +84,8 @@ fn bools_that_no_kernel_wrote_are_valid() {
         let mut y = device.uninit::<bool, 1>([4]).unwrap();
         store_first(&mut y).grid([1]).block([1]).launch(&device).unwrap();
         let bytes = |y: &Tensor<bool, 1>| {
-            // SAFETY: a `bool` is a byte; the slice lives as long as the bytes are looked at.
             y.with_host(|bools| {
+                // SAFETY: a `bool` is a byte; the slice lives as long as the bytes are looked at.
                 unsafe { std::slice::from_raw_parts(bools.as_ptr().cast::<u8>(), 4) }.to_vec()
             })
         };
