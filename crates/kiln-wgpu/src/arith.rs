@@ -208,10 +208,14 @@ impl Writer<'_> {
     }
 
     pub(crate) fn compare(&mut self, op: &OpData, compare: CompareOp) -> Result<()> {
-        let (mut a, mut b) = (self.get(op.left())?, self.get(op.right())?);
+        let operands = [self.get(op.left())?, self.get(op.right())?];
         let elem = self.elem(op.left());
         let scalar = self.scalar(op, op.left())?;
-        [a, b] = [a, b].map(|x| self.computed(x, elem, scalar).0);
+        let [(mut a, _), (mut b, computed)] = operands.map(|x| self.computed(x, elem, scalar));
+        if op.left() == op.right() && elem.is_float() {
+            // Some drivers say that anything is equal to itself, NaN too.
+            b = self.hidden_operand(b, computed);
+        }
         let operator = match compare {
             // Some drivers say that NaN does not differ from itself.
             CompareOp::Eq | CompareOp::Ne => B::Equal,

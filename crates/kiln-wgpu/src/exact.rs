@@ -48,6 +48,16 @@ impl Writer<'_> {
         }
     }
 
+    /// An operand of a comparison that the driver does not look behind, in its own type.
+    pub(crate) fn hidden_operand(&mut self, x: Expr, scalar: Scalar) -> Expr {
+        if scalar == Scalar::F16 && self.zero.is_some() {
+            let wide = self.half_as_single(x);
+            let wide = self.hidden(wide, Scalar::F32);
+            return self.body.convert(wide, scalar);
+        }
+        self.hidden(x, scalar)
+    }
+
     /// The result of an operator. One of floats is rounded by itself.
     pub(crate) fn exactly(&mut self, operator: B, scalar: Scalar, a: Expr, b: Expr) -> Expr {
         if scalar == Scalar::F16 && self.zero.is_some() {

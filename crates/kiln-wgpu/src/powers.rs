@@ -1,9 +1,9 @@
 //! Powers of two of f32, within two units of the last place.
 //!
 //! WGSL lets a driver be wrong by more, the larger the result, and some drivers are. On one that
-//! does not keep floats as they are written ([`Features::exact_floats`](crate::Features)), they are
-//! computed: `2^x = 2^n 2^f` with n whole and |f| at most 1/2, where Taylor's polynomial of degree 7
-//! is wrong by 5e-9.
+//! does not keep floats as they are written ([`Features::exact_floats`](crate::Features)), they
+//! are computed: `2^x = 2^n 2^f` with n whole and |f| at most 1/2, where Taylor's polynomial of
+//! degree 7 is wrong by 5e-9.
 
 use crate::body::Expr;
 use crate::writer::Writer;

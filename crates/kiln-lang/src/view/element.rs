@@ -150,7 +150,7 @@ pub(super) struct Access {
 
 impl Selection<'_> {
     /// Stretches view, indices and mask to one shape, that of the value too.
-    pub fn access(&self, r: &mut Recorder, value: Option<Raw>, site: Site) -> Option<Access> {
+    pub(super) fn access(&self, r: &mut Recorder, value: Option<Raw>, site: Site) -> Option<Access> {
         let mut all: SmallVec<[Raw; 8]> = SmallVec::from_slice(self.indices);
         all.extend(self.mask);
         all.extend(value);

@@ -258,6 +258,10 @@ fn comparisons(on: &On<'_>) -> Result<(), String> {
                 left.iter().zip(&right).map(|(&a, &b)| eval::compare(op, a, b)).collect();
             let text = format!("{} %a, %b", op.name());
             check(on, &format!("{} {elem}", op.name()), &text, &[left, right], &expected, 0.0)?;
+            // Of one value with itself, of which a driver may think that it knows the result.
+            let expected: Vec<Literal> = all.iter().map(|&a| eval::compare(op, a, a)).collect();
+            let text = format!("{} %a, %a", op.name());
+            check(on, &format!("{} {elem} with itself", op.name()), &text, &[all], &expected, 0.0)?;
         }
     }
     Ok(())
