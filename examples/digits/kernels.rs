@@ -79,7 +79,8 @@ pub fn cross_entropy(
     let batch = logits.extent(0).cast::<f32>();
     gradient.row(row).tile(0, classes).store((e / total - select(is_label, val(1.0f32), 0.0)) / batch);
     loss.tile(row, 1).store((total.log() - select(is_label, shifted, 0.0).sum()).reshape(1));
-    correct.tile(row, 1).store((z.argmax().cast::<i32>() == label).cast::<i32>());
+    let of_label = select(is_label, z, f32::NEG_INFINITY).reduce_max();
+    correct.tile(row, 1).store((of_label == z.reduce_max()).cast::<i32>().reshape(1));
 }
 
 /// The sum of each column: the gradient of a bias. `rows` covers a column.

@@ -11,6 +11,7 @@
 
 mod chart;
 mod data;
+mod fashion;
 mod kernels;
 mod model;
 
@@ -57,7 +58,7 @@ fn main() -> ExitCode {
 fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     let device = Device::default()?;
     let (train, test) = match &options.fashion_mnist {
-        Some(folder) => data::fashion_mnist(folder)?,
+        Some(folder) => fashion::fashion_mnist(folder)?,
         None => data::digits()?,
     };
     let recipe = recipe(options);

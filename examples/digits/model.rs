@@ -3,6 +3,10 @@
 use crate::data::Set;
 use crate::kernels;
 use kiln::{Device, Result, Tensor};
+use std::ops::Range;
+
+/// How many images are classified at a time.
+pub const CLASSIFIED: usize = 1024;
 
 /// What training depends on, beside the data.
 #[derive(Clone, Copy, Debug)]
@@ -105,6 +109,29 @@ struct Activations {
     correct: Tensor<i32, 1>,
 }
 
+/// A network's training on a set: the batches to come, and how long.
+pub struct Training {
+    activations: Activations,
+    random: fastrand::Rng,
+    /// The images of an epoch, batch after batch.
+    order: Vec<usize>,
+    /// How many there were so far, and will have been.
+    taken: usize,
+    pub steps: usize,
+}
+
+impl Training {
+    /// The loss of each image of the last batch.
+    pub fn losses(&self) -> &Tensor<f32, 1> {
+        &self.activations.loss
+    }
+}
+
+/// The mean of the losses of a batch.
+pub fn mean(losses: &[f32]) -> f32 {
+    losses.iter().sum::<f32>() / losses.len() as f32
+}
+
 /// One image's way through the network, by launches.
 #[allow(dead_code)] // examples/inference
 pub struct Row {
@@ -155,50 +182,61 @@ impl Network {
     }
 
     /// Trains for the recipe's epochs, or `limit` steps if that is fewer, and calls
-    /// `report(step, of, loss)` after each. The short last batch of an epoch is dropped, so that
-    /// every batch has the same shape.
+    /// `report(step, of, loss)` after each.
+    #[allow(dead_code)] // examples/web
     pub fn train(
         &mut self,
         set: &Set,
         limit: usize,
         mut report: impl FnMut(usize, usize, f32),
     ) -> Result<()> {
-        let Recipe { batch, epochs, noise, seed, .. } = self.recipe;
-        let mut random = fastrand::Rng::with_seed(seed.wrapping_add(1));
-        let mut order: Vec<usize> = (0..set.len()).collect();
-        let mut a = self.activations(batch)?;
-        let total = epochs * (set.len() / batch);
-        for _ in 0..epochs {
-            random.shuffle(&mut order);
-            for images in order.chunks_exact(batch) {
-                if self.steps == limit.min(total) {
-                    return Ok(());
-                }
-                let mut noisy = |p: f32| p + noise * (2.0 * random.f32() - 1.0);
-                let pixels: Vec<f32> = images.iter().flat_map(|&i| set.image(i)).map(|&p| noisy(p)).collect();
-                let labels: Vec<i32> = images.iter().map(|&i| set.labels[i]).collect();
-                a.x.write(&pixels)?;
-                a.labels.write(&labels)?;
-                let loss = self.step(&mut a, total)?;
-                report(self.steps, limit.min(total), loss);
-            }
+        let mut training = self.training(set)?;
+        let steps = limit.min(training.steps);
+        for step in 1..=steps {
+            self.step(&mut training, set)?;
+            report(step, steps, mean(&training.losses().to_vec()?));
         }
         Ok(())
     }
 
-    /// One step of training on the batch in `a`; gives its mean loss.
-    fn step(&mut self, a: &mut Activations, total: usize) -> Result<f32> {
+    /// What training on a set needs.
+    pub fn training(&self, set: &Set) -> Result<Training> {
+        let Recipe { batch, epochs, seed, .. } = self.recipe;
+        Ok(Training {
+            activations: self.activations(batch)?,
+            random: fastrand::Rng::with_seed(seed.wrapping_add(1)),
+            order: (0..set.len()).collect(),
+            taken: 0,
+            steps: epochs * (set.len() / batch),
+        })
+    }
+
+    /// Enqueues the next step of training. There is one for each batch of the recipe's epochs.
+    pub fn step(&mut self, training: &mut Training, set: &Set) -> Result<()> {
+        let Recipe { batch, noise, .. } = self.recipe;
+        let Training { activations: a, random, order, taken, steps: total } = training;
+        // The short last batch of an epoch is dropped, so that every batch has the same shape.
+        let at = *taken % (set.len() / batch);
+        *taken += 1;
+        if at == 0 {
+            random.shuffle(order);
+        }
+        let images = &order[at * batch..][..batch];
+        let mut noisy = |p: f32| p + noise * (2.0 * random.f32() - 1.0);
+        let pixels: Vec<f32> = images.iter().flat_map(|&i| set.image(i)).map(|&p| noisy(p)).collect();
+        let labels: Vec<i32> = images.iter().map(|&i| set.labels[i]).collect();
+        a.x.write(&pixels)?;
+        a.labels.write(&labels)?;
         self.forward(a)?;
         self.backward(a)?;
         self.steps += 1;
         // The learning rate falls to zero along a cosine (Loshchilov and Hutter, "SGDR", 2017).
-        let progress = (self.steps - 1) as f32 / total as f32;
+        let progress = (self.steps - 1) as f32 / *total as f32;
         let rate = self.recipe.learning_rate * 0.5 * (1.0 + (std::f32::consts::PI * progress).cos());
         for p in [&mut self.w1, &mut self.b1, &mut self.w2, &mut self.b2] {
             p.update(&self.device, rate, self.recipe.weight_decay, self.steps)?;
         }
-        let losses = a.loss.to_vec()?;
-        Ok(losses.iter().sum::<f32>() / losses.len() as f32)
+        Ok(())
     }
 
     fn forward(&self, a: &mut Activations) -> Result<()> {
@@ -237,16 +275,22 @@ impl Network {
     }
 
     /// How many images of a set are classified right.
+    #[allow(dead_code)] // examples/web
     pub fn count_correct(&self, set: &Set) -> Result<usize> {
         let mut right = 0;
-        for start in (0..set.len()).step_by(1024) {
-            let range = start..set.len().min(start + 1024);
-            let mut a = self.activations(range.len())?;
-            a.x.write(&set.pixels[range.start * set.size..range.end * set.size])?;
-            a.labels.write(&set.labels[range])?;
-            self.forward(&mut a)?;
-            right += a.correct.to_vec()?.iter().sum::<i32>() as usize;
+        for start in (0..set.len()).step_by(CLASSIFIED) {
+            let correct = self.classify(set, start..set.len().min(start + CLASSIFIED))?;
+            right += correct.to_vec()?.iter().sum::<i32>() as usize;
         }
         Ok(right)
+    }
+
+    /// For each of some images 1 if it is classified right, else 0.
+    pub fn classify(&self, set: &Set, range: Range<usize>) -> Result<Tensor<i32, 1>> {
+        let mut a = self.activations(range.len())?;
+        a.x.write(&set.pixels[range.start * set.size..range.end * set.size])?;
+        a.labels.write(&set.labels[range])?;
+        self.forward(&mut a)?;
+        Ok(a.correct)
     }
 }

@@ -11,7 +11,6 @@
 //! ```
 
 #[path = "../digits/data.rs"]
-#[allow(dead_code)] // Fashion-MNIST is for training alone.
 mod data;
 #[path = "../digits/kernels.rs"]
 mod kernels;

@@ -27,7 +27,7 @@ impl Writer<'_> {
     /// Variables of the types of values.
     pub(crate) fn variables(&mut self, op: &OpData, name: &str, like: &[Value]) -> Result<Vec<Expr>> {
         let variable = |w: &mut Self, &value: &Value| {
-            let scalar = w.require(Some(op), w.elem(value))?;
+            let scalar = w.scalar(op, value)?;
             let ty = w.scalar_type(scalar);
             Ok(w.body.variable(name, ty, None))
         };
@@ -71,7 +71,7 @@ impl Writer<'_> {
     pub(crate) fn for_loop(&mut self, number: Op) -> Result<()> {
         let op = self.kernel.op(number);
         let [low, high, step] = op.for_bounds();
-        let scalar = self.require(Some(op), self.elem(low))?;
+        let scalar = self.scalar(op, self.kernel.block(op.regions[0]).args[0])?;
         let constant = self.kernel.as_const(step);
         let [low, high, step] = [self.get(low)?, self.get(high)?, self.get(step)?];
         let carried = self.variables(op, "carried", &op.results)?;

@@ -25,6 +25,7 @@
 //! | `atomics.rs` | atomic operations |
 //! | `threads.rs` | indices, barriers |
 //! | `agreement.rs` | conditions that decide about barriers |
+//! | `narrow.rs` | indices in 32 bits |
 //! | `dispatch.rs` | grids that an adapter cannot dispatch |
 //! | `lanes.rs` | shuffles and votes |
 //! | `exit_points.rs`, `leave.rs` | where a thread that failed a check leaves, and how |
@@ -72,7 +73,8 @@
 //! # What is not there
 //!
 //! Clocks, orders among workgroups, 64-bit atomics and the explicit level are refused by name.
-//! Kernels that use 64-bit integers other than indices need an adapter that has them.
+//! Kernels that use 64-bit integers other than indices need an adapter that has them. Without them,
+//! indices are held in 32 bits, and a launch of which one does not fit is refused (`narrow.rs`).
 
 mod access;
 mod agreement;
@@ -99,6 +101,7 @@ mod language;
 mod leave;
 mod memory;
 mod module;
+mod narrow;
 mod operation;
 mod parameters;
 mod powers;

@@ -3,6 +3,7 @@
 use crate::agreement::with_agreement;
 use crate::faults;
 use crate::features::Features;
+use crate::narrow::Ranges;
 use crate::parameters::Field;
 use crate::report::Report;
 use crate::writer::Writer;
@@ -34,6 +35,8 @@ pub struct Module {
     pub bindings: Vec<Binding>,
     /// Where faults and prints are reported, if the kernel can fault or print.
     pub report: Option<Report>,
+    /// The ranges of indices that are held in 32 bits.
+    pub(crate) ranges: Ranges,
 }
 
 /// A storage buffer of a view.
@@ -95,7 +98,7 @@ pub fn compile(kernel: &Kernel, features: Features) -> Result<Module> {
     writer.block(kernel.body)?;
     let entry = entry_name(&kernel.name);
     let workgroup_size = writer.workgroup_size();
-    let Writer { mut module, body, parameters, sites, .. } = writer;
+    let Writer { mut module, body, parameters, sites, ranges, .. } = writer;
     module.entry_points.push(EntryPoint {
         name: entry.clone(),
         stage: ShaderStage::Compute,
@@ -129,6 +132,7 @@ pub fn compile(kernel: &Kernel, features: Features) -> Result<Module> {
             kernel: kernel.name.clone(),
             sites,
         }),
+        ranges,
         naga: module,
         info,
     })

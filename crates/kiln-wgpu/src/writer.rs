@@ -3,11 +3,12 @@
 use crate::body::{Body, Expr};
 use crate::exit_points::ExitPoints;
 use crate::features::Features;
+use crate::narrow::Ranges;
 use crate::parameters::Parameters;
 use crate::regions::Regions;
 use crate::report::Site;
 use kiln_backend::{Error, Result};
-use kiln_ir::{Kernel, OpData, OpKind, Scalar as Elem, Uniformity, Value};
+use kiln_ir::{Kernel, OpData, Scalar as Elem, Uniformity, Value};
 use naga::{ArraySize, Function, GlobalVariable, Handle, Scalar, Span, Type, TypeInner};
 use std::num::NonZeroU32;
 
@@ -33,6 +34,8 @@ pub(crate) struct Writer<'k> {
     pub(crate) module: naga::Module,
     pub(crate) body: Body,
     pub(crate) parameters: Parameters,
+    /// Of the 64-bit integers that are held in 32 bits.
+    pub(crate) ranges: Ranges,
     pub(crate) regions: Regions,
     pub(crate) builtins: Builtins,
     pub(crate) uniformity: Uniformity,
@@ -65,6 +68,7 @@ impl<'k> Writer<'k> {
             module: naga::Module::default(),
             body: Body::default(),
             parameters: Parameters::default(),
+            ranges: if features.int64 { Ranges::default() } else { Ranges::of(kernel) },
             regions: Regions::default(),
             builtins: Builtins::default(),
             exits: ExitPoints::of(kernel, features, &uniformity),
@@ -127,12 +131,12 @@ impl<'k> Writer<'k> {
         self.kernel.ty(value).elem()
     }
 
-    /// The type in which a value is held. Without 64-bit integers, indices and extents are of 32
-    /// bits.
+    /// The type in which a value is held. Without 64-bit integers, indices are of 32 bits.
     pub(crate) fn scalar(&self, op: &OpData, value: Value) -> Result<Scalar> {
-        match self.is_index(value) {
-            true => Ok(self.index_scalar()),
-            false => self.require(Some(op), self.elem(value)),
+        match (self.is_narrow(value), self.elem(value)) {
+            (true, Elem::U64) => Ok(Scalar::U32),
+            (true, _) => Ok(self.index_scalar()),
+            (false, elem) => self.require(Some(op), elem),
         }
     }
 
@@ -143,24 +147,7 @@ impl<'k> Writer<'k> {
 
     /// Whether a value of 64 bits is held in 32.
     pub(crate) fn is_narrow(&self, value: Value) -> bool {
-        !self.features.int64 && self.is_index(value)
-    }
-
-    /// Whether a value is a number that a launch keeps in 32 bits, although its type has 64.
-    fn is_index(&self, value: Value) -> bool {
-        let Some(op) = self.kernel.defining_op(value) else { return false };
-        let index = matches!(
-            op.kind,
-            OpKind::ThreadId(_)
-                | OpKind::ProgramId(_)
-                | OpKind::NumPrograms(_)
-                | OpKind::BlockDim(_)
-                | OpKind::Extent(_)
-                | OpKind::Stride(_)
-        );
-        let small =
-            self.kernel.as_const(value).is_some_and(|literal| i32::try_from(literal.as_i128()).is_ok());
-        self.elem(value) == Elem::I64 && (index || small)
+        !self.features.int64 && self.ranges.has(value)
     }
 
     /// The type in which values of an element type are held, if the adapter has it.

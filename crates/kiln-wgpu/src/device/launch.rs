@@ -6,6 +6,7 @@ use super::groups::GroupKey;
 use super::program::{ParamWords, WgpuProgram};
 use super::state::{ReportBuffer, State};
 use crate::dispatch::Dispatch;
+use crate::narrow::Overflow;
 use crate::parameters::Parameter;
 use crate::report::REPORT_WORDS;
 use kiln_backend::{DevicePtr, Error, Launch, Result, StreamId, view_span};
@@ -44,6 +45,10 @@ impl State {
         if launch.grid.contains(&0) {
             return Ok(());
         }
+        let fits = program.module.ranges.check(|parameter| given(program, &launch, parameter));
+        fits.map_err(|Overflow { location, magnitude }| {
+            limit(program, &format!("an index in 32 bits ({location})"), magnitude, i32::MAX as u64)
+        })?;
         let mut bound: SmallVec<[Bound; 8]> = SmallVec::new();
         for binding in &program.module.bindings {
             let param = &program.params[binding.parameter];
@@ -176,13 +181,9 @@ fn parameter_block(
     for field in &program.module.parameters {
         let value = match field.parameter {
             Parameter::Offset(param) => element_offset(program, param, bound)?,
-            Parameter::Extent(param, axis) => launch.words[program.params[param].first + 1 + axis as usize],
-            Parameter::Stride(param, axis) => {
-                let param = &program.params[param];
-                launch.words[param.first + 1 + param.rank + axis as usize]
+            Parameter::Extent(..) | Parameter::Stride(..) | Parameter::Scalar(_) | Parameter::Grid(_) => {
+                given(program, launch, field.parameter)
             }
-            Parameter::Scalar(param) => launch.words[program.params[param].first],
-            Parameter::Grid(axis) => launch.grid[axis as usize].into(),
             Parameter::Fold => dispatch.fold.into(),
             Parameter::Program => program.report.as_ref().map_or(0, |(number, _)| u64::from(*number)),
         };
@@ -190,6 +191,20 @@ fn parameter_block(
         block[start..start + bytes].copy_from_slice(&value.to_le_bytes()[..bytes]);
     }
     Ok(block)
+}
+
+/// What a launch gives for a field of the parameter block; 0 for a field of which it knows nothing.
+fn given(program: &WgpuProgram, launch: &Launch<'_>, parameter: Parameter) -> u64 {
+    match parameter {
+        Parameter::Extent(param, axis) => launch.words[program.params[param].first + 1 + axis as usize],
+        Parameter::Stride(param, axis) => {
+            let param = &program.params[param];
+            launch.words[param.first + 1 + param.rank + axis as usize]
+        }
+        Parameter::Scalar(param) => launch.words[program.params[param].first],
+        Parameter::Grid(axis) => launch.grid[axis as usize].into(),
+        Parameter::Offset(_) | Parameter::Fold | Parameter::Program => 0,
+    }
 }
 
 /// Where a view begins in what is bound, in elements.
