@@ -49,8 +49,8 @@ impl Writer<'_> {
         let least = self.i32(-FAR);
         let of_addend = self.body.math(M::Max, &[of_addend, least]);
         let none = self.i32(0);
-        let [left, right] = [a.words, b.words].map(|words| self.from_parts(words, none));
-        let addend = self.from_parts(c.words, of_addend);
+        let [left, right] = [a.words, b.words].map(|words| self.join_parts(words, none));
+        let addend = self.join_parts(c.words, of_addend);
         let (product, product_error) = self.product(left, right);
         let (low, low_error) = self.sum(f64, addend, product_error);
         let (high, high_error) = self.sum(f64, product, low);
@@ -93,7 +93,7 @@ impl Writer<'_> {
     }
 
     /// A significand times a power of two of the range of normal numbers.
-    fn from_parts(&mut self, [low, high]: [Expr; 2], exponent: Expr) -> Expr {
+    fn join_parts(&mut self, [low, high]: [Expr; 2], exponent: Expr) -> Expr {
         let (mask, bias, by) = (self.body.u32(!EXPONENT), self.i32(BIAS), self.body.u32(BELOW));
         let number = self.body.binary(B::Add, exponent, bias);
         let number = self.body.bitcast(number, ScalarKind::Uint);
@@ -110,7 +110,7 @@ impl Writer<'_> {
         let first = self.body.binary(B::ShiftRight, exponent, one);
         let second = self.body.binary(B::Subtract, exponent, first);
         [first, second].into_iter().fold(x, |x, exponent| {
-            let power = self.from_parts([zero, zero], exponent);
+            let power = self.join_parts([zero, zero], exponent);
             self.exactly(B::Multiply, Scalar::F64, x, power)
         })
     }

@@ -406,7 +406,8 @@ fn zeros(on: &On<'_>) -> Result<(), String> {
             let text = format!("const {zero} : {elem}\n{} %a, %r0", op.name());
             let expected: Option<Vec<Literal>> = a.iter().map(|&x| eval::binary(op, x, zero)).collect();
             let expected = expected.ok_or("no meaning")?;
-            check(on, &format!("{} {elem} by zero", op.name()), &text, &[a.clone()], &expected, 0.0)?;
+            let a = std::slice::from_ref(&a);
+            check(on, &format!("{} {elem} by zero", op.name()), &text, a, &expected, 0.0)?;
         }
         let expected: Option<Vec<Literal>> = a.iter().map(|&x| eval::binary(Sub, x, x)).collect();
         let expected = expected.ok_or("no meaning")?;
