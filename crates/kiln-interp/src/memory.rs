@@ -84,11 +84,19 @@ impl Arena {
             shadow.read(start, size_of_val(out), actor)?;
         }
         let from = self.bytes.as_ptr().wrapping_add(start);
+        if self.mapped {
+            // The last element first, where the slots of queues have their stamps: of a slot that
+            // the host fills meanwhile, stamp last, a new stamp comes with all that is new.
+            for (i, o) in out.iter_mut().enumerate().rev() {
+                // SAFETY: as below, aligned, and everybody else's accesses are atomic.
+                *o = unsafe { host_shared::read(from.wrapping_add(i * size)) };
+            }
+            return Ok(());
+        }
         for (i, o) in out.iter_mut().enumerate() {
-            let at = from.wrapping_add(i * size);
             // SAFETY: the caller found `out.len()` elements from `start` inside the arena, whose
-            // bytes are all initialized, and aligned accesses of memory that the host shares.
-            *o = unsafe { if self.mapped { host_shared::read(at) } else { T::read(at) } };
+            // bytes are all initialized.
+            *o = unsafe { T::read(from.wrapping_add(i * size)) };
         }
         Ok(())
     }
@@ -350,5 +358,39 @@ impl BlockMemory {
     ) -> Result<(), Report> {
         let start = self.offset(part, address, size_of_val(from))?;
         self.arena.write(start, from, actor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    /// The host fills slots word by word, the stamp last, while a kernel looks at them.
+    #[test]
+    fn a_slot_with_a_new_stamp_is_new() {
+        const ROUNDS: u32 = 100_000;
+        let mut memory = GlobalMemory::new(1 << 20, false);
+        let bytes = memory.allocate_mapped(16, "test").expect("16 bytes are there");
+        let address = bytes.as_ptr() as u64;
+        let actor =
+            Actor { block: 0, lane: Some(0), epoch: 0, atomic: true, fenced: true, acquires: true, op: None };
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                for round in 1..=ROUNDS {
+                    for word in 0..4 {
+                        let at = (address + 4 * word) as *mut u32;
+                        // SAFETY: the memory has four words, lives as long as the scope, and is
+                        // read by atomic accesses only.
+                        unsafe { AtomicU32::from_ptr(at) }.store(round, Ordering::Release);
+                    }
+                }
+            });
+            let mut slot = [0; 4];
+            while slot[3] < ROUNDS {
+                memory.read(address, &mut slot, actor).expect("the slot is allocated");
+                assert!(slot[..3].iter().all(|&word| word >= slot[3]), "{slot:?}");
+            }
+        });
     }
 }

@@ -1,7 +1,6 @@
 //! Quads: four adjacent words that arrive whole, as blocks and threads take turns. Of memory that
-//! the host shares, each word is whole, but not the quad. A load reads the last word first, where
-//! queues have their stamps: of a quad that a host writes whole meanwhile, it finds the new last
-//! word with the new others, or the old one.
+//! the host shares, each word is whole, but not the quad. Its last word is read first, and written
+//! last, so that a stamp there tells of the others.
 
 use crate::machine::Machine;
 use crate::mask::Mask;
@@ -38,10 +37,7 @@ impl Machine<'_> {
                 continue;
             }
             if let Some(place) = place {
-                let (first, last) = words.split_at_mut(WORDS - 1);
-                let behind = size_of_val(first) as u64;
-                self.spaces.read(MemoryAccess { address: place.address + behind, ..place }, last)?;
-                self.spaces.read(place, first)?;
+                self.spaces.read(place, &mut words)?;
             }
             for (word, &result) in words.into_iter().zip(&data.results) {
                 u32::of_mut(&mut self.registers[result.index()])?[lane] = word;
