@@ -63,8 +63,8 @@
 //! stages; the warpgroups multiply what has arrived and do everything else. Nothing below knows of
 //! it, and the interpreter checks the order of what it writes. Copies see views by rows or by
 //! columns; an empty view is one zero to them. Which loops gain is a rule from measurements
-//! (`warp_specialize/fit.rs`, `bench/notes.md`). If the assembler serializes products in tasks, the
-//! kernel is compiled again without.
+//! (`warp_specialize/eligibility.rs`, `bench/notes.md`). If the assembler serializes products in
+//! tasks, the kernel is compiled again without.
 //!
 //! # The explicit level
 //!

@@ -54,7 +54,7 @@ fn recorded(_ctx: &RingCtx, seen: &mut Seen, x: u32) -> Result<Option<u32>, u32>
 
 /// The same, backwards.
 #[ring_kernel(crate = kiln_ring)]
-fn noted_from_behind(_ctx: &RingCtx, seen: &mut Seen, x: u32) -> Result<Option<u32>, u32> {
+fn recorded_from_behind(_ctx: &RingCtx, seen: &mut Seen, x: u32) -> Result<Option<u32>, u32> {
     seen.digits = (seen.digits >> 4) | ((x & 15).cast::<u64>() << 60);
     seen.count += 1;
     Ok(None)
@@ -353,7 +353,7 @@ fn replaced_handlers_keep_priorities(trial: &mut Trial<'_>) -> Verdict {
         actor.activate()?;
         after(&actor, 2)?;
         actor.deactivate()?;
-        actor.replace(noted_from_behind)?;
+        actor.replace(recorded_from_behind)?;
         actor.send(3)?;
         actor.send_with(4, at(1))?;
         actor.reactivate()?;

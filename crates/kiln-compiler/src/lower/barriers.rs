@@ -1,6 +1,6 @@
 //! Barriers where threads read what others wrote, or write what others may still read.
 //!
-//! The lowering notes every access through which threads of a block exchange data: of scratch
+//! The lowering records every access through which threads of a block exchange data: of scratch
 //! memory, and of views by tile operations. This pass walks the lowered kernel with the accesses
 //! made since the last barrier, and puts one in front of an access that conflicts with one of them.
 
@@ -86,9 +86,9 @@ pub(crate) struct Accesses {
 }
 
 impl Accesses {
-    /// Notes an access, of which an operation may make several; `None` is the user's own, whose
+    /// Records an access, of which an operation may make several; `None` is the user's own, whose
     /// order is the user's matter.
-    pub fn note(&mut self, op: Op, place: Option<AccessTarget>, does: Does) {
+    pub fn record(&mut self, op: Op, place: Option<AccessTarget>, does: Does) {
         if let Some(place) = place {
             self.by_op.entry(op).or_default().push(Access { place, does, stale: false });
         }
@@ -294,7 +294,7 @@ mod tests {
         fn at(&mut self, place: Option<AccessTarget>, does: Does) {
             let op =
                 self.kernel.append(self.block, OpKind::Fence(Scope::Device), &[], &[], &[], Loc::default());
-            self.accesses.note(op, place, does);
+            self.accesses.record(op, place, does);
         }
 
         /// The kernel as a string: `.` an access, `|` a barrier, `f` a block fence, `(`…`)` a

@@ -159,7 +159,7 @@ impl Lowering<'_> {
         let distance = self.em.i32(distance.into());
         let index = self.em.add(place.index, distance);
         let op = self.view_store((place.view, index), Reuse::Normal, predicate, values);
-        self.accesses.note(op, place.area.written(), Does::Write);
+        self.accesses.record(op, place.area.written(), Does::Write);
     }
 
     /// Reads adjacent elements at a distance from a place.
@@ -167,7 +167,7 @@ impl Lowering<'_> {
         let distance = self.em.i32(distance.into());
         let index = self.em.add(place.index, distance);
         let op = self.view_load((place.view, index), lanes, Reuse::Normal, None);
-        self.accesses.note(op, place.area.read(), Does::Read);
+        self.accesses.record(op, place.area.read(), Does::Read);
         self.em.kernel.op(op).results.to_vec()
     }
 

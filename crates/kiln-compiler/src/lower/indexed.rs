@@ -220,7 +220,7 @@ impl Lowering<'_> {
         let memory = SharedRegion::View(self.scalar(data.view())?);
         // Elements of one scatter that name one place leave any of the values.
         let same = (does == Does::Write).then(|| Same::Scatter(data.operands.to_vec()));
-        self.accesses.note(op, Some(AccessTarget { memory, same }), does);
+        self.accesses.record(op, Some(AccessTarget { memory, same }), does);
         Ok(())
     }
 }

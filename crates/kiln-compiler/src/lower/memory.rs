@@ -88,7 +88,7 @@ impl Lowering<'_> {
         for (i, members) in vectors.registers.iter().enumerate() {
             let (index, predicate) = (vectors.indices[i], vectors.predicates[i]);
             let op = self.view_load((view, index), members.len(), access.reuse, predicate);
-            self.accesses.note(op, access.place.clone(), Does::Read);
+            self.accesses.record(op, access.place.clone(), Does::Read);
             for (k, &register) in members.iter().enumerate() {
                 registers[register] = self.em.kernel.op(op).results[k];
             }
@@ -117,7 +117,7 @@ impl Lowering<'_> {
             let predicate = self.em.both(vectors.predicates[i], access.first);
             let values: Vec<Value> = members.iter().map(|&r| registers[r]).collect();
             let op = self.view_store((view, vectors.indices[i]), access.reuse, predicate, &values);
-            self.accesses.note(op, access.place.clone(), Does::Write);
+            self.accesses.record(op, access.place.clone(), Does::Write);
         }
         Ok(Vec::new())
     }

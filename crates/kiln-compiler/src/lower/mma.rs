@@ -291,7 +291,7 @@ impl Lowering<'_> {
         let kind = OpKind::Fragment(FragmentOp::LdMatrix { count, transposed });
         let types = vec![Type::scalar(Scalar::U32); count as usize];
         let made = self.em.op(kind, &[address], &types);
-        self.accesses.note(made, area.and_then(Area::read), Does::Read);
+        self.accesses.record(made, area.and_then(Area::read), Does::Read);
         Ok(self.em.kernel.op(made).results.to_vec())
     }
 
@@ -330,7 +330,7 @@ impl Lowering<'_> {
             let values: Vec<Value> = (0..1 << bits.len()).map(|k| registers[at | member(k)]).collect();
             let address = self.slot_address(base, &thread, slot.offset(layout.register_index(at)));
             let op = self.shared_store_at(address, first, &values);
-            self.accesses.note(op, area.and_then(Area::written), Does::Write);
+            self.accesses.record(op, area.and_then(Area::written), Does::Write);
         }
     }
 }

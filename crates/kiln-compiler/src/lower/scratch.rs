@@ -142,13 +142,13 @@ impl ScratchMemory {
         self.count
     }
 
-    /// Notes shared memory that the kernel allocates itself.
+    /// Records shared memory that the kernel allocates itself.
     pub fn reserve(&mut self, size: u32, loc: Loc) {
         self.user += size.next_multiple_of(16);
         self.blame(size, loc);
     }
 
-    /// Notes the operation that gives an area's address.
+    /// Records the operation that gives an area's address.
     pub fn addressed(&mut self, area: Area, op: Op) {
         match area.part {
             part if part == PARTS[1] => self.shifted.push(op),

@@ -50,7 +50,7 @@ impl Lowering<'_> {
         let types = vec![Type::scalar(product.factors.sum()); registers];
         let made = self.em.op(OpKind::Fragment(FragmentOp::WarpgroupMma(begun)), &operands, &types);
         for area in areas.into_iter().map(Area::read) {
-            self.accesses.note(made, area, Does::Read);
+            self.accesses.record(made, area, Does::Read);
         }
         let mut sums = self.em.kernel.op(made).results.to_vec();
         if !in_flight {
@@ -94,7 +94,7 @@ impl Lowering<'_> {
             }
             let made = self.em.op(OpKind::Fragment(FragmentOp::WarpgroupMma(begun)), &operands, &types);
             for area in matrices.iter().filter_map(|&(_, area)| area) {
-                self.accesses.note(made, area.read(), Does::Read);
+                self.accesses.record(made, area.read(), Does::Read);
             }
             let made = self.em.kernel.op(made).results.to_vec();
             let made = self.await_products(&made, 0);

@@ -1,6 +1,6 @@
 //! The task that multiplies what has arrived, and does everything else that the program does.
 
-use super::fit::{Left, LoopFit, Product, Source, Stored};
+use super::eligibility::{EligibleLoop, Left, Product, Source, Stored};
 use super::memory::{Ring, SharedMemory};
 use super::{RingPosition, Specializer, effect, index, like};
 use kiln_ir::{Block, Builder, ExplicitOp, Kernel, Literal, Op, OpKind, Scalar, Shape, Type, Value};
@@ -9,17 +9,17 @@ use std::collections::HashMap;
 impl Specializer<'_> {
     /// The task of these operations of the body.
     pub(super) fn consumer(&mut self, memory: &SharedMemory, ops: Vec<Op>) -> Block {
-        let fit = self.fit;
+        let eligible = self.eligible;
         let block = self.kernel.add_block();
         let first =
             RingPosition::first(&mut Builder { kernel: &mut self.kernel, block, loc: Default::default() });
         let mut places = vec![first; memory.rings.len()];
         let mut begun = false;
         for op in ops {
-            if fit.kept_ops.contains(&op) {
+            if eligible.kept_ops.contains(&op) {
                 continue;
             }
-            if let Some(number) = fit.loops.iter().position(|l| l.op == op) {
+            if let Some(number) = eligible.loops.iter().position(|l| l.op == op) {
                 if !std::mem::replace(&mut begun, true) {
                     self.await_kept(block, memory);
                 }
@@ -45,7 +45,7 @@ impl Specializer<'_> {
         let mut b = Builder { kernel: &mut self.kernel, block, loc: Default::default() };
         let Some(arrived) = memory.arrived else { return };
         let zero = b.index(0);
-        for (i, copied) in self.fit.kept.iter().enumerate() {
+        for (i, copied) in self.eligible.kept.iter().enumerate() {
             b.loc = b.kernel.op(copied.op).loc;
             let number = b.index(i as i64);
             effect(&mut b, ExplicitOp::MbarrierWait, &[arrived, number, zero]);
@@ -60,7 +60,7 @@ impl Specializer<'_> {
         (number, ring): (usize, usize),
         first: RingPosition,
     ) -> RingPosition {
-        let looped = &self.fit.loops[number];
+        let looped = &self.eligible.loops[number];
         let ring = &memory.rings[ring];
         rename(&mut self.kernel, &self.renames, looped.op);
         let data = self.kernel.op(looped.op).clone();
@@ -102,7 +102,7 @@ impl Specializer<'_> {
 }
 
 /// Which carried values of a loop are sums of its products.
-fn round_sums(kernel: &Kernel, looped: &LoopFit) -> Vec<usize> {
+fn round_sums(kernel: &Kernel, looped: &EligibleLoop) -> Vec<usize> {
     let args = &kernel.block(looped.body).args;
     let place = |product: &Product| args.iter().position(|&a| a == kernel.op(product.op).addend());
     looped.products.iter().filter_map(place).map(|at| at - 1).collect()
@@ -122,7 +122,7 @@ fn rename(kernel: &mut Kernel, renames: &HashMap<Value, Value>, op: Op) {
 
 /// A round of a loop.
 struct Round<'a> {
-    looped: &'a LoopFit,
+    looped: &'a EligibleLoop,
     ring: &'a Ring,
     memory: &'a SharedMemory,
     place: RingPosition,

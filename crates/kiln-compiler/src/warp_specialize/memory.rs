@@ -3,7 +3,7 @@
 
 use super::NotEligible;
 use super::copies::Copied;
-use super::fit::{Fit, LoopFit};
+use super::eligibility::{EligibleKernel, EligibleLoop};
 use super::results::{self, Leaving};
 use crate::target::Target;
 use kiln_ir::{Builder, ExplicitOp, Kernel, OpKind, Scalar, Space, Type, Value};
@@ -57,7 +57,7 @@ pub(super) struct SharedMemory {
     pub out: Vec<(Leaving, Value)>,
 }
 
-fn shape(looped: &LoopFit) -> Shape {
+fn shape(looped: &EligibleLoop) -> Shape {
     let groups = looped.groups();
     looped.copies.iter().zip(groups).map(|(c, group)| (c.elem, [c.rows, c.columns], group)).collect()
 }
@@ -87,9 +87,13 @@ impl SharedPlan {
 impl SharedMemory {
     /// Divides the shared memory of a block: as many stages as there is room for, once results have
     /// a strip.
-    pub fn plan(kernel: &Kernel, fit: &Fit, target: &Target) -> Result<SharedPlan, NotEligible> {
+    pub fn plan(
+        kernel: &Kernel,
+        eligible: &EligibleKernel,
+        target: &Target,
+    ) -> Result<SharedPlan, NotEligible> {
         let mut plan = SharedPlan { rings: Vec::new(), by_loop: Vec::new(), stages: 0, leaving: Vec::new() };
-        for shape in fit.loops.iter().map(shape) {
+        for shape in eligible.loops.iter().map(shape) {
             let known = plan.rings.iter().position(|ring| *ring == shape);
             plan.by_loop.push(known.unwrap_or(plan.rings.len()));
             if known.is_none() {
@@ -97,22 +101,22 @@ impl SharedMemory {
             }
         }
         let stage: u32 = plan.rings.iter().map(bytes).sum();
-        let kept: u32 = fit.kept.iter().map(Copied::bytes).sum();
-        let fewest = if fit.loops.iter().any(|l| l.in_flight) { 3 } else { 2 };
+        let kept: u32 = eligible.kept.iter().map(Copied::bytes).sum();
+        let fewest = if eligible.loops.iter().any(|l| l.in_flight) { 3 } else { 2 };
         let stages = [fewest, target.cost.memory.most_stages];
-        plan.leaving = results::find(kernel, fit);
+        plan.leaving = results::find(kernel, eligible);
         // Two blocks of few warps hide each other's beginnings and ends.
         let beside = (target.shared_memory + SYSTEM) / 2 - SYSTEM;
         let beside = beside.saturating_sub(LEAST_RESERVE + kept);
         let whole = target.shared_memory.saturating_sub(RESERVE + kept);
-        let mut enough =
-            fit.warps <= FEW_WARPS && plan.divide(beside, stage, stages) || plan.divide(whole, stage, stages);
+        let mut enough = eligible.warps <= FEW_WARPS && plan.divide(beside, stage, stages)
+            || plan.divide(whole, stage, stages);
         if !enough {
             plan.leaving.clear();
             enough = plan.divide(whole, stage, stages);
         }
         if !enough {
-            let loc = kernel.op(fit.loops[0].op).loc;
+            let loc = kernel.op(eligible.loops[0].op).loc;
             return NotEligible::new(
                 loc,
                 format!("there is no shared memory for {fewest} stages of {stage} bytes"),
@@ -122,7 +126,7 @@ impl SharedMemory {
     }
 
     /// Makes what was planned, in the kernel's body.
-    pub fn make(kernel: &mut Kernel, fit: &Fit, plan: &SharedPlan) -> SharedMemory {
+    pub fn make(kernel: &mut Kernel, eligible: &EligibleKernel, plan: &SharedPlan) -> SharedMemory {
         let mut b = Builder::new(kernel);
         let stages = plan.stages;
         // Tiles first, since they begin at multiples of a kibibyte.
@@ -133,8 +137,8 @@ impl SharedMemory {
                 shape.iter().map(|(elem, extents, _)| tile(&mut b, *elem, stages, *extents)).collect()
             })
             .collect();
-        let kept = fit.kept.iter().map(|c| tile(&mut b, c.elem, 1, [c.rows, c.columns])).collect();
-        let kept_transposed = fit.kept.iter().map(|c| c.transposed).collect();
+        let kept = eligible.kept.iter().map(|c| tile(&mut b, c.elem, 1, [c.rows, c.columns])).collect();
+        let kept_transposed = eligible.kept.iter().map(|c| c.transposed).collect();
         let out = plan.leaving.iter().map(|leaving| {
             let strips =
                 tile(&mut b, leaving.copied.elem, leaving.buffers, [leaving.copied.rows, leaving.strip]);
@@ -149,7 +153,7 @@ impl SharedMemory {
             let empty = (0..count).map(|_| mbarriers(&mut b, stages + 1)).collect();
             rings.push(Ring { tiles, full, empty, groups });
         }
-        let count = fit.kept.len() as u32;
+        let count = eligible.kept.len() as u32;
         let arrived = (count > 0).then(|| mbarriers(&mut b, count));
         SharedMemory { rings, by_loop: plan.by_loop.clone(), stages, kept, kept_transposed, arrived, out }
     }

@@ -3,20 +3,21 @@
 //!
 //! Before: loops of the kernel's body whose loads feed products alone, from memory that the kernel
 //! does not write. After: one warp copies these tiles into a ring of *stages* of shared memory by
-//! bulk tensor copies, some rounds ahead; the other warps multiply what has arrived and tell when
-//! they are done with a stage; what else the program does they do as before. Both tasks go through
-//! the same rounds, so bounds of loops and places of loads are scalars that either can compute. The
-//! values are the same to the bit: the products are the same, in the same order.
+//! bulk tensor copies, some iterations ahead. The other warps multiply what has arrived and release
+//! each stage that they have read; they also do everything else that the program does. Both tasks
+//! go through the same iterations, so loop bounds and the places of loads are scalars that either
+//! task can compute. The values are the same to the bit: the products are the same, in the same
+//! order.
 //!
 //! It takes a GPU with bulk copies and products of warpgroups (compute capability 9.0), and views
 //! that bulk copies can move, as far as the facts of the specialization say so. Everything else
 //! about the copies holds by itself: what lies outside a view is zero, as of loads padded with
-//! zero. A fault does not end a task: the lowering notes it, since the copying warp would wait for
+//! zero. A fault does not end a task: the lowering defers it, since the copying warp would wait for
 //! ever.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `fit.rs` | whether a kernel is one of these: its loops, products and copies |
+//! | `eligibility.rs` | whether a kernel is one of these: its loops, products and copies |
 //! | `copies.rs` | which boxes of views bulk copies can move |
 //! | `memory.rs` | the shared memory and mbarriers of the tasks, and how many stages there are |
 //! | `producer.rs` | the task that copies |
@@ -25,14 +26,14 @@
 
 mod consumer;
 mod copies;
-mod fit;
+mod eligibility;
 mod memory;
 mod producer;
 mod results;
 
 use crate::error::CompileError;
 use crate::target::Target;
-use fit::Fit;
+use eligibility::EligibleKernel;
 use kiln_ir::{BinaryOp, Builder, CompareOp, ExplicitOp, Kernel, Loc, Op, OpKind, Scalar, Task, Type, Value};
 use memory::SharedMemory;
 use smallvec::smallvec;
@@ -70,7 +71,7 @@ impl NotEligible {
 /// functions expanded.
 ///
 /// # Errors
-/// [`NotSpecialized`] for a kernel that does not fit, which is as good as it is.
+/// [`NotSpecialized`] for a kernel that is not eligible; it compiles without a copy task.
 ///
 /// ```
 /// use kiln_compiler::{Target, warp_specialize};
@@ -83,37 +84,37 @@ impl NotEligible {
 /// assert_eq!(kept.reason, "it has no products of matrices");
 /// ```
 pub fn warp_specialize(kernel: &Kernel, target: &Target) -> Result<Kernel, NotSpecialized> {
-    Fit::of(kernel, target)
-        .and_then(|fit| Ok((SharedMemory::plan(kernel, &fit, target)?, fit)))
-        .map(|(plan, fit)| Specializer::new(kernel, &fit).run(&plan))
+    EligibleKernel::of(kernel, target)
+        .and_then(|eligible| Ok((SharedMemory::plan(kernel, &eligible, target)?, eligible)))
+        .map(|(plan, eligible)| Specializer::new(kernel, &eligible).run(&plan))
         .map_err(|NotEligible { loc, reason }| NotSpecialized { location: kernel.describe(loc), reason })
 }
 
 /// The kernel while it is taken apart.
 struct Specializer<'f> {
     kernel: Kernel,
-    fit: &'f Fit,
+    eligible: &'f EligibleKernel,
     /// What the consumer's values have become.
     renames: HashMap<Value, Value>,
 }
 
 impl<'f> Specializer<'f> {
-    fn new(kernel: &Kernel, fit: &'f Fit) -> Specializer<'f> {
-        Specializer { kernel: kernel.clone(), fit, renames: HashMap::new() }
+    fn new(kernel: &Kernel, eligible: &'f EligibleKernel) -> Specializer<'f> {
+        Specializer { kernel: kernel.clone(), eligible, renames: HashMap::new() }
     }
 
     fn run(mut self, plan: &memory::SharedPlan) -> Kernel {
         let body = self.kernel.body;
         let (outside, rest): (Vec<Op>, Vec<Op>) = std::mem::take(&mut self.kernel.block_mut(body).ops)
             .into_iter()
-            .partition(|op| self.fit.outside.contains(op));
+            .partition(|op| self.eligible.outside.contains(op));
         self.kernel.block_mut(body).ops = outside;
-        let memory = SharedMemory::make(&mut self.kernel, self.fit, plan);
+        let memory = SharedMemory::make(&mut self.kernel, self.eligible, plan);
         let producer = self.producer(&memory);
         let consumer = self.consumer(&memory, rest);
         let task = |warps| Task { copies: 1, warps, registers: 0 };
-        let tasks = ExplicitOp::Tasks(smallvec![task(1), task(self.fit.warps)]);
-        let loc = self.kernel.op(self.fit.loops[0].op).loc;
+        let tasks = ExplicitOp::Tasks(smallvec![task(1), task(self.eligible.warps)]);
+        let loc = self.kernel.op(self.eligible.loops[0].op).loc;
         self.kernel.append(body, OpKind::Explicit(tasks), &[], &[], &[producer, consumer], loc);
         self.kernel
     }

@@ -2,7 +2,7 @@
 //! copies of each as soon as a stage is free.
 
 use super::copies::{Copied, coordinates};
-use super::fit::LoopFit;
+use super::eligibility::EligibleLoop;
 use super::memory::{Ring, SharedMemory};
 use super::{RingPosition, Specializer, effect, index};
 use kiln_ir::{BinaryOp, Block, Builder, ExplicitOp, OpKind, Value};
@@ -10,12 +10,12 @@ use std::collections::HashMap;
 
 impl Specializer<'_> {
     pub(super) fn producer(&mut self, memory: &SharedMemory) -> Block {
-        let fit = self.fit;
+        let eligible = self.eligible;
         let block = self.kernel.add_block();
         let mut b = Builder { kernel: &mut self.kernel, block, loc: Default::default() };
         if let Some(arrived) = memory.arrived {
             let zero = b.index(0);
-            for (i, (copied, &tile)) in fit.kept.iter().zip(&memory.kept).enumerate() {
+            for (i, (copied, &tile)) in eligible.kept.iter().zip(&memory.kept).enumerate() {
                 b.loc = b.kernel.op(copied.op).loc;
                 let number = b.index(i as i64);
                 effect(&mut b, ExplicitOp::MbarrierExpect { bytes: copied.bytes() }, &[arrived, number]);
@@ -25,7 +25,7 @@ impl Specializer<'_> {
         }
         let first = RingPosition::first(&mut b);
         let mut places = vec![first; memory.rings.len()];
-        for (looped, &ring) in fit.loops.iter().zip(&memory.by_loop) {
+        for (looped, &ring) in eligible.loops.iter().zip(&memory.by_loop) {
             places[ring] = rounds(&mut b, looped, (&memory.rings[ring], memory.stages), places[ring]);
         }
         b.yield_(&[]);
@@ -36,7 +36,7 @@ impl Specializer<'_> {
 /// Copies for all rounds of a loop; gives the place after the last.
 fn rounds(
     b: &mut Builder<'_>,
-    looped: &LoopFit,
+    looped: &EligibleLoop,
     (ring, stages): (&Ring, u32),
     first: RingPosition,
 ) -> RingPosition {

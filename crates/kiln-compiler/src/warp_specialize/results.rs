@@ -2,7 +2,7 @@
 //! store while the task goes on.
 
 use super::copies::{Copied, coordinates};
-use super::fit::Fit;
+use super::eligibility::EligibleKernel;
 use super::{Specializer, effect};
 use crate::lower::facts::IntFacts;
 use kiln_ir::{BinaryOp, Builder, Def, ExplicitOp, Kernel, OpKind, Shape, Value};
@@ -43,7 +43,7 @@ impl Leaving {
 }
 
 /// The stores of the kernel's body that may leave through shared memory.
-pub(super) fn find(kernel: &Kernel, fit: &Fit) -> Vec<Leaving> {
+pub(super) fn find(kernel: &Kernel, eligible: &EligibleKernel) -> Vec<Leaving> {
     let facts = IntFacts::new(kernel);
     let ops = kernel.block(kernel.body).ops.iter();
     let stores = ops.filter(|&&op| matches!(kernel.op(op).kind, OpKind::Store { .. }));
@@ -56,7 +56,7 @@ pub(super) fn find(kernel: &Kernel, fit: &Fit) -> Vec<Leaving> {
             let offsets = data.coordinates();
             let copied = Copied::of(kernel, &facts, (op, view), offsets, &shape).ok()?;
             let bytes = copied.elem.bytes();
-            if copied.transposed || !matches!(bytes, 2 | 4) || !is_of_products(kernel, fit, matrix) {
+            if copied.transposed || !matches!(bytes, 2 | 4) || !is_of_products(kernel, eligible, matrix) {
                 return None;
             }
             let strip = STRIP / bytes;
@@ -79,7 +79,7 @@ fn is_matrix_of(kernel: &Kernel, matrix: Value, tile: Value) -> bool {
 
 /// Whether a tile is made element by element of what loops of products give, so that threads hold
 /// it as they hold sums.
-fn is_of_products(kernel: &Kernel, fit: &Fit, tile: Value) -> bool {
+fn is_of_products(kernel: &Kernel, eligible: &EligibleKernel, tile: Value) -> bool {
     let shape = kernel.shape(tile);
     let (mut todo, mut seen) = (vec![tile], HashSet::new());
     while let Some(value) = todo.pop() {
@@ -88,7 +88,7 @@ fn is_of_products(kernel: &Kernel, fit: &Fit, tile: Value) -> bool {
         }
         let Def::Result(op, _) = kernel.def(value) else { continue };
         let data = kernel.op(op);
-        if data.kind == OpKind::For && fit.loops.iter().any(|l| l.op == op) {
+        if data.kind == OpKind::For && eligible.loops.iter().any(|l| l.op == op) {
             return true;
         }
         // Bools and reinterpreted bits are no results of products.

@@ -103,7 +103,7 @@ impl Shared {
             let pumped = grid.pump(&self.memory);
             more = grid.goes_on();
             drop(grid);
-            more &= self.note(pumped).unwrap_or(false);
+            more &= self.record_loss(pumped).unwrap_or(false);
         }
         more
     }

@@ -25,8 +25,8 @@ impl Shared {
             .map_or(Ok(()), |reason| Err(RingError::Lost { device: device(), reason: reason.clone() }))
     }
 
-    /// Passes a result on, and takes note if it says that the device is lost.
-    pub(super) fn note<T>(&self, result: Result<T>) -> Result<T> {
+    /// Returns a result, and records the loss of the device if the result reports one.
+    pub(super) fn record_loss<T>(&self, result: Result<T>) -> Result<T> {
         match &result {
             Err(RingError::Lost { reason, .. }) => self.lose(reason),
             Err(RingError::Device(
@@ -61,7 +61,7 @@ impl Shared {
         let Ok(mut grid) = self.grid.try_lock() else { return };
         let stalled = grid.stalled(&self.memory, self.config.stalled_after);
         drop(grid);
-        for worker in self.note(stalled).unwrap_or_default() {
+        for worker in self.record_loss(stalled).unwrap_or_default() {
             let why =
                 format!("worker {worker} has shown no sign of life for {:?}", self.config.stalled_after);
             let wards = self.supervisor.wards();

@@ -457,7 +457,7 @@ impl Shared {
             Some(mut grid) => grid.command(&self.memory, endpoint, (operation, argument), limit),
             None => Err(unheard(endpoint, operation, begun)),
         };
-        self.note(outcome)
+        self.record_loss(outcome)
     }
 
     fn load(&self, endpoint: Endpoint, record: &[u32; endpoint::WORDS], limit: Limit) -> Result<()> {
@@ -467,7 +467,7 @@ impl Shared {
             Some(mut grid) => grid.load(&self.memory, endpoint, record, limit),
             None => Err(unheard(endpoint, Operation::Load, begun)),
         };
-        self.note(loaded)
+        self.record_loss(loaded)
     }
 
     /// The number of a kind of actor. One that is new is compiled in, for which the grid leaves and
@@ -695,7 +695,7 @@ impl DeviceSide for Side {
         }
         let pumped = self.shared.grid().pump(&self.shared.memory);
         // A device that failed has nothing to say any more.
-        self.shared.note(pumped).unwrap_or(false)
+        self.shared.record_loss(pumped).unwrap_or(false)
     }
 }
 

@@ -262,7 +262,7 @@ impl OutputRing {
     /// Advances to the next output; writes the reader's position to the device at intervals.
     fn pass(&self, made: &Made, reader: &mut Reader, output: &Output) {
         if reader.next >= reader.searched {
-            reader.note(output);
+            reader.record(output);
         }
         reader.next += 1;
         self.settle(output);
@@ -329,7 +329,7 @@ impl OutputRing {
         while position < reader.next + made.ring.slots() as u64
             && let Some(output) = self.output(made, position)
         {
-            reader.note(&output);
+            reader.record(&output);
             position += 1;
             reader.searched = position;
         }
@@ -345,7 +345,7 @@ impl OutputRing {
 
 impl Reader {
     /// Remembers a failure that was not seen before.
-    fn note(&mut self, output: &Output) {
+    fn record(&mut self, output: &Output) {
         if output.kind == Kind::Failed {
             self.failure = output.reason().map(|reason| (output.link, output.position, reason));
         }

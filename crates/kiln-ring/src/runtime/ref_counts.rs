@@ -204,7 +204,7 @@ impl Shared {
         if let (Some(line), Some(table), true) = (memory.line, state.table, state.counts) {
             // From here on a handler that kept a reference without being entitled to it is refused.
             // Nobody finds the array before that is certain.
-            self.note(self.memory.write_arena(table.at + line, &[0]))?;
+            self.record_loss(self.memory.write_arena(table.at + line, &[0]))?;
         }
         holders.gone = true;
         forget(memory.number);
@@ -234,7 +234,9 @@ impl Shared {
         state.abroad.retain(|_, memory| Seen::of(memory).is_some());
         let arrays: Vec<Seen> = state.abroad.values().filter_map(Seen::of).collect();
         // A device that is lost has nothing to give any more.
-        if self.lost().is_err() || self.note(self.memory.read_arena(table.at + lines, &mut counts)).is_err() {
+        if self.lost().is_err()
+            || self.record_loss(self.memory.read_arena(table.at + lines, &mut counts)).is_err()
+        {
             return;
         }
         let settled = |seen: &&Seen| seen.memory.line.is_some_and(|line| counts[line] == seen.taken);
@@ -303,7 +305,7 @@ impl Arena for Shared {
         let Some(at) = at else { return Ok(false) };
         self.lost()?;
         let mut count = [0];
-        self.note(self.memory.read_arena(at, &mut count))?;
+        self.record_loss(self.memory.read_arena(at, &mut count))?;
         Ok(count[0] != taken)
     }
 

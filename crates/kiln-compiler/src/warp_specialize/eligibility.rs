@@ -1,5 +1,5 @@
-//! Which kernels fit: loops of the body whose loads feed products of warpgroups, and nothing in the
-//! way of tasks.
+//! Which kernels are eligible: those with loops of the body whose loads feed products of
+//! warpgroups, and without anything that tasks cannot do.
 
 use super::NotEligible;
 use super::copies::Copied;
@@ -63,7 +63,7 @@ impl Product {
 
 /// A loop whose loads are copied.
 #[derive(Debug)]
-pub(super) struct LoopFit {
+pub(super) struct EligibleLoop {
     pub op: Op,
     pub body: Block,
     pub copies: Vec<Copied>,
@@ -79,7 +79,7 @@ pub(super) struct LoopFit {
     pub in_flight: bool,
 }
 
-impl LoopFit {
+impl EligibleLoop {
     /// By copy: its group. A group arrives, and is released, as a whole: it is what one product
     /// needs and none before it did.
     pub fn groups(&self) -> Vec<usize> {
@@ -100,9 +100,9 @@ fn is_product(kind: &OpKind) -> bool {
 
 /// How a kernel is taken apart.
 #[derive(Debug)]
-pub(super) struct Fit {
-    pub loops: Vec<LoopFit>,
-    /// Factors that are loaded before the loops and stay.
+pub(super) struct EligibleKernel {
+    pub loops: Vec<EligibleLoop>,
+    /// Factors that are loaded before the loops and kept for all of them.
     pub kept: Vec<Copied>,
     /// Loads of these, and what turns them round.
     pub kept_ops: HashSet<Op>,
@@ -112,8 +112,8 @@ pub(super) struct Fit {
     pub warps: u32,
 }
 
-impl Fit {
-    pub fn of(kernel: &Kernel, target: &Target) -> Result<Fit, NotEligible> {
+impl EligibleKernel {
+    pub fn of(kernel: &Kernel, target: &Target) -> Result<EligibleKernel, NotEligible> {
         let warps = suits(kernel, target)?;
         let mut finder = Finder::new(kernel, warps, target);
         let mut loops = Vec::new();
@@ -137,7 +137,7 @@ impl Fit {
             return NotEligible::new(loc, "a product stands in no loop of the kernel's body");
         }
         let Finder { outside, kept, kept_ops, .. } = finder;
-        Ok(Fit { loops, kept, kept_ops, outside, warps })
+        Ok(EligibleKernel { loops, kept, kept_ops, outside, warps })
     }
 }
 
@@ -171,8 +171,8 @@ fn suits(kernel: &Kernel, target: &Target) -> Result<u32, NotEligible> {
     Ok(warps)
 }
 
-/// Whether an operation may stand in the task that multiplies: it speaks to no others than memory.
-/// The fault of one is deferred there.
+/// Whether an operation may stand in the task that multiplies: it communicates through memory
+/// alone. Its fault is deferred there.
 fn has_its_place(kernel: &Kernel, op: Op, data: &OpData) -> bool {
     use OpKind::*;
     match &data.kind {
@@ -289,7 +289,7 @@ impl<'k> Finder<'k> {
         }
     }
 
-    fn looped(&mut self, op: Op, data: &'k OpData) -> Result<LoopFit, NotEligible> {
+    fn looped(&mut self, op: Op, data: &'k OpData) -> Result<EligibleLoop, NotEligible> {
         let body = data.regions[0];
         if !data.for_bounds().iter().all(|&v| self.is_outside(v)) {
             return NotEligible::new(
@@ -297,7 +297,7 @@ impl<'k> Finder<'k> {
                 "the loop bounds depend on a value that only one task computes",
             );
         }
-        let mut found = LoopFit {
+        let mut found = EligibleLoop {
             op,
             body,
             copies: Vec::new(),
@@ -330,7 +330,7 @@ impl<'k> Finder<'k> {
     }
 
     /// Whether a task that copies makes the loop faster, by the target's cost model.
-    fn pays(&self, found: &LoopFit, loc: Loc) -> Result<(), NotEligible> {
+    fn pays(&self, found: &EligibleLoop, loc: Loc) -> Result<(), NotEligible> {
         let sums = |product: &Product| self.kernel.shape(self.kernel.result(product.op)).len() as u32;
         let CopyTaskLimits { most_sums, most_sums_seen, fewest_sums } = self.target.cost.copy_task;
         let each = found.products.iter().map(sums).sum::<u32>() / (self.target.warp * self.warps);
@@ -348,7 +348,7 @@ impl<'k> Finder<'k> {
         Ok(())
     }
 
-    fn product(&mut self, op: Op, data: &OpData, found: &mut LoopFit) -> Result<Product, NotEligible> {
+    fn product(&mut self, op: Op, data: &OpData, found: &mut EligibleLoop) -> Result<Product, NotEligible> {
         let kernel = self.kernel;
         let [m, n, k] = products::extents(kernel, data);
         let elem = kernel.ty(data.left()).elem();
@@ -389,7 +389,7 @@ impl<'k> Finder<'k> {
     }
 
     /// The copy that a factor is.
-    fn stored(&mut self, value: Value, loc: Loc, found: &mut LoopFit) -> Result<Stored, NotEligible> {
+    fn stored(&mut self, value: Value, loc: Loc, found: &mut EligibleLoop) -> Result<Stored, NotEligible> {
         let kernel = self.kernel;
         let (mut at, mut transposed, mut chain) = (value, false, Vec::new());
         let load = loop {
@@ -461,7 +461,7 @@ impl<'k> Finder<'k> {
     }
 
     /// Whether nothing else in the loop looks at a product's sums.
-    fn flows(&self, found: &LoopFit, product: &Product) -> bool {
+    fn flows(&self, found: &EligibleLoop, product: &Product) -> bool {
         let (data, block) = (self.kernel.op(product.op), self.kernel.block(found.body));
         let (before, after) = (data.addend(), data.results[0]);
         let place = block.args.iter().position(|&arg| arg == before).and_then(|i| i.checked_sub(1));
