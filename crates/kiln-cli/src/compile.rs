@@ -24,7 +24,7 @@ pub struct Args {
     /// The stage to print.
     #[arg(long, value_enum, default_value_t = Stage::Ir)]
     emit: Stage,
-    /// The target to compile for [default: sm_90; portable for shaders]
+    /// The target to compile for [default: cpu for clif, portable for shaders, else sm_90]
     #[arg(long, value_enum)]
     target: Option<Target>,
     /// Optimizes the IR first.
@@ -63,12 +63,13 @@ enum Stage {
 }
 
 impl Stage {
-    /// What is compiled for if nothing is said.
+    /// The target if none is given.
     fn first_target(self) -> Target {
         match self {
             #[cfg(feature = "wgpu")]
             Stage::Wgsl | Stage::Spv | Stage::Msl | Stage::Hlsl => Target::Portable,
-            Stage::Ir | Stage::Tasks | Stage::Tir | Stage::Ptx | Stage::Clif => Target::Sm90,
+            Stage::Clif => Target::Cpu,
+            Stage::Ir | Stage::Tasks | Stage::Tir | Stage::Ptx => Target::Sm90,
         }
     }
 }
@@ -112,7 +113,7 @@ impl Target {
         Some(ptx::Target { compute, ptx: PTX })
     }
 
-    /// What the passes are told of a GPU.
+    /// The properties of a GPU that the passes use.
     fn lowering(self) -> Option<LoweringTarget> {
         match self.gpu() {
             Some(gpu) => Some(LoweringTarget::cuda(gpu.compute, self.shared_memory())),

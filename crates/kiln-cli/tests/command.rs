@@ -200,7 +200,7 @@ fn compile_prints_stages() {
     assert!(text(&tir.stdout).contains("thread"), "{tir:?}");
     let tasks = kiln(&["compile", name, "--emit", "tasks", "--target", "sm_90"]);
     assert!(text(&tasks.stderr).contains("it has no products of matrices"), "{tasks:?}");
-    let clif = kiln(&["compile", name, "--emit", "clif", "--target", "cpu"]);
+    let clif = kiln(&["compile", name, "--emit", "clif"]);
     assert!(text(&clif.stdout).contains("function"), "{clif:?}");
     let unfitting = kiln(&["compile", name, "--emit", "ptx", "--target", "cpu"]);
     assert_eq!(unfitting.status.code(), Some(2));
@@ -302,15 +302,22 @@ fn cache_is_counted_and_cleared() {
 fn ring_top_of_nothing() {
     let folder = std::env::temp_dir().join(format!("kiln-command-{}-no-such-folder", std::process::id()));
     let folder = folder.to_str().unwrap();
-    let output = kiln(&["ring", "top", "--once", "--json", "--dir", folder]);
+    let output = kiln(&["ring", "top", "--json", "--dir", folder]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let seen: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(seen["actors"], serde_json::json!([]));
     // Not to a terminal: once, and no control characters.
     let people = kiln(&["ring", "top", "--dir", folder]);
     assert!(text(&people.stdout).contains("no actor is published"), "{}", text(&people.stdout));
-    assert_eq!(kiln(&["ring", "top", "--json"]).status.code(), Some(2));
     assert_eq!(kiln(&["ring", "top", "--every", "0"]).status.code(), Some(2));
+}
+
+#[test]
+fn first_calls_are_measured_on_nvidia_gpus_alone() {
+    let output = kiln(&["bench", "--device", "cpu", "--first-call", "softmax"]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = text(&output.stderr);
+    assert!(said.contains("`--first-call` measures NVIDIA GPUs, and cpu is none"), "{said}");
 }
 
 #[test]

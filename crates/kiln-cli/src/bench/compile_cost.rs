@@ -88,6 +88,11 @@ fn micros(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
 }
 
+/// Whether the times of a first call can be measured on a device: `kiln-cuda` alone reports them.
+pub fn can_open_anew(device: &Device) -> bool {
+    device.id().starts_with("cuda:")
+}
+
 fn opened_anew(device: &Device, disk: DiskCache) -> Result<Device> {
     let index = device.id().rsplit(':').next().and_then(|n| n.parse().ok()).unwrap_or(0);
     Ok(Device::with_backend(Box::new(Cuda::open(index)?), disk))

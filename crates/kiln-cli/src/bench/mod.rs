@@ -55,8 +55,8 @@ pub struct Args {
     serve: bool,
     #[command(flatten)]
     ring: ring::Options,
-    /// Makes the first call of a kernel, with an empty program cache, and prints the time of each
-    /// stage as JSON. The rows of compile times run this, without the driver's own cache
+    /// Makes the first call of a kernel on an NVIDIA GPU, with an empty program cache, and prints the
+    /// time of each stage as JSON. The rows of compile times run this, without the driver's own cache
     #[arg(long, value_name = "WORK", conflicts_with_all = ["filter", "json", "serve"])]
     first_call: Option<compile_cost::FirstCall>,
 }
@@ -67,6 +67,12 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     let device = device::open(args.device.as_deref())?;
     if let Some(work) = args.first_call {
+        if !compile_cost::can_open_anew(&device) {
+            return Err(Failure::Usage(format!(
+                "`--first-call` measures NVIDIA GPUs, and {} is none: add `--device cuda:0`",
+                device.id()
+            )));
+        }
         println!("{}", compile_cost::first_call(&device, work)?);
         return Ok(());
     }

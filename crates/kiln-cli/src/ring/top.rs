@@ -22,8 +22,8 @@ pub struct Args {
     /// Prints the actors once and exits
     #[arg(long)]
     once: bool,
-    /// Prints one JSON object
-    #[arg(long, requires = "once")]
+    /// Prints the actors once as one JSON object, and exits
+    #[arg(long)]
     json: bool,
     /// The time between two refreshes, in seconds
     #[arg(long, default_value_t = 1.0, value_parser = seconds)]
@@ -41,7 +41,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 
 pub fn run(args: &Args) -> Result<(), Failure> {
     let directory = args.dir.clone().unwrap_or_else(kiln_ring::telemetry_dir);
-    if !args.once && stdout().is_terminal() {
+    if !args.once && !args.json && stdout().is_terminal() {
         return live(&directory, Duration::from_secs_f64(args.every));
     }
     let runtimes = look(&directory)?;

@@ -6,11 +6,12 @@
 //! | `memory.rs`, `region.rs` | the memory that host and device share, and its free lists |
 //! | `transport.rs`, `choose_transport.rs`, `probe.rs` | [`Transport`]; choosing and testing one |
 //! | `endpoints.rs` | where a worker polls |
-//! | `grid.rs` | the resident grid: compiling, launching, telling workers what to do |
+//! | `grid.rs` | the resident grid: compiling, launching, commanding workers |
+//! | `control.rs` | commands to the grid by runtimes and actors, and changes of its program |
 //! | `dispatch.rs` | how the grid goes on where no kernel stays on the device |
 //! | `launch.rs` | bringing actors into being |
 //! | `actor.rs`, `messages.rs` | [`Actor`]: life and death; sending, receiving, asking |
-//! | `body.rs` | what an actor is whatever its types |
+//! | `body.rs`, `device_side.rs` | an actor without its types; its side of the device |
 //! | `ending.rs` | [`Ending`]: how actors end |
 //! | `link.rs`, `link_sender.rs` | [`Actor::inbound_link`]: messages from actor to actor |
 //! | `peer.rs`, `chain.rs` | links from other runtimes; links of topics |
@@ -39,6 +40,8 @@ mod choose_transport;
 mod cluster;
 mod cluster_mate;
 mod config;
+mod control;
+mod device_side;
 mod dispatch;
 mod ending;
 mod endpoints;
@@ -87,26 +90,23 @@ pub use snapshot::{AnyActor, Snapshot, Stages};
 pub use topic::Topic;
 pub use transport::{Transport, TransportChoice};
 
-use crate::channel::{DeviceSide, Protocol};
+use crate::channel::Protocol;
 use crate::dead_letter::DeadLetters;
-use crate::device::{ActorKind, GridPlan};
+use crate::device::ActorKind;
 use crate::error::{Result, RingError};
 use crate::handler::Handler;
 use crate::layout::Layout;
 use crate::payload::{Arena, Block, Hold, Payload, PayloadElem};
 use crate::reason::Reason;
-use crate::standing::{Standing, StandingCell};
-use crate::wire::command::Operation;
-use crate::wire::record::{actor as line, cause, endpoint};
-use crate::wire::slot::priority_of;
+use crate::standing::StandingCell;
+use crate::wire::record::cause;
 use body::BodyConfig;
 use endpoints::{Endpoint, Endpoints};
 use events::Bus;
 use faults::{Faults, Site};
 use grid::Grid;
-use kiln_backend::{Backend, Tenant, is_printing};
+use kiln_backend::{Backend, Tenant};
 use kiln_runtime::Device;
-use limit::Limit;
 use link::InboundLinks;
 use memory::{FreeRanges, SharedMemory};
 use ref_counts::RefCounts;
@@ -115,7 +115,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use supervisor::{ShutdownGuard, Supervisor};
 use telemetry::Registry;
 
@@ -347,12 +347,6 @@ impl Shared {
 }
 
 impl Shared {
-    /// The grid. A thread that panicked while it held it changed nothing halfway that matters:
-    /// every command is whole.
-    fn grid(&self) -> MutexGuard<'_, Grid> {
-        self.grid.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Why a message was not handled, in words.
     fn explain(&self, reason: Reason) -> String {
         match reason {
@@ -422,133 +416,6 @@ impl Shared {
         free.outbox.release(outbox);
         free.arena.release(state);
     }
-
-    /// The grid, once nobody asks any more that it stay away.
-    fn present(&self) -> MutexGuard<'_, Grid> {
-        loop {
-            let grid = self.grid();
-            if !grid.is_away() {
-                return grid;
-            }
-            drop(grid);
-            std::thread::yield_now();
-        }
-    }
-
-    /// The same, if that is so in time: others may be waiting for a worker that does not answer.
-    fn present_by(&self, limit: Limit) -> Option<MutexGuard<'_, Grid>> {
-        let mut wait = limit.wait();
-        loop {
-            let grid = limit.lock(&self.grid)?;
-            if !grid.is_away() {
-                return Some(grid);
-            }
-            drop(grid);
-            if !wait.step() {
-                return None;
-            }
-        }
-    }
-
-    fn command(&self, endpoint: Endpoint, operation: Operation, argument: u32, limit: Limit) -> Result<()> {
-        self.lost()?;
-        let begun = Instant::now();
-        let outcome = match self.present_by(limit) {
-            Some(mut grid) => grid.command(&self.memory, endpoint, (operation, argument), limit),
-            None => Err(unheard(endpoint, operation, begun)),
-        };
-        self.record_loss(outcome)
-    }
-
-    fn load(&self, endpoint: Endpoint, record: &[u32; endpoint::WORDS], limit: Limit) -> Result<()> {
-        self.lost()?;
-        let begun = Instant::now();
-        let loaded = match self.present_by(limit) {
-            Some(mut grid) => grid.load(&self.memory, endpoint, record, limit),
-            None => Err(unheard(endpoint, Operation::Load, begun)),
-        };
-        self.record_loss(loaded)
-    }
-
-    /// The number of a kind of actor. One that is new is compiled in, for which the grid leaves and
-    /// comes back.
-    fn kind(&self, kind: ActorKind) -> Result<u32> {
-        let _one_at_a_time = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
-        let plan = {
-            let grid = self.grid();
-            if let Some(known) = grid.known(&kind) {
-                return Ok(known);
-            }
-            grid.plan_with(kind)?
-        };
-        let number = plan.kinds.len() as u32;
-        self.change_over(plan).map(|()| number)
-    }
-
-    /// Has actors get messages of other actors, for which the grid leaves and comes back the first
-    /// time.
-    fn open_inbound_links(&self) -> Result<()> {
-        let _one_at_a_time = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
-        let plan = self.grid().plan_with_inbound_links();
-        plan.map_or(Ok(()), |plan| self.change_over(plan))
-    }
-
-    /// Has actors send to those of other runtimes, for which the grid leaves and comes back the
-    /// first time.
-    fn open_peers(&self) -> Result<()> {
-        let _one_at_a_time = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
-        let plan = self.grid().plan_with_peers();
-        plan.map_or(Ok(()), |plan| self.change_over(plan))
-    }
-
-    /// Goes on by another plan.
-    fn change_over(&self, plan: GridPlan) -> Result<()> {
-        let compiled = grid::compile(&self.device, &plan)?;
-        // Dropped after the grid, which the end of an actor locks.
-        let living = self.living();
-        let mut grid = self.present();
-        let left = grid.go_away(&self.memory);
-        if left.is_ok() {
-            // Checks get other numbers.
-            living.iter().for_each(|body| body.side.remember_fault());
-            grid.adopt(plan, compiled.program);
-            *self.sites.write().unwrap_or_else(PoisonError::into_inner) = compiled.sites;
-        }
-        let back = grid.come_back(&self.memory);
-        left.and(back)
-    }
-}
-
-/// The error of a command that could not be given in time: somebody else waited for a worker that
-/// does not answer.
-fn unheard(endpoint: Endpoint, operation: Operation, begun: Instant) -> RingError {
-    RingError::Unresponsive { worker: endpoint.worker, what: operation.name(), waited: begun.elapsed() }
-}
-
-/// The grid makes room where a program can be loaded only while no kernel runs.
-impl Tenant for Shared {
-    fn leave(&self) -> kiln_backend::Result<()> {
-        self.grid().go_away(&self.memory).map_err(|error| self.refusal(error))
-    }
-
-    fn come_back(&self) {
-        // A device that does not take the grid back says so to the next command, which launches it
-        // too.
-        let _ = self.grid().come_back(&self.memory);
-    }
-}
-
-impl Shared {
-    fn refusal(&self, error: RingError) -> kiln_backend::Error {
-        match error {
-            RingError::Device(error) => error,
-            other => kiln_backend::Error::Unavailable {
-                device: self.device.id().to_owned(),
-                reason: other.to_string(),
-                hint: "Terminate the actors that hold the device, or give handlers a step budget.".to_owned(),
-            },
-        }
-    }
 }
 
 impl Drop for Shared {
@@ -592,122 +459,6 @@ pub(crate) struct Side {
     /// The actor, once it is made.
     body: OnceLock<Weak<body::Body>>,
     faults: Faults,
-}
-
-impl Side {
-    fn command(&self, operation: Operation, argument: u32) -> Result<()> {
-        self.command_by(operation, argument, Limit::NONE)
-    }
-
-    fn command_by(&self, operation: Operation, argument: u32, limit: Limit) -> Result<()> {
-        self.shared.command(self.endpoints.first, operation, argument, limit)
-    }
-
-    /// Has the worker forget the actor.
-    fn remove(&self, limit: Limit) -> Result<()> {
-        self.remove_inbound_links(limit)?;
-        self.shared.places().remove(&self.actor);
-        self.endpoints
-            .iter()
-            .try_for_each(|endpoint| self.shared.load(endpoint, &[0; endpoint::WORDS], limit))?;
-        self.resident.store(false, Ordering::Release);
-        Ok(())
-    }
-
-    /// Has the supervisor look soon.
-    fn nudge(&self) {
-        self.shared.supervisor.nudge();
-    }
-
-    fn write_state(&self, words: &[u32]) -> Result<()> {
-        self.shared.memory.write_arena(self.ranges[2].at + line::WORDS, words)
-    }
-
-    /// Reads whole quads of the request ring.
-    fn read_requests(&self, at: usize, words: &mut [u32]) -> Result<()> {
-        self.shared.memory.read_inbox(self.ranges[0].at + at, words)
-    }
-
-    /// The device's time, in nanoseconds.
-    fn device_clock(&self) -> Result<u64> {
-        self.command(Operation::Settle, 0)?;
-        Ok(self.shared.grid().clock(&self.shared.memory, self.endpoints.first.worker))
-    }
-
-    /// How long the host waits for what should come soon.
-    fn patience(&self) -> Duration {
-        self.shared.config.acknowledge_within
-    }
-
-    fn read_state(&self, words: &mut [u32]) -> Result<()> {
-        self.shared.memory.read_arena(self.ranges[2].at + line::WORDS, words)
-    }
-}
-
-impl DeviceSide for Side {
-    fn settle(&self, hold: &Hold) -> Result<bool, String> {
-        hold.settle(&*self.shared).map_err(|error| error.to_string())
-    }
-
-    fn skip(&self, position: u64) {
-        // Without an acknowledgement the send that asked goes on waiting for its slot, as it does
-        // for a worker that is busy.
-        let _ = self.shared.command(
-            self.endpoints.of_priority(priority_of(position)),
-            Operation::Skip,
-            position as u32,
-            Limit::NONE,
-        );
-    }
-
-    fn wake(&self) {
-        self.shared.wake();
-    }
-
-    fn standing(&self) -> Standing {
-        self.standing.get()
-    }
-
-    fn notice(&self) {
-        if let Some(body) = self.body.get().and_then(Weak::upgrade) {
-            // Whoever looks at an actor's life sees its failure.
-            drop(body.life());
-        }
-    }
-
-    fn explain(&self, reason: Reason, position: u64) -> String {
-        self.explain_message(reason, 0, position)
-    }
-
-    fn read_requests(&self, at: usize, words: &mut [u32]) -> bool {
-        // What was lost with its device cannot be read.
-        self.shared.loss.get().is_none() && Side::read_requests(self, at, words).is_ok()
-    }
-
-    fn is_held_by_print_sink(&self) -> bool {
-        self.shared.within && is_printing()
-    }
-
-    fn pump(&self) -> bool {
-        // Asked at every look at a queue: a device that runs by itself costs no lock.
-        if !self.shared.within || self.shared.loss.get().is_some() || is_printing() {
-            return false;
-        }
-        let pumped = self.shared.grid().pump(&self.shared.memory);
-        // A device that failed has nothing to say any more.
-        self.shared.record_loss(pumped).unwrap_or(false)
-    }
-}
-
-impl Drop for Side {
-    fn drop(&mut self) {
-        // What a worker may still use stays taken.
-        if !self.resident.load(Ordering::Acquire) {
-            self.inbound_links.give_back(&self.shared);
-            self.shared.grid().give_endpoints(self.endpoints);
-            self.shared.release_ranges(self.ranges);
-        }
-    }
 }
 
 #[cfg(test)]
