@@ -16,8 +16,7 @@ use std::marker::PhantomData;
 /// address have one sender and keep their order, and no two actors meet in one queue. For two
 /// actors that send to a third, make two inbound links.
 ///
-/// An address stays what it is when its actor ends: what is sent to it then goes nowhere, and is
-/// counted.
+/// An address keeps its meaning when its actor ends: messages sent to it are dropped and counted.
 pub struct Address<M> {
     pub(crate) link: u32,
     pub(crate) serial: u32,
@@ -30,7 +29,7 @@ impl<M> Address<M> {
         Address { link, serial, message: PhantomData }
     }
 
-    /// The address of nobody. Sending to it does nothing.
+    /// The null address. Sending to it does nothing.
     ///
     /// ```
     /// use kiln_ring::{Address, Layout};
@@ -43,7 +42,7 @@ impl<M> Address<M> {
         Address::new(0, 0)
     }
 
-    /// Whether it is the address of nobody.
+    /// Whether it is the null address.
     pub fn is_none(&self) -> bool {
         self.link == 0
     }
@@ -83,7 +82,7 @@ impl<M> AddressVal<M> {
         AddressVal { link, serial, message: PhantomData }
     }
 
-    /// Whether it is the address of nobody.
+    /// Whether it is the null address.
     #[track_caller]
     pub fn is_none(&self) -> Val<bool> {
         self.link.eq(0)
@@ -120,7 +119,7 @@ impl<M> DeviceValue for AddressVal<M> {
     }
 }
 
-/// The address of nobody.
+/// The null address.
 impl<M> Zeroed for AddressVal<M> {
     fn zeroed() -> Self {
         AddressVal::new(Val::zeroed(), Val::zeroed())

@@ -53,7 +53,7 @@ impl fmt::Display for Letter {
 }
 
 impl Letter {
-    /// The message, if it is of this type and is known. A letter keeps no arrays: a
+    /// The message, if it is of this type and its words were read. A letter keeps no arrays: a
     /// [`Payload`](crate::Payload) in it may be gone.
     pub fn decode<M: Layout>(&self) -> Option<M> {
         (self.layout == M::ID && self.words.len() == M::WORDS).then(|| M::decode(&self.words))
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!((letters.len(), letters.arrived()), (0, 5));
     }
 
-    /// Also where nobody asks the runtime.
+    /// Also where the runtime is not asked for its letters.
     #[test]
     fn reasons_say_what_happened() {
         let said = [(1, 77), (2, u32::MAX), (2, 5), (3, crate::wire::record::refusal::TAKEN), (9, 1)]

@@ -15,7 +15,7 @@ use kiln_lang::{
 use std::any::TypeId;
 use std::ops::Range;
 
-/// What a handler can ask about the message it has before it, and how it sends others.
+/// What a handler can read of its message's context, and how it sends others.
 #[derive(Clone, Debug)]
 pub struct RingCtx {
     actor: Val<u32>,
@@ -169,7 +169,7 @@ impl RingCtx {
     ///
     /// A handler begins when there is room for all that it may send, and runs exactly once for a
     /// message, whatever else it does: change arrays in place, count, print. Until then the message
-    /// stays at the head of its queue. All that it may send is, for each address in its state and
+    /// remains at the head of its queue. All that it may send is, for each address in its state and
     /// in the message, one message for each place in the handler that sends messages of that type;
     /// a queue with fewer places must be empty. A message of another actor needs room for one
     /// [output](crate::Actor::outputs) too.
@@ -185,8 +185,8 @@ impl RingCtx {
     ///
     /// A message may refer to arrays ([`Payload`](crate::Payload)s): those that came with the
     /// message before the handler, which it may have changed, or those of its state. The receiver
-    /// finds in them what was written before, and they stay as long as anybody has a reference on
-    /// its way. What a handler that fails has replaced in an array stays replaced.
+    /// finds in them what was written before, and they live as long as there is a reference, in
+    /// flight or held. What a handler that fails has replaced in an array remains replaced.
     ///
     /// Sending to [`Address::none`](crate::Address::none) does nothing. What is sent to an actor
     /// that has ended is counted ([`Actor::undelivered`](crate::Actor::undelivered)) and gone. An

@@ -1,8 +1,8 @@
-//! Ring kernels: actors that stay resident on a device and handle messages.
+//! Ring kernels: actors that are resident on a device and handle messages.
 //!
-//! A ring kernel is a handler, written in the kernel language, that stays on the device with its
-//! state. The host sends it typed messages and takes its replies through lock-free queues, without
-//! launching anything.
+//! A ring kernel is a handler, written in the kernel language, that is resident on the device with
+//! its state. The host sends it typed messages and takes its replies through lock-free queues,
+//! without launching anything.
 //!
 //! ```
 //! use kiln_lang::prelude::*;
@@ -72,11 +72,11 @@
 //! A resident grid is one kernel, traced from `device/` like any other: the loop of a *worker*,
 //! with the handlers of all kinds of actors inlined in fault regions. The same loop serves a warp
 //! of a GPU, a thread of a CPU, and the interpreter, which runs it for a bounded number of polls
-//! whenever the host waits, as GPUs do on which no kernel stays.
+//! whenever the host waits, as do GPUs without resident kernels.
 //!
-//! What the kernel is made for (its kinds of actors, its lanes, its transport) is known while it is
-//! traced. An `if` on such a host constant is written `if host(plan.lanes > 1)`; every other `if`
-//! in `device/` is a branch of the kernel.
+//! What the kernel is made for (its kinds of actors, its lanes, its transport) is a host constant
+//! while it is traced. An `if` on such a constant is written `if host(plan.lanes > 1)`; every other
+//! `if` in `device/` is a branch of the kernel.
 //!
 //! **Channels.** A *channel* is a ring of requests and a ring of answers with as many slots. The
 //! answer to request *i* stands in slot *i*, so the position correlates the two. A slot is free
@@ -94,13 +94,13 @@
 //! writes through the BAR, pinned host memory, or pinned memory with release and acquire, which
 //! needs no whole quads. Where the device is not the host's own processor, the first two are tested
 //! when a runtime is made, before anything is resident: both sides write quads while the other
-//! looks, by the code that messages go by. An assembler splits a relaxed load of four words of
+//! polls them, by the code that messages go by. An assembler splits a relaxed load of four words of
 //! which some are not used, so such loads are volatile in PTX.
 //!
-//! **Dispatches.** Where a device runs no kernel that stays, the same workers run in dispatches,
+//! **Dispatches.** Where a device has no resident kernels, the same workers run in dispatches,
 //! which end by themselves: after so many polls without work, or so many turns
 //! (`runtime/dispatch.rs`). Inbox and outbox are copies then, which each dispatch brings up to
-//! date. Nobody else touches a worker's memory meanwhile, so that its kernel needs neither whole
+//! date. Nothing else accesses a worker's memory meanwhile, so that its kernel needs neither whole
 //! quads nor orders (`device/dispatched.rs`); workers between which there are links are dispatched
 //! one after the other. The clock is the time at which the dispatch began.
 //!
@@ -119,17 +119,17 @@
 //! The check's values stand in the arena (`wire/gauge.rs`) before the answer does, because a slot
 //! may be too narrow for them. The host reads them when it sees the failure (`runtime/faults.rs`).
 //!
-//! **Arrays.** Arrays in a message, a reply or a state are *inline*: they stay in their memory, and
+//! **Arrays.** Arrays in a message, a reply or a state are *inline*: they remain in their slot, and
 //! a handler reads them by index. A message has up to 64 KiB. What is larger, or used again, is a
 //! *payload*: a range of the arena, named by three words of a message, filled by the copy engine
 //! and kept until the message is answered. Actors may hand payloads on, and reply with them. The
 //! host never sees such a message, so the device counts references, in a table of the arena
 //! (`runtime/ref_counts.rs`), where a worker adds before it sends and subtracts before it answers.
 //! The host takes memory back when it needs some, from arrays of which neither side has a
-//! reference; a model of which every state is visited says in which order it must look.
+//! reference; a model of which every state is visited fixes the order of its reads.
 //!
 //! **Supervision.** A device cannot notify the host that a handler failed, so one thread of a
-//! runtime, the supervisor, looks at the newest answers of its actors. It restarts actors as their
+//! runtime, the supervisor, polls the newest answers of its actors. It restarts actors as their
 //! policies say, has linked ones fail together, and reports every change to readers of events and
 //! to `tracing`.
 //!
@@ -151,17 +151,17 @@
 //!
 //! **Commands** (open a gate, take up an endpoint, leave) are quads too, each acknowledged. New
 //! kinds of actors are compiled while the old grid runs; then it leaves, and the new one goes on
-//! with the same records. NVIDIA's driver loads no program beside a kernel that stays, so the grid
-//! is a `Tenant` that makes room.
+//! with the same records. NVIDIA's driver loads no program beside a resident kernel, so the grid is
+//! a `Tenant` that makes room.
 //!
 //! **Links.** An actor sends to another through a *link*: a ring in device memory that the
 //! receiver's worker polls, with one sender, whose cursor and view of the receiver's head stand in
-//! one line. A handler is a transaction: room for all it may send is looked for before it runs;
-//! what it sends goes out with its state and its reply. Nothing waits inside a worker. Replies to
-//! such messages go to the actor's *outputs*, the only ring on which the device waits for the host.
-//! A topic's publisher has a chain of links; addresses carry a number that no later link has. Where
+//! one line. A handler is a transaction: room for all it may send is reserved before it runs; what
+//! it sends goes out with its state and its reply. Nothing waits inside a worker. Replies to such
+//! messages go to the actor's *outputs*, the only ring on which the device waits for the host. A
+//! topic's publisher has a chain of links; addresses carry a number that no later link has. Where
 //! the sender belongs to another runtime, of another GPU or in another grid, its end of the link
-//! lies in its own arena and says how far away the receiver's is.
+//! lies in its own arena and records the receiver's progress.
 //!
 //! **Clusters.** Workers may stand in block *clusters*. Then a link's ring can lie in the
 //! receiver's shared memory (`device/cluster.rs`): the sender stores quads there by the receiver's

@@ -1,8 +1,8 @@
 //! What a handler returns, on the device.
 //!
-//! A handler's `Option` and `Result` stand for these types: which variant a value has is known on
-//! the device alone. In the body of a `#[ring_kernel]`, `Some(..)`, `None`, `Ok(..)` and `Err(..)`
-//! make them where they are returned.
+//! A handler's `Option` and `Result` stand for these types: the variant of a value is decided on
+//! the device. In the body of a `#[ring_kernel]`, `Some(..)`, `None`, `Ok(..)` and `Err(..)` make
+//! them where they are returned.
 
 use half::{bf16, f16};
 use kiln_lang::{DeviceValue, IntoDevice, IntoVal, Val};

@@ -3,7 +3,7 @@
 //! A handler sends from some places in its body, each under the conditions that it stands under.
 //! For each place there are variables of the trace: whether it has sent, where to, and the message.
 //! They live where the context was made, around the handler's fault region, so that a handler that
-//! faults has sent nothing, and whoever traces it decides afterwards what becomes of them.
+//! faults has sent nothing, and the code that traces it decides afterwards what becomes of them.
 
 use crate::address::AddressVal;
 use crate::message::Message;

@@ -25,8 +25,7 @@ pub enum Reason {
     Dropped,
     /// The actor had stopped, or stopped before its turn came.
     Undeliverable,
-    /// It was handled, but whoever had asked no longer waited for the reply. The words are the
-    /// reply's.
+    /// It was handled, but its asker no longer waited for the reply. The words are the reply's.
     Unclaimed,
 }
 
@@ -42,7 +41,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Why a handler failed, as far as that is known without its runtime.
+/// Why a handler failed, as far as it can be said without its runtime.
 fn failed(f: &mut fmt::Formatter<'_>, cause: u32, number: u32) -> fmt::Result {
     let refused = match (cause, number) {
         (cause::RETURNED, _) => return write!(f, "the handler returned the error {number}"),

@@ -39,7 +39,7 @@ impl fmt::Display for Failed {
 /// The standing of an actor, which its runtime sets and those who wait read.
 #[derive(Debug, Default)]
 pub(crate) struct StandingCell {
-    /// Read at every look that finds nothing. So the lock is taken only where there is news.
+    /// Read at every poll that finds nothing. So the lock is taken only after a change.
     holds: AtomicBool,
     standing: Mutex<Standing>,
 }

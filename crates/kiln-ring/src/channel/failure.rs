@@ -1,8 +1,8 @@
 //! The newest failure of a handler, as its queue shows it.
 //!
-//! Failures are answers, and answers are received in order: one may lie behind replies that nobody
-//! receives. So a check for failures reads the newest answers themselves, and the failure that was
-//! recorded when its answer was received.
+//! Failures are answers, and answers are received in order: a failure may be queued behind replies
+//! that no thread receives. So a check for failures reads the newest answers directly, together
+//! with the failure that was recorded when its answer was received.
 
 use super::platform::Platform;
 use super::queue::Answer;

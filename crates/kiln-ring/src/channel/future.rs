@@ -32,8 +32,8 @@ impl<'a> Waiting<'a> {
     /// Has the task woken once what it waits for is there.
     fn until(&mut self, awaited: Awaited, cx: &Context<'_>) {
         self.ticket = Some(self.mailbox.wakers.add(self.ticket, awaited, cx.waker()));
-        // It may have come before the waker was there. Without a thread that looks, the task looks
-        // itself.
+        // The answer may have arrived before the waker was registered. Without a polling thread,
+        // the task polls by itself.
         if self.mailbox.is_ready(awaited) || poller::see_to(self.mailbox).is_err() {
             cx.waker().wake_by_ref();
         }

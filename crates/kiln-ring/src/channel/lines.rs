@@ -73,8 +73,8 @@ mod x86 {
     use crate::channel::lines::{LINE_PAYLOAD, Slots, Width};
     use std::arch::x86_64::*;
 
-    /// Lines ahead of the one that is read which are asked for. What the device wrote lies in no
-    /// cache of this core.
+    /// How many lines ahead of the current one are prefetched. What the device wrote is in no cache
+    /// of this core.
     const AHEAD: usize = 8;
 
     /// Stores whole lines, each of twelve of the words and four stamps, past the caches if `stream`

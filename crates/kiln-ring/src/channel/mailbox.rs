@@ -21,13 +21,13 @@ use std::time::{Duration, Instant};
 
 /// What a channel needs of the device's side.
 pub trait DeviceSide: Send + Sync {
-    /// Asks that requests of the position's priority, in positions below it, which are not begun be
-    /// answered [`Kind::Dropped`](crate::wire::slot::Kind::Dropped). It may come again with a lower
-    /// position, which changes nothing.
+    /// Requests that the messages of the position's priority that precede it and have not begun are
+    /// answered [`Kind::Dropped`](crate::wire::slot::Kind::Dropped). A repeated call with a lower
+    /// position has no effect.
     fn skip(&self, position: u64);
 
-    /// Called after a send while [`Channel::set_parked`](crate::Channel::set_parked) says that
-    /// nobody polls the request ring.
+    /// Called after a send while [`Channel::set_parked`](crate::Channel::set_parked) says that no
+    /// worker polls the request ring.
     fn wake(&self) {}
 
     /// Lets a device that does not run by itself go on for a while; whether it is one.
@@ -91,7 +91,7 @@ pub struct ChannelPolicy {
     pub overflow: Overflow,
     /// How threads wait.
     pub wait: WaitPolicy,
-    /// What becomes of replies that nobody asked for.
+    /// What happens to replies that no caller asked for.
     pub replies: Replies,
     /// The message's layout.
     pub message_layout: u64,
@@ -103,7 +103,7 @@ pub struct ChannelPolicy {
     pub device: Arc<dyn DeviceSide>,
 }
 
-/// A send that waits longer than this looks whether it waits for replies that nobody receives.
+/// A send that waits longer than this checks whether it waits for replies that no thread receives.
 const UNREAD: Duration = Duration::from_secs(1);
 
 /// The queues of an actor, one for each priority, with their policies.
@@ -245,10 +245,10 @@ impl<P: Platform> Mailbox<P> {
         }
     }
 
-    /// Says whether nobody polls the request ring, so that senders call [`DeviceSide::wake`].
+    /// Sets whether the request ring is unpolled, so that senders call [`DeviceSide::wake`].
     ///
-    /// Whoever parks the device's side says so first, and then looks whether the queue's tail has
-    /// moved: either it sees the message, or the sender sees that it must wake it.
+    /// To park the device's side, set this first and then check whether the queue's tail has moved:
+    /// either this check finds the message, or the sender finds that it must wake the device.
     pub fn set_parked(&self, parked: bool) {
         self.parked.store(parked, SeqCst);
         std::sync::atomic::fence(SeqCst);
@@ -318,7 +318,7 @@ impl<P: Platform> Mailbox<P> {
         Ok(Sent::Queued(position))
     }
 
-    /// Sends a request for whose answer the caller will look itself; gives its position.
+    /// Sends a request whose answer the caller polls for; returns its position.
     pub fn request(
         &self,
         to: &PriorityRing<P>,
@@ -386,7 +386,7 @@ impl<P: Platform> Mailbox<P> {
             if refused == Refused::Closed {
                 return Err(SendError::Closed { actor });
             }
-            // Answers that nobody receives make room.
+            // Answers that no thread receives make room.
             self.tidy();
             match to.queue.reserve(1) {
                 Ok(positions) => return Ok(Some(positions.start)),
@@ -431,8 +431,8 @@ impl<P: Platform> Mailbox<P> {
         }
     }
 
-    /// The error of a sender that would wait for ever: the queue is full of messages which nobody
-    /// handles until the actor is told to. While there are replies, receivers may make room.
+    /// The error of a sender that would wait for ever: the queue is full, and no message is handled
+    /// until the actor is activated or restarted. While there are replies, receivers may make room.
     pub(super) fn no_room_comes(&self) -> Option<SendError> {
         let is = match self.policy.device.standing() {
             Standing::Answers => return None,
@@ -484,7 +484,7 @@ impl<P: Platform> Mailbox<P> {
                 if !answer.is_reply() {
                     self.settle(&answer);
                 } else if !dropped && answer.position == oldest {
-                    // The oldest is a reply that nobody received.
+                    // The oldest is a reply that no thread has received.
                     dropped = true;
                     self.letter(Reason::Dropped, &answer, self.policy.reply_layout);
                     self.counters.dropped_oldest.add_one();
@@ -535,8 +535,8 @@ impl<P: Platform> Mailbox<P> {
         }
     }
 
-    /// Lets the device's side go on where it does not run by itself, takes answers that nobody
-    /// receives, and wakes those whose wait is over; whether there were any.
+    /// Runs the device's side where it does not run by itself, takes answers that no thread
+    /// receives, and wakes the tasks whose wait is over. Returns whether there were any.
     pub fn attend(&self) -> bool {
         self.policy.device.pump();
         self.tidy();

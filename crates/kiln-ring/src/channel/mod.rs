@@ -414,7 +414,7 @@ impl<M: Message, R: Layout> Channel<M, R> {
         until: Option<Deadline>,
     ) -> Result<usize, SendManyError> {
         if M::HOLDS {
-            // Which position each one gets is known only one by one.
+            // The positions are known only one by one.
             let mut sent = 0;
             for message in messages {
                 let queued = self.holding(message, header, |words| self.mailbox.send(ring, words, until));
@@ -539,20 +539,21 @@ impl<M: Message, R: Layout> Channel<M, R> {
         self.mailbox.abandon();
     }
 
-    /// Takes answers that nobody receives (of messages handled without a reply, and dead letters),
-    /// as far as they come first. Sends that find the queue full, and receivers, do so too. A
-    /// device that runs while the host waits, the interpreter, first goes on until it has nothing
-    /// to do.
+    /// Takes answers that no thread receives (of messages handled without a reply, and dead
+    /// letters), as far as they come first. Sends that find the queue full, and receivers, do so
+    /// too. A device that runs while the host waits, such as the interpreter, first runs until it
+    /// has nothing to do.
     pub fn tidy(&self) {
         self.mailbox.pump();
         self.mailbox.tidy();
     }
 
-    /// Says whether nobody on the device's side polls the request ring, so that senders call
+    /// Sets whether the device's side does not poll the request ring, so that senders call
     /// [`DeviceSide::wake`].
     ///
-    /// Whoever parks the device's side says so first, and then looks whether [`tail`](Self::tail)
-    /// has moved: either it sees the message, or the sender sees that it must wake it.
+    /// To park the device's side, set this first and then check whether [`tail`](Self::tail) has
+    /// moved: either this check finds the message, or the sender finds that it must wake the
+    /// device.
     pub fn set_parked(&self, parked: bool) {
         self.mailbox.set_parked(parked);
     }

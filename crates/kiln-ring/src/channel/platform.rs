@@ -85,9 +85,9 @@ pub trait Platform: 'static {
 
     /// A fence.
     fn fence(order: Ordering);
-    /// How often somebody looks whether another thread is done with something short.
+    /// How often a thread checks whether another one is done with something short.
     const LOOKS: usize;
-    /// Between two such looks.
+    /// Between two such checks.
     fn pause();
     /// Waits a little; `false` once the time is over.
     fn step(wait: &mut Wait) -> bool;

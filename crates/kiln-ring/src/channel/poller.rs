@@ -1,19 +1,19 @@
-//! The thread that looks after channels which futures wait for.
+//! The thread that polls channels for futures.
 //!
-//! A device cannot wake anybody on the host, so somebody has to look. One thread does so for all
-//! channels of the process, while there is a future that waits, and only then: it starts with the
-//! first and rests while there is none. It looks without a pause for a while, then every 50 us. So
-//! a future's wake-up takes longer than [`recv`](super::Channel::recv) on a thread of its own.
+//! A device cannot wake a task on the host, so the host has to poll. One thread does so for all
+//! channels of the process, and only while a future waits: it starts with the first and sleeps
+//! while there is none. It polls without a pause for a while, then every 50 us. So a future's
+//! wake-up takes longer than [`recv`](super::Channel::recv) on a thread of its own.
 
 use super::wait::{Wait, WaitPolicy};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
-/// What the thread looks after.
+/// What the thread polls.
 pub trait Watched: Send + Sync {
     /// Wakes those whose wait is over; whether there were any.
     fn attend(&self) -> bool;
 
-    /// Whether it need not be looked after any more. After that, it must be watched again.
+    /// Returns whether polling can stop. After that, it must be registered again.
     fn is_done(&self) -> bool;
 }
 
@@ -34,7 +34,7 @@ static POLLER: Poller = Poller {
     arrived: Condvar::new(),
 };
 
-/// Looks after something from now on. Gives the error if the thread cannot be started.
+/// Polls something from now on. Returns the error if the thread cannot be started.
 pub fn watch(watched: Weak<dyn Watched>) -> std::io::Result<()> {
     let mut state = POLLER.state();
     if !state.runs {
@@ -94,7 +94,7 @@ impl<P: super::platform::Platform> Watched for super::mailbox::Mailbox<P> {
     }
 }
 
-/// Sees to it that a mailbox is looked after while its list of wakers is not empty.
+/// Has a mailbox polled while its list of wakers is not empty.
 pub fn see_to<P: super::platform::Platform>(
     mailbox: &Arc<super::mailbox::Mailbox<P>>,
 ) -> std::io::Result<()> {

@@ -12,13 +12,13 @@
 //!   never seen in part.
 //! - The device answers position *i* in slot *i* of the answer ring. So correlation is the
 //!   position, and the device never waits for room.
-//! - A slot is free again when its answer has been taken: whoever holds the *receiving* flag moves
-//!   `head` over answers in order.
+//! - A slot is free again when its answer has been taken: the thread that holds the *receiving*
+//!   flag moves `head` over answers in order.
 //! - An actor with several priorities has a queue for each, and one limit for all: see
 //!   `priority.rs`.
-//! - A position that somebody *asks* for is marked. Its answer belongs to the asker, who finds it
-//!   in its slot without the receiving flag; the flag's holder moves `head` over it when the mark
-//!   says that it was taken or given up.
+//! - A position of an *ask* is marked. Its answer belongs to the asker, which finds it in its slot
+//!   without the receiving flag. The flag's holder moves `head` over it when the mark says that it
+//!   was taken or given up.
 //!
 //! Whatever happens before a send happens before the handling of the message, and so before
 //! whatever the host does after it took the answer: the stores that a mark or ticket consists of
@@ -34,7 +34,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
-/// How it is known that a slot is complete.
+/// How a reader detects that a slot is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Protocol {
     /// Every quad of 16 bytes arrives whole and bears a stamp: complete when all match.
@@ -46,7 +46,7 @@ pub enum Protocol {
 /// The form of a queue: what host and device must agree on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Form {
-    /// How it is known that a slot is complete.
+    /// How a reader detects that a slot is complete.
     pub protocol: Protocol,
     /// The most messages that are under way in all priorities: sent and their answer not taken.
     pub capacity: usize,
@@ -77,13 +77,13 @@ const CLOSED: u64 = 1 << 63;
 
 /// What a slot's mark says.
 mod mark {
-    /// The answer is for whoever receives.
+    /// The answer is for any receiver.
     pub const PLAIN: u8 = 0;
-    /// Somebody asked, and has not taken the answer.
+    /// An asker waits, and has not taken the answer.
     pub const ASKED: u8 = 1;
-    /// Somebody asked, and has taken the answer.
+    /// The asker has taken the answer.
     pub const TAKEN: u8 = 2;
-    /// Somebody asked, and waits no more.
+    /// The asker has given up.
     pub const GIVEN_UP: u8 = 3;
 }
 
@@ -103,7 +103,7 @@ pub struct Answer<'a, P: Platform> {
     pub position: u64,
     /// What became of it.
     pub kind: Kind,
-    /// Whether somebody asked for it, and then waited no more.
+    /// Whether it was asked for, and the asker then gave up.
     pub given_up: bool,
 }
 
@@ -139,7 +139,7 @@ impl<P: Platform> Answer<'_, P> {
         }
     }
 
-    /// Whether it is a reply that somebody may receive.
+    /// Whether it is a reply that any receiver may take.
     #[inline]
     pub fn is_reply(&self) -> bool {
         self.kind == Kind::Reply && !self.given_up
@@ -155,7 +155,7 @@ impl<P: Platform> Answer<'_, P> {
 pub enum Next<'a, P: Platform> {
     /// An answer to be taken.
     Answer(Answer<'a, P>),
-    /// An answer for somebody who asked and has not taken it yet.
+    /// An answer that its asker has not taken yet.
     Asked,
     /// No answer yet.
     Pending,
@@ -217,7 +217,7 @@ impl<P: Platform> Queue<P> {
     /// How many messages are under way, and whether senders are refused, at one moment.
     pub fn under_way(&self) -> (u64, bool) {
         // The head first: the tail of a later moment is not below it. And the tail once: between
-        // two looks somebody could send and close.
+        // two reads another thread could send and close.
         let head = self.head.load(Acquire);
         let tail = self.tail.load(SeqCst);
         ((tail & !CLOSED).saturating_sub(head), tail & CLOSED != 0)
@@ -291,7 +291,7 @@ impl<P: Platform> Queue<P> {
         }
     }
 
-    /// Marks a reserved position, before it is written, as one that somebody asks for.
+    /// Marks a reserved position, before it is written, as one of an ask.
     pub fn mark_asked(&self, position: u64) {
         // A read-modify-write: on x86 it is visible before any later store, streaming ones
         // included.
@@ -371,23 +371,23 @@ impl<P: Platform> Queue<P> {
         let kind = Kind::of_stamp(stamp).filter(|_| slot::is_of_lap(stamp, lap))?;
         let quads = slot::quads_for(self.words_of(kind));
         let complete = (1..quads).all(|q| self.answers.load_quad(at + q * QUAD)[PAYLOAD] == stamp);
-        // Acquire: what the device knew when it answered, and the mark was there before that.
+        // Acquire: what the device had read when it answered, and the mark was there before that.
         complete.then(|| P::fence(Acquire)).map(|()| kind)
     }
 
-    /// Whether the next answer to be taken is there. A look that writes nothing.
+    /// Whether the next answer to be taken is there. Reads only.
     #[inline]
     pub fn has_next(&self) -> bool {
         self.answered(self.head.load(Relaxed)).is_some()
     }
 
-    /// Whether a sweep would find an answer in this position that is not for somebody who asked.
+    /// Whether a sweep would find an answer in this position that belongs to no asker.
     pub fn is_receivable(&self, position: u64) -> bool {
         self.answered(position).is_some() && self.mark(position).load(Acquire) != mark::ASKED
     }
 
-    /// Whether the next answer is one that nobody receives, so that it can go. `keep` says that
-    /// replies are kept for receivers. A look that writes nothing.
+    /// Whether the next answer has no receiver, so that it can be dropped. `keep` says that replies
+    /// are kept for receivers. Reads only.
     pub fn has_untidy(&self, keep: bool) -> bool {
         let head = self.head.load(Acquire);
         self.answered(head).is_some_and(|kind| match self.mark(head).load(Acquire) {
@@ -419,7 +419,8 @@ impl<P: Platform> Queue<P> {
     /// it.
     #[inline]
     pub fn sweep(&self) -> Option<Sweep<'_, P>> {
-        // A look first: an exchange that fails would take the line from the thread that is at it.
+        // Reads first: a failed exchange would take the cache line from the thread that holds the
+        // flag.
         if self.receiving.load(Relaxed) != 0 {
             return None;
         }
@@ -429,7 +430,7 @@ impl<P: Platform> Queue<P> {
         Some(Sweep { queue: self, begin, head: begin })
     }
 
-    /// As [`sweep`](Self::sweep), after some looks whether the other thread is done.
+    /// As [`sweep`](Self::sweep), after checking some times whether the other thread is done.
     #[inline]
     pub fn sweep_soon(&self) -> Option<Sweep<'_, P>> {
         self.sweep().or_else(|| {
@@ -450,15 +451,15 @@ impl<P: Platform> Queue<P> {
         Some(taken)
     }
 
-    /// Lets `look` see a position's answer, if it is there, without taking it. `None` also where
-    /// the slot was used again meanwhile.
+    /// Passes a position's answer to `look`, if it is there, without taking it. Returns `None` also
+    /// where the slot was used again meanwhile.
     pub fn peek<T>(&self, position: u64, look: impl FnOnce(&Answer<'_, P>) -> T) -> Option<T> {
         let kind = self.answered(position)?;
         let seen = look(&Answer { queue: self, position, kind, given_up: false });
         (self.answered(position)? == kind).then_some(seen)
     }
 
-    /// Waits no more for a position that was asked for. Its answer goes to whoever sweeps.
+    /// Gives up waiting for a position that was asked for. The next sweep takes its answer.
     pub fn give_up(&self, position: u64) {
         self.mark(position).store(mark::GIVEN_UP, Release);
     }
@@ -477,7 +478,7 @@ impl<'a, P: Platform> Sweep<'a, P> {
     /// the words of each. The buffer holds those of one at least, and
     /// [`SLACK`](super::lines::SLACK) words more.
     ///
-    /// With the ordered protocol it takes none: there a reply is looked at by itself.
+    /// With the ordered protocol it takes none: there a reply is checked by itself.
     #[inline]
     pub fn replies(&mut self, most: usize, buffer: &mut [u32], mut take: impl FnMut(&[u32])) -> usize {
         let (ring, reply_words) = (self.queue.form.answers, self.queue.form.reply_words);
@@ -491,7 +492,7 @@ impl<'a, P: Platform> Sweep<'a, P> {
             let stamp = slot::stamp(ring.lap(self.head), Kind::Reply);
             let slots = Slots { at: ring.at(self.head), stride: ring.slot().stride(), quads, count, stamp };
             let there = self.queue.answers.load_slots(&slots, buffer);
-            // Acquire: what the device knew when it answered, and marks were there before that.
+            // Acquire: what the device had read when it answered, and marks were there before that.
             P::fence(Acquire);
             for words in buffer.chunks_exact(quads * PAYLOAD).take(there) {
                 if self.queue.mark(self.head).load(Acquire) != mark::PLAIN {
@@ -508,7 +509,7 @@ impl<'a, P: Platform> Sweep<'a, P> {
         taken
     }
 
-    /// What comes next. Answers that somebody asked for and took are passed over.
+    /// What comes next. Answers that were asked for and taken are skipped.
     #[inline]
     pub fn next(&mut self) -> Next<'a, P> {
         loop {
@@ -536,7 +537,7 @@ impl<'a, P: Platform> Sweep<'a, P> {
     }
 }
 
-/// Also if whoever took an answer panicked: what was taken before is taken.
+/// Also if the thread that took an answer panicked: what was taken before is taken.
 impl<P: Platform> Drop for Sweep<'_, P> {
     #[inline]
     fn drop(&mut self) {

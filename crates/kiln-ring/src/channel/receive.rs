@@ -1,4 +1,4 @@
-//! Taking answers: replies for who receives and who asked, letters for what was not handled.
+//! Taking answers: replies for receivers and askers, letters for what was not handled.
 
 use super::mailbox::Mailbox;
 use super::overflow::{Counter, Replies};
@@ -13,7 +13,7 @@ use crate::standing::Standing;
 use crate::wire::slot::{Kind, priority_of};
 use std::sync::Arc;
 
-/// How often a receiver that spins looks at the next answer before it looks whether the channel has
+/// How often a receiver that spins polls the next answer before it checks whether the channel has
 /// ended.
 const LOOKS: usize = 32;
 
@@ -26,10 +26,10 @@ struct Seen {
 }
 
 impl<P: Platform> Mailbox<P> {
-    /// Takes answers that nobody receives, as far as they come first.
+    /// Takes answers that no thread receives, as far as they come first.
     pub fn tidy(&self) {
         let mut passed = false;
-        // A look first: whoever has the flag keeps receivers and senders from finding what is
+        // Reads first: while a thread holds the flag, receivers and senders cannot find what is
         // there.
         let keep = self.policy.replies == Replies::Keep;
         let tidied = self.rings().filter(|ring| ring.queue.has_untidy(keep));
@@ -104,8 +104,8 @@ impl<P: Platform> Mailbox<P> {
     /// Takes up to `most` replies that are there; gives how many. `take` gets the words of each;
     /// the buffer holds those of one at least, and [`SLACK`](super::lines::SLACK) words more.
     ///
-    /// `for_ever` says that the caller would wait without a limit: then it is an error too where no
-    /// reply comes unless somebody sends, or has the actor go on.
+    /// `for_ever` says that the caller would wait without a limit: then it is an error, too, if no
+    /// reply can come before another send or an activation.
     #[inline]
     pub fn receive(
         &self,
@@ -128,7 +128,7 @@ impl<P: Platform> Mailbox<P> {
             none = self.none_to_come(for_ever);
         }
         let Some(error) = none else { return Ok(0) };
-        // What came before that was known is found now.
+        // What arrived before that was read is found now.
         let (taken, pending) = self.receive_once(most, buffer, &mut take);
         if taken == 0 && pending { Err(error) } else { Ok(taken) }
     }
@@ -235,7 +235,7 @@ impl<P: Platform> Mailbox<P> {
                 return Ok(taken);
             }
             let wait = wait.get_or_insert_with(|| Wait::new(self.policy.wait, until.map(Deadline::end)));
-            // Some looks at the next answer alone: of what else may come, nothing is urgent.
+            // Polls the next answer alone: of what else may arrive, nothing is urgent.
             for _ in 0..LOOKS {
                 if !P::step(wait) {
                     return Err(RecvError::TimedOut { actor: self.actor(), waited: Deadline::waited(until) });
@@ -258,7 +258,7 @@ impl<P: Platform> Mailbox<P> {
         }
         let none = if lost { Err(AskError::Lost { actor: self.actor() }) } else { self.check_answers() };
         let Err(error) = none else { return None };
-        // What came before that was known is found now.
+        // What arrived before that was read is found now.
         let answer = self.take_answer(position, reply);
         if answer.is_none() {
             self.of(position).queue.give_up(position);

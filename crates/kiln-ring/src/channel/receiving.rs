@@ -189,10 +189,9 @@ impl<M: Message, R: Layout> Channel<M, R> {
         self.try_recv_each(most, |reply| replies.push(reply))
     }
 
-    /// Hands up to `most` replies that are there to `take`, one after the other; gives how many.
+    /// Passes up to `most` replies that are there to `take`, one after the other; returns how many.
     /// Where another thread is receiving, waits some microseconds for it to end. Cheaper than one
-    /// by one: many are looked at together, and their slots become free at once, when all were
-    /// taken.
+    /// by one: many are read together, and their slots become free at once, when all were taken.
     ///
     /// ```
     /// # use kiln_lang::prelude::*;

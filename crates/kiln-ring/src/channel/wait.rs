@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// How to wait: first spinning, then giving way to other threads, then asleep between looks.
+/// How to wait: first spinning, then giving way to other threads, then sleeping between polls.
 ///
 /// A device cannot wake a thread of the host, so all waiting is polling. Spinning finds an answer
 /// soonest and takes a whole core; sleeping takes next to nothing and adds up to the time slept.
@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitPolicy {
-    /// Looks with a pause instruction between them.
+    /// Polls with a pause instruction between them.
     pub spins: u32,
-    /// After those, looks with a yield to other threads between them.
+    /// After those, polls with a yield to other threads between them.
     pub yields: u32,
-    /// After those, how long to sleep between looks; without it, yields go on for ever.
+    /// After those, how long to sleep between polls; without it, it yields for ever.
     pub sleep: Option<Duration>,
 }
 
@@ -92,9 +92,9 @@ impl Wait {
     pub fn step(&mut self) -> bool {
         let look = self.looks;
         let spinning = self.is_spinning();
-        // At its end the count stays, beyond whatever is finite in the policy.
+        // At its end the count no longer grows; it is beyond whatever is finite in the policy.
         self.looks = look.saturating_add(1);
-        // The clock costs more than a pause: while spinning, it is asked now and then.
+        // Reading the clock costs more than a pause: while spinning, it is read now and then.
         if (!spinning || look % 32 == 31) && self.until.is_some_and(|until| Instant::now() >= until) {
             return false;
         }

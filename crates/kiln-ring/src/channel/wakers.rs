@@ -21,11 +21,11 @@ pub enum Awaited {
 /// The wakers of a channel.
 #[derive(Debug, Default)]
 pub struct Wakers {
-    /// As many as there are in the list: most of the time none, and then nobody takes the lock.
+    /// The length of the list: mostly zero, and then the lock is not taken.
     count: AtomicUsize,
     list: Mutex<Vec<Entry>>,
     tickets: AtomicU64,
-    /// Whether the poller looks after the channel.
+    /// Whether the poller polls the channel.
     watched: AtomicBool,
 }
 
@@ -42,14 +42,14 @@ impl Wakers {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether nobody waits.
+    /// Whether no task waits.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.count.load(SeqCst) == 0
     }
 
-    /// Adds a waker, or replaces the one that was added with this ticket; gives its ticket. Whoever
-    /// waits looks once more after this.
+    /// Adds a waker, or replaces the one that was added with this ticket; returns its ticket. The
+    /// waiting task polls once more after this.
     pub fn add(&self, ticket: Option<u64>, awaited: Awaited, waker: &Waker) -> u64 {
         let mut list = self.list();
         let found = ticket.and_then(|ticket| list.iter_mut().find(|e| e.ticket == ticket));
@@ -85,23 +85,23 @@ impl Wakers {
 
     // ---- the poller
 
-    /// Whether somebody must begin to look after the channel: the caller does.
+    /// Whether the channel must be registered with the poller: the caller does so.
     pub fn begin_watching(&self) -> bool {
         !self.watched.swap(true, SeqCst)
     }
 
-    /// Nobody looks after the channel any more.
+    /// The channel is no longer polled.
     pub fn stop_watching(&self) {
         self.watched.store(false, SeqCst);
     }
 
-    /// Stops being watched if nobody waits.
+    /// Stops polling if no task waits.
     pub fn is_unwatched(&self) -> bool {
         if !self.is_empty() {
             return false;
         }
         self.stop_watching();
-        // Somebody may have come since; then one of the two goes on watching.
+        // Another task may have come since; then one of the two continues to watch.
         self.is_empty() || !self.begin_watching()
     }
 }

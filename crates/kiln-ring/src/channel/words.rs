@@ -15,7 +15,7 @@ const MANY: usize = 64;
 /// Calls `f` with this many words, which are zero.
 #[inline(always)]
 fn with_words<O>(words: usize, f: impl FnOnce(&mut [u32]) -> O) -> O {
-    // Which arm it is is known where this is compiled into.
+    // Which arm it is, is decided where this is compiled into.
     match words {
         0..=12 => f(&mut [0; 12][..words]),
         13..=28 => f(&mut [0; 28][..words]),

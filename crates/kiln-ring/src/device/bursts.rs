@@ -1,4 +1,4 @@
-//! Looking for messages in bursts: often where a look is cheap, seldom across a bus.
+//! Polling in bursts: often where a poll is cheap, seldom across a bus.
 
 use super::cluster::Near;
 use super::plan::GridPlan;
@@ -7,26 +7,25 @@ use super::worker::{Worker, WorkerMemory};
 use crate::wire::slot::{PAYLOAD, QUAD};
 use kiln_lang::prelude::*;
 
-/// How often a worker looks at its own memory between two looks at everything.
+/// How often a worker polls its own memory between two polls of all endpoints.
 const BURST: u32 = 32;
 
-/// How often a worker that rests looks at its inbound links between two looks across a bus.
+/// How often an idle worker polls its inbound links between two polls across a bus.
 const RESTING_LOOKS: u32 = 2;
 
-/// How often a worker on the fast path looks where it looks at its inbound links alone: for longer
-/// than the other end takes for a look across the bus. Else each such look would make the other end
-/// take one too.
+/// How often a worker on the fast path polls its inbound links alone: for longer than the other end
+/// takes for a poll across the bus. Otherwise each such poll would make the other end take one too.
 pub(super) const LOOKS_FAR: u32 = 16;
 
 impl PollSet {
-    /// Looks at the worker's own memory (`near`) in bursts, or else at its inbound links in the
-    /// arena, and at everything between them, until a message or a command is there, and for so
-    /// many bursts at most. So a message of a neighbor is seen at once, and one of the host after
-    /// half a burst on average.
+    /// Polls the worker's own memory (`near`), or else its inbound links in the arena, in bursts,
+    /// and all endpoints between two bursts, until a message or a command is there, and for at most
+    /// so many bursts. So a message of a neighbor is read at once, and one of the host after half a
+    /// burst on average.
     ///
-    /// A worker that has not rested has just handled something, to which its neighbor may answer
-    /// soon. It begins with a burst unless it is time for a look at everything (`all_first`), that
-    /// whatever comes from elsewhere has its turn too: such a look may cross the bus.
+    /// A worker that was not idle has just handled a message, to which its neighbor may answer
+    /// soon. It begins with a burst unless it is time to poll all endpoints (`all_first`), so that
+    /// other senders have their turn too: such a poll may cross the bus.
     #[device(crate = kiln_lang)]
     pub(super) fn watch_in_bursts(
         self,
@@ -37,7 +36,7 @@ impl PollSet {
         (most, all_first): (Val<u32>, Val<bool>),
     ) -> Poll {
         let mut quad = [val::<u32>(0); QUAD];
-        // The last one, until it looks.
+        // The last one, until it polls.
         let mut command = [val(0), val(0), val(0), worker.seen];
         let mut at_all: Val<bool> = all_first;
         let (mut ready, mut glances): (Val<u32>, Val<u32>) = (val(0), val(0));
@@ -67,7 +66,7 @@ impl PollSet {
         self.poll(ready, quad, command, glances)
     }
 
-    /// Looks at the inbound links in the arena until a message is there, and so often at most.
+    /// Polls the inbound links in the arena until a message is there, and at most so often.
     #[device(crate = kiln_lang)]
     pub(super) fn burst_of_inbound_links(
         &self,
@@ -80,8 +79,8 @@ impl PollSet {
         let mine = self.inbound_link & !self.own;
         let at = select(mine, self.quad, 0);
         while left > 0 {
-            // SAFETY: the slot lies in the arena, as its record says, as do the first words, at
-            // which lanes without such a slot look.
+            // SAFETY: the slot lies in the arena, as its record says, as do the first words, which
+            // lanes without such a slot read.
             quad = unsafe { memory.arena.get_quad_unchecked(at) };
             let good = mine & self.open & (!self.looks | quad[PAYLOAD].eq(self.stamp));
             ready = self.whole(plan, good);
@@ -90,15 +89,15 @@ impl PollSet {
         (quad, ready)
     }
 
-    /// Looks at the worker's own memory until a message is there, and so often at most.
+    /// Polls the worker's own memory until a message is there, and at most so often.
     #[device(crate = kiln_lang)]
     pub(super) fn burst(&self, plan: &GridPlan, near: &Near) -> ([Val<u32>; QUAD], Val<u32>) {
         let mut quad = [val::<u32>(0); QUAD];
         let (mut ready, mut left): (Val<u32>, Val<u32>) = (val(0), val(BURST));
         let at = select(self.own, self.quad, 0);
         while left > 0 {
-            // SAFETY: the slot lies in the memory, as its record says, as do the first words, at
-            // which lanes without such a slot look.
+            // SAFETY: the slot lies in the memory, as its record says, as do the first words, which
+            // lanes without such a slot read.
             quad = unsafe { near.memory.get_quad_unchecked(at) };
             let good = self.own & self.open & (!self.looks | quad[PAYLOAD].eq(self.stamp));
             ready = self.whole(plan, good);

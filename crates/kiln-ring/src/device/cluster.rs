@@ -1,16 +1,15 @@
 //! Rings in a worker's shared memory, to which the other workers of its block cluster send.
 //!
-//! Such a ring is one like any other, but for where its slots lie: its sender stores quads to the
-//! receiver's shared memory, and the receiver looks at its own, which takes a tenth of the time of
-//! a look at the arena. The link's record and what the receiver says of its head stay in the arena.
+//! Such a ring is like any other, except for where its slots lie: its sender stores quads to the
+//! receiver's shared memory, and the receiver polls its own, which takes a tenth of the time of a
+//! poll of the arena. The link's record and the receiver's head are in the arena.
 //!
-//! Shared memory lasts as long as its block. So a grid that leaves takes the rings along: when a
-//! worker is told to leave, it waits at a barrier of the cluster, behind which nobody sends any
-//! more and everything that was sent is there. Then it copies its memory, slots and stamps as they
-//! are, to the arena, and the next grid's worker copies it back before a barrier behind which its
-//! neighbors begin. Records are kept as those of other endpoints. So nothing is lost, doubled or
-//! reordered, wherever messages were; and no block ends while another may still write to its
-//! memory.
+//! Shared memory lasts as long as its block. So a grid that leaves saves the rings: on the command
+//! to leave, a worker waits at a barrier of the cluster. Behind it no worker sends any more, and
+//! everything that was sent has arrived. Then it copies its memory, slots and stamps unchanged, to
+//! the arena, and the next grid's worker copies it back before a barrier behind which its neighbors
+//! begin. Records are kept as those of other endpoints. So nothing is lost, doubled or reordered,
+//! wherever messages were; and no block ends while another may still write to its memory.
 
 use super::plan::{Cluster, GridPlan, host};
 use crate::wire::record::section_words;
@@ -46,7 +45,7 @@ impl Near {
         ((one ^ other) & !(self.cluster.workers - 1)).eq(0)
     }
 
-    /// Takes over what the worker of the grid before left, before anybody sends.
+    /// Restores what the worker of the previous grid saved, before any worker sends.
     #[device(crate = kiln_lang)]
     pub fn restore(&self, plan: &GridPlan, arena: &ViewMut<u32, 1>) {
         for at in range_step(first_quad(plan), self.cluster.words as u32, plan.lanes * QUAD as u32) {
@@ -60,7 +59,7 @@ impl Near {
         cluster_barrier();
     }
 
-    /// Leaves it for the next, once nobody sends any more.
+    /// Saves it for the next grid, once no worker sends any more.
     #[device(crate = kiln_lang)]
     pub fn keep(&self, plan: &GridPlan, arena: &ViewMut<u32, 1>) {
         cluster_barrier();

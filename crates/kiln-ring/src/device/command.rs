@@ -44,7 +44,8 @@ impl Worker {
                 }
             }
             if operation == Operation::Load as u32 {
-                // Endpoints come in any order, and what lies between is memory that nobody wrote.
+                // Endpoints come in any order, and what lies between is memory that was never
+                // written.
                 for between in self.count..record / (endpoint::WORDS as u32) {
                     let unused = between * (endpoint::WORDS as u32) + endpoint::KIND as u32;
                     // SAFETY: every lane stores the same word to the worker's own table.
@@ -73,8 +74,8 @@ impl Worker {
         set_of_actor(memory, self.count, actor, word, value);
     }
 
-    /// Tells the host the number of the last command, after everything that the command did, and
-    /// the device's time.
+    /// Acknowledges a command: stores its number, after everything that the command did, and the
+    /// device's time.
     #[device(crate = kiln_lang)]
     pub(super) fn acknowledge(&self, memory: &WorkerMemory) {
         fence();

@@ -10,14 +10,14 @@ use kiln_lang::prelude::*;
 pub(super) struct Delivery {
     pub(super) record: Val<u32>,
     pub(super) position: Val<u64>,
-    /// Where its answer to the host stands in the outbox. Known before the handler runs, whose end
-    /// somebody waits for.
+    /// Where its answer to the host stands in the outbox. Computed before the handler runs, since
+    /// the answer is latency-critical.
     pub(super) answer: Val<u32>,
     /// The stamp of that answer, but for the kind.
     pub(super) lap: Val<u32>,
     /// Whether another actor sent the message.
     pub(super) inbound_link: Val<bool>,
-    /// Whether all places were looked at, and nothing was served since.
+    /// Whether all endpoints were polled, and nothing was served since.
     pub(super) fresh: Val<bool>,
     /// How many endpoints the worker has.
     pub(super) endpoints: Val<u32>,

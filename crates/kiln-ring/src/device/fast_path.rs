@@ -83,7 +83,7 @@ impl Poll {
         let votes = bits(mine);
         if block_uniform(votes) != 0 {
             let lane = first_lane(votes);
-            // Where a look takes long, messages that were seen at once are served as such.
+            // Where a poll takes long, messages that were read together are served together.
             let next = val::<u32>(1) << lane;
             let inbound_link = InboundLink {
                 next,
@@ -171,7 +171,7 @@ impl Poll {
             }
             if going_on {
                 route.renew(plan, memory);
-                // Known before the message is there, for which somebody waits.
+                // Computed before the message is there, to keep it out of the latency.
                 let room = route.has_room();
                 poll = poll.look_again(plan, memory, worker);
                 going_on = room & inbound_link.alone_waits(&poll);
@@ -180,7 +180,7 @@ impl Poll {
         (poll, count)
     }
 
-    /// Looks for the next message, for as long as it is worth staying.
+    /// Polls for the next message, for as long as the fast path pays.
     #[device(crate = kiln_lang)]
     fn look_again(self, plan: &GridPlan, memory: &WorkerMemory, worker: &Worker) -> Poll {
         match memory.near {

@@ -41,7 +41,7 @@ impl Delivery {
         self.state_at + behind(kind.handler.signature().state_words) as u32
     }
 
-    /// Counts a message that is done. Comes after its answer, which somebody waits for.
+    /// Counts a message that is done. It comes after the answer, which is latency-critical.
     #[device(crate = kiln_lang)]
     pub fn tally(&self, plan: &GridPlan, memory: &WorkerMemory, kind: &ActorKind, begun: Val<u64>) {
         let at = self.gauges(kind);
@@ -66,7 +66,7 @@ impl Delivery {
         }
     }
 
-    /// Notes why the handler failed, before its answer says so.
+    /// Records why the handler failed, before its answer says so.
     pub fn note_failure(&self, plan: &GridPlan, memory: &WorkerMemory, kind: &ActorKind, why: [Val<u32>; 2]) {
         let at = self.gauges(kind);
         // Lanes may fail by themselves: the lowest of those whose check it was.

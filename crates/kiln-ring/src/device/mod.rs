@@ -5,8 +5,8 @@
 //! to their handlers and writes the answers, until a command makes it leave. On a GPU a worker is a
 //! warp whose lanes poll side by side; on a CPU and in the interpreter it is one thread.
 //!
-//! The kernel is traced once for each [`GridPlan`]. What the plan and an [`ActorKind`] say is known
-//! then. So there are two kinds of `if`, which a reader can tell apart:
+//! The kernel is traced once for each [`GridPlan`]. What the plan and an [`ActorKind`] say is a
+//! host value at that time. So there are two kinds of `if`, which a reader can tell apart:
 //!
 //! ```text
 //! if host(plan.lanes > 1) { .. }     decided on the host; the other branch is no part of the kernel

@@ -1,4 +1,4 @@
-//! What a resident kernel is made for. All of it is known on the host when the kernel is traced.
+//! What a resident kernel is made for. All of it is on the host when the kernel is traced.
 
 use crate::channel::Form;
 use crate::handler::ErasedHandler;
@@ -17,11 +17,11 @@ pub(crate) struct ActorKind {
     pub priorities: usize,
     /// The layout of the message that each place in the handler sends: set when a plan is traced.
     pub sends: Vec<u64>,
-    /// Whether nobody can tell how often the handler ran before what it decided is carried out: it
-    /// changes no memory and prints nothing. Set when a plan is traced.
+    /// Whether the handler can run several times, without a visible effect, before its decision is
+    /// carried out: it changes no memory and prints nothing. Set when a plan is traced.
     pub repeatable: bool,
-    /// Whether a check may fail in some lanes alone, so that the worker must ask all of them. Set
-    /// when a plan is traced.
+    /// Whether a check may fail in some lanes alone, so that the worker must take a vote of all of
+    /// them. Set when a plan is traced.
     pub faults_vary: bool,
 }
 
@@ -61,8 +61,8 @@ pub(crate) struct GridPlan {
     pub lanes: u32,
     /// The most steps that loops in a handler may take for one message; 0 for no limit.
     pub budget: u32,
-    /// Whether actors may get messages of other actors. Where none does, nothing in a message's way
-    /// asks for them.
+    /// Whether actors may get messages of other actors. Where none does, no code on a message's
+    /// path checks for them.
     pub inbound_links: bool,
     /// Whether actors may send to those of other runtimes. Where none does, links lie in one arena.
     pub peers: bool,
@@ -71,8 +71,8 @@ pub(crate) struct GridPlan {
     /// Whether the host's slots and the device's answers are ordered by release and acquire, where
     /// quads may not arrive whole.
     pub ordered: bool,
-    /// Whether the inbox lies across a bus. A look at it then takes several times as long as one at
-    /// the arena, so that workers with inbound links look at those more often.
+    /// Whether the inbox lies across a bus. A poll of it then takes several times as long as one of
+    /// the arena, so that workers with inbound links poll those more often.
     pub far_inbox: bool,
     /// Whether the device runs it in dispatches, each of which ends after some turns.
     pub dispatched: bool,

@@ -1,10 +1,9 @@
 //! Looking for complete messages.
 //!
-//! A slot is complete when all its quads bear the stamp of its lap. The lanes of a warp look at
+//! A slot is complete when all its quads bear the stamp of its lap. The lanes of a warp poll
 //! several slots with one load: each group of lanes has a slot, each lane a quad. Where there are
-//! more groups than endpoints, the groups of an endpoint look at the slots that follow one another.
-//! A worker of one thread looks at the first quad of one slot, and at the others once that one is
-//! there.
+//! more groups than endpoints, the groups of an endpoint poll the slots that follow one another. A
+//! worker of one thread polls the first quad of one slot, and the others once that one is there.
 
 use super::plan::{GridPlan, host};
 use super::position::{first_lane, is_before, join, stamp_and_slot};
@@ -13,20 +12,19 @@ use crate::wire::record::{LINE, endpoint, gate};
 use crate::wire::slot::{Kind as SlotKind, PAYLOAD, QUAD};
 use kiln_lang::prelude::*;
 
-/// Of as many turns in which a worker has something to do, one begins with a look at everything.
+/// Of as many turns in which a worker has something to do, one begins with a poll of all endpoints.
 pub(super) const ALL_EVERY: u32 = 8;
 
-/// Looks in a row at one place, at most, between two that see to everything else.
+/// Polls of one place in a row, at most, between two that check everything else.
 const GLANCES: u32 = 1024;
 
-/// Of as many turns in which a worker has something to do, one looks at messages that wait for
-/// room.
+/// Of as many turns in which a worker has something to do, one checks messages that wait for room.
 const ROOM_EVERY: u32 = 8;
 
-/// Quads of a slot that all lanes get before it is known which handler takes them.
+/// Quads of a slot that all lanes get before the handler that takes them is determined.
 pub(super) const SPREAD: usize = 4;
 
-/// What is known of a lane's message before it is there: the number of its handler and some bits.
+/// What is loaded for a lane's message before it is there: the number of its handler and some bits.
 pub(super) mod ticket {
     /// The handler's number.
     pub const KIND: u32 = 0xffff;
@@ -36,14 +34,14 @@ pub(super) mod ticket {
     pub const INBOUND: u32 = 1 << 17;
 }
 
-/// Where a worker looks: the endpoints and slots of its lanes, and what it will need when a message
-/// is there.
+/// The poll set of a worker: the endpoints and slots of its lanes, and what it will need when a
+/// message is there.
 #[derive(Clone, Copy, DeviceValue)]
 #[kiln(crate = kiln_lang)]
 pub(super) struct PollSet {
     /// The endpoint at which the next poll begins.
     pub next: Val<u32>,
-    /// Whether the worker sees all its endpoints at once, so that the next poll looks at the same
+    /// Whether one poll covers all endpoints of the worker, so that the next poll reads the same
     /// places.
     pub sees_all: Val<bool>,
     /// Each lane's: the record of its endpoint, in the table.
@@ -54,7 +52,7 @@ pub(super) struct PollSet {
     pub answer: Val<u32>,
     /// Each lane's: see [`ticket`].
     pub ticket: Val<u32>,
-    /// Each lane's: the stamp that it looks for.
+    /// Each lane's: the stamp that it compares with.
     pub stamp: Val<u32>,
     /// Each lane's: where its slot begins.
     pub slot: Val<u32>,
@@ -70,7 +68,7 @@ pub(super) struct PollSet {
     open_near: Val<bool>,
     /// Each lane's: whether its place in a slot is that of a quad.
     has_quad: Val<bool>,
-    /// Each lane's: whether it has a quad to look at.
+    /// Each lane's: whether it has a quad to poll.
     pub looks: Val<bool>,
     /// Each lane's: whether its endpoint is an inbound link, whose slots lie in the arena or in the
     /// worker's own memory.
@@ -94,12 +92,12 @@ pub(super) struct Poll {
     pub(super) quad: [Val<u32>; QUAD],
     /// The worker's command.
     pub command: [Val<u32>; QUAD],
-    /// How often it looked.
+    /// How often it polled.
     pub glances: Val<u32>,
 }
 
 impl GridPlan {
-    /// Lanes that look at one slot, whose first quads they see: a power of two.
+    /// Lanes that poll one slot, whose first quads they read: a power of two.
     pub(super) fn width(&self) -> u32 {
         let quads = self.kinds.iter().map(|kind| kind.requests.quads()).max().unwrap_or(1);
         (quads.next_power_of_two() as u32).min(self.lanes)
@@ -107,7 +105,8 @@ impl GridPlan {
 }
 
 impl GridPlan {
-    /// The first quads of a slot that all lanes have before it is known which handler takes them.
+    /// The first quads of a slot that all lanes have before the handler that takes them is
+    /// determined.
     pub(super) fn spread(&self) -> usize {
         let most = self.kinds.iter().map(|kind| kind.requests.quads()).max().unwrap_or(1);
         if host(self.lanes == 1) { 1 } else { most.min(SPREAD) }
@@ -115,9 +114,9 @@ impl GridPlan {
 }
 
 impl PollSet {
-    /// Some endpoints, from `worker.first` on. One that has `rested`, for there was nothing to do,
-    /// looks at the next slot of each alone: a look at few lines comes back sooner, and takes less
-    /// of the bus where the requests lie in the host's memory.
+    /// Some endpoints, from `worker.first` on. A worker that was idle (`rested`) polls the next
+    /// slot of each alone: a poll of few lines returns sooner, and takes less of the bus where the
+    /// requests lie in the host's memory.
     #[device(crate = kiln_lang)]
     pub fn take(plan: &GridPlan, memory: &WorkerMemory, worker: &Worker, rested: Val<bool>) -> PollSet {
         let width = plan.width();
@@ -145,14 +144,14 @@ impl PollSet {
         let at = ring + slot * stride;
         let (kind, bits) = (field(endpoint::KIND), field(endpoint::GATE));
         let state = if host(plan.may_wait()) { bits & !gate::HELD_UP } else { bits };
-        // Messages that are to be dropped are looked at behind every gate: a full queue that drops
-        // the oldest waits for their slots.
+        // Messages that are to be dropped are read behind every gate: a full queue that drops the
+        // oldest waits for their slots.
         let skip = field(endpoint::SKIP);
         let given_up = is_before(position.cast::<u32>(), skip);
         let serves = exists & kind.ne(0);
         let sees_all = worker.first.eq(0) & worker.count.le(groups);
         let waits = if host(plan.may_wait()) { serves & bits.ne(state) } else { false.into_val() };
-        // While there is other work, the worker looks for room now and then alone.
+        // While there is other work, the worker checks for room only now and then.
         let rests = waits & sees_all & !rested & (worker.turns % ROOM_EVERY).ne(0);
         let serves = if host(plan.may_wait()) { serves & !rests } else { serves };
         let handed = state.eq(gate::OPEN) | state.eq(gate::RETURNING);
@@ -165,7 +164,7 @@ impl PollSet {
         let has_quad = quad_number.lt(if host(plan.lanes == 1) { val(1) } else { quads });
         let looks = open & has_quad;
         let in_slot = quad_number * QUAD as u32;
-        // A lane that has nothing to look at loads what another loads anyway.
+        // A lane that has nothing to poll loads what another lane loads anyway.
         let line = memory.number.cast::<u32>() * LINE as u32;
         let rest = if host(may_own) { select(in_own, val(0), line) } else { line };
         let near = select(serves & has_quad, ring + next_slot * stride + in_slot, rest);
@@ -226,8 +225,8 @@ impl PollSet {
     #[device(crate = kiln_lang)]
     pub fn quad_at(&self, memory: &WorkerMemory, at: Val<u32>, mixed: bool) -> [Val<u32>; QUAD] {
         // SAFETY: the slot lies in the arena, in the worker's own memory or in the inbox, as its
-        // record says, and in the first and the last every worker has a line, at which lanes
-        // without a slot look.
+        // record says, and in the first and the last every worker has a line, which lanes without a
+        // slot read.
         unsafe {
             if host(mixed) && self.inbound_link {
                 match memory.near {
@@ -279,7 +278,7 @@ impl PollSet {
         Poll { poll_set: self, lane: first_lane(ready), ready, quad, command, glances }
     }
 
-    /// Looks once.
+    /// Polls once.
     #[device(crate = kiln_lang)]
     pub fn glance(self, plan: &GridPlan, memory: &WorkerMemory) -> Poll {
         let command = memory.command();
@@ -287,8 +286,8 @@ impl PollSet {
         self.poll(self.ready(plan, quad), quad, command, val(1))
     }
 
-    /// Looks at the same places again and again, until a message or a command is there, and at most
-    /// so many times. A worker that has not `rested` looks at several slots of each endpoint, and
+    /// Polls the same places again and again, until a message or a command is there, and at most so
+    /// many times. A worker that was not idle (`rested`) polls several slots of each endpoint, and
     /// does so once.
     #[device(crate = kiln_lang)]
     pub fn watch(
@@ -314,7 +313,7 @@ impl PollSet {
         }
     }
 
-    /// Looks where no slot lies in the worker's own memory.
+    /// Polls where no slot lies in the worker's own memory.
     #[device(crate = kiln_lang)]
     fn watch_far(
         self,
@@ -323,7 +322,7 @@ impl PollSet {
         worker: &Worker,
         (most, most_of_all, all_first): (Val<u32>, Val<u32>, Val<bool>),
     ) -> Poll {
-        // A worker without messages of other actors need not ask each time where to look.
+        // A worker without messages of other actors has a constant poll set.
         if host(plan.inbound_links) && vote_any(self.inbound_link) {
             if host(plan.far_inbox) {
                 self.watch_in_bursts(plan, memory, None, worker, (most_of_all, all_first))

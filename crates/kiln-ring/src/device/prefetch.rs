@@ -1,9 +1,9 @@
 //! A prefetched endpoint: a message that a worker has polled, with everything that handling it
 //! needs first.
 //!
-//! All of it is in registers before the endpoint is known, or even before the message is complete:
-//! a branch costs a GPU some 20 cycles, a shuffle or a load as many, and they would add to the
-//! latency of the answer.
+//! All of it is in registers before the endpoint is determined, or even before the message is
+//! complete: a branch costs a GPU some 20 cycles, a shuffle or a load as many, and they would add
+//! to the latency of the answer.
 
 use super::plan::{GridPlan, host};
 use super::poll::{Poll, SPREAD, ticket};
@@ -13,7 +13,7 @@ use crate::wire::record::{actor, endpoint, gate};
 use crate::wire::slot::{Kind as SlotKind, LAP_MASK, QUAD};
 use kiln_lang::prelude::*;
 
-/// Words of a state that are loaded before it is known which handler runs.
+/// Words of a state that are loaded before the handler is determined.
 pub(super) const EARLY: usize = 4;
 
 /// The words of an actor's line that say whether its ring of outputs has room, by the worker's
@@ -39,7 +39,7 @@ pub(super) struct Prefetched {
     pub todo: Val<u32>,
     /// The answer of a message that is not to be handled.
     pub why: Val<u32>,
-    /// The first lane of those that look at its slot.
+    /// The first lane of those that poll its slot.
     pub lane: Val<u32>,
     /// See [`ticket`].
     pub ticket: Val<u32>,
@@ -137,7 +137,7 @@ impl Poll {
 
 impl Prefetched {
     /// With the first words of the state of its actor and the count in its line, which only this
-    /// worker changes. Nobody waits for them yet.
+    /// worker changes. Nothing waits for them yet.
     pub fn with_state(self, plan: &GridPlan, memory: &WorkerMemory) -> Prefetched {
         let state_at = memory.field(self.record, endpoint::STATE);
         let most = plan.kinds.iter().map(|kind| kind.handler.signature().state_words).max().unwrap_or(0);

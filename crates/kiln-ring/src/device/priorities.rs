@@ -1,11 +1,11 @@
 //! Which message of an actor with several priorities comes next.
 //!
 //! The priorities of an actor are endpoints that follow one another, the highest first. A poll
-//! finds messages of several at once, or, where a worker has more endpoints than it sees at a
-//! glance, of one priority now and of another later. So a message of a lower priority is begun only
-//! after a look at the next place of every higher one; where a message is there, the lower one
-//! stays where it is, and is found again when the higher one is done. A look is saved where the
-//! poll itself was one: it saw all endpoints, and this is the first message that it leads to.
+//! finds messages of several at once, or, where a worker has more endpoints than one poll covers,
+//! of one priority now and of another later. So before a message of a lower priority begins, the
+//! next slot of every higher one is checked. Where a message is there, the lower one remains in its
+//! slot, and is found again when the higher one is done. The check is skipped where the poll itself
+//! covered all endpoints and this is the first message that it found.
 
 use super::delivery::Delivery;
 use super::plan::{ActorKind, GridPlan, host};
@@ -59,7 +59,7 @@ fn is_there(plan: &GridPlan, memory: &WorkerMemory, kind: &ActorKind, record: Va
     let at = field(endpoint::REQUESTS) + slot * field(endpoint::REQUEST_STRIDE);
     let (quads, lanes) = (kind.requests.quads() as u32, plan.lanes);
     let mut there: Val<bool> = true;
-    // Each lane looks at its share of the quads; one that has none left at the last once more.
+    // Each lane checks its share of the quads; one that has none left checks the last once more.
     for turn in range(val::<u32>(0), quads.div_ceil(lanes)) {
         let mine = if host(lanes > 1) { lane_id().cast::<u32>() + turn * lanes } else { turn };
         let quad = at + mine.minimum(quads - 1) * QUAD as u32;

@@ -1,5 +1,5 @@
-//! The device's side of a transport's test: a kernel that looks at slots while the host writes
-//! them, and says in how many quads a stamp was seen before its words.
+//! The device's side of a transport's test: a kernel that polls slots while the host writes them,
+//! and reports in how many quads a stamp was seen before its words.
 //!
 //! The host writes all slots of a round and waits for as many answers; every word of a round is
 //! another than in the round before. So a quad of which a part was seen before the rest shows by
@@ -27,7 +27,7 @@ const NS_PER_MS: u64 = 1_000_000;
 const FACTORS: [u32; 2] = [0x9e37_79b9, 0x85eb_ca6b];
 const MASKS: [u32; PAYLOAD] = [0, 0x5555_5555, 0xffff_0000];
 
-/// What the kernel is told.
+/// The arguments of the kernel.
 #[derive(Clone, Copy)]
 struct Task {
     inbox: View<u32, 1>,

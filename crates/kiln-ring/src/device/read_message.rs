@@ -1,4 +1,4 @@
-//! Reading a message out of its slot: into registers, but for arrays, which stay where they lie.
+//! Reading a message out of its slot: into registers, except for arrays, which are read in place.
 
 use super::plan::{ActorKind, GridPlan, host};
 use super::poll::{Poll, SPREAD};
@@ -9,7 +9,7 @@ use crate::wire::slot::{PAYLOAD, QUAD, SlotLayout};
 use kiln_lang::prelude::*;
 use std::ops::Range;
 
-/// A message: whether it is there, its header, its words, and the slot of those that stay there.
+/// A message: whether it is there, its header, its words, and the slot of those that remain there.
 pub(super) struct Taken {
     pub complete: Val<bool>,
     pub header: [Val<u32>; PAYLOAD],
@@ -85,8 +85,8 @@ impl Poll {
         }
     }
 
-    /// Whether each lane's share of what they have not looked at is there: the quads behind as many
-    /// as are lanes to a slot, which are then all of the worker's.
+    /// Whether each lane's share of the unread quads is there: the quads behind as many as are
+    /// lanes to a slot, which are then all of the worker's.
     #[device(crate = kiln_lang)]
     fn rest_is_there(&self, plan: &GridPlan, memory: &WorkerMemory, quads: usize) -> Val<bool> {
         let mut there: Val<bool> = true;

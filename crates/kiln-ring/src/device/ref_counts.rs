@@ -3,11 +3,11 @@
 //!
 //! Only actors whose messages or replies refer to arrays have any of this in their kernel.
 //!
-//! What a handler wrote to an array, the next one must find there. So behind the last access of any
-//! lane to arrays comes a barrier, then a fence of each lane, and then the stores of the message,
-//! of which whoever finds it complete passes a fence too before its handler begins. The same order
-//! holds for the counts: one more is counted before the message can be seen, and one less after the
-//! last access.
+//! What a handler wrote to an array must be visible to the next one. So the last access of any lane
+//! to arrays is followed by a barrier, then a fence of each lane, and then the stores of the
+//! message. The reader that finds the message complete passes a fence too before its handler
+//! begins. The same order holds for the counts: one more is counted before the message can be seen,
+//! and one less after the last access.
 
 use super::delivery::Delivery;
 use super::plan::{GridPlan, host};
@@ -124,7 +124,8 @@ impl<'a> RefCounting<'a> {
     }
 }
 
-/// What all lanes did before comes before what any of them does after, for whoever sees that.
+/// What all lanes did before precedes what any of them does after, for every reader that sees the
+/// latter.
 fn settle(plan: &GridPlan) {
     if host(plan.lanes > 1) {
         barrier();

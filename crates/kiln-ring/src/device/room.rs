@@ -1,4 +1,4 @@
-//! Room for what a handler may lead to, looked for before it runs.
+//! Reserving room for what a handler may send, before it runs.
 //!
 //! A handler may change arrays where they lie, print and count: it must run once for a message. So
 //! it begins only when there is room for as many messages as it may send to each address that it
@@ -14,7 +14,7 @@
 //!    ([`Route::turn_to`], [`Delivery::ways_fit`]).
 //! 2. Reading the positions of the host and the receivers, and addresses that have no actor yet or
 //!    several ([`Delivery::has_room`], [`has_room_for`]).
-//! 3. No room: the message stays where it is, and its endpoint is marked
+//! 3. No room: the message remains in its slot, and its endpoint is marked
 //!    ([`HELD_UP`](crate::wire::record::gate::HELD_UP)).
 
 use super::delivery::Delivery;
@@ -104,8 +104,8 @@ impl ActorKind {
         self.sends.iter().filter(|sent| **sent == message).count() as u32
     }
 
-    /// Whether a worker may stay for the handler: it may do no more than pass a message on, and
-    /// what it decides may be dropped.
+    /// Whether the handler is eligible for the fast path: it may do no more than pass a message on,
+    /// and what it decides may be dropped.
     pub(super) fn passes_on(&self) -> bool {
         self.sends.len() == 1 && self.repeatable && !self.has_arrays()
     }
@@ -167,8 +167,8 @@ impl Delivery {
         block_uniform(room)
     }
 
-    /// Whether there is room by what is in registers, or else by one look at the records, with all
-    /// loads under way at once.
+    /// Whether there is room, by what is in registers, or else by one read of the records, with all
+    /// loads in flight at once.
     #[device(crate = kiln_lang)]
     fn ways_fit(&self, memory: &WorkerMemory, ways: &[(Way, u32)], route: &Route) -> Val<bool> {
         let mut fits: Val<bool> = true.into_val();

@@ -1,12 +1,12 @@
 //! Where a worker sends next, as it stands before the message is there.
 //!
-//! Most actors send on to the same actor again and again. What that needs (whose the link is, where
-//! its next slot lies, whether there is room) takes a dozen loads, one after the other where the
-//! address comes from the state, while somebody waits. So a worker keeps it of one link, and a
-//! handler that sends one message there needs no more than a comparison. Of a handler that can send
-//! to one address alone this is read before the handler runs, with what says whether there is room;
-//! of the others, where they sent twice in a row. Whatever else a handler sends goes the way of
-//! [`Checked`].
+//! Most actors send on to the same actor again and again. What that needs (the link's owner, the
+//! address of its next slot, whether there is room) takes a dozen loads, one after the other where
+//! the address comes from the state, all on the path of the message. So a worker caches it for one
+//! link, and a handler that sends one message there needs no more than a comparison. For a handler
+//! that can send to one address alone this is read before the handler runs, with what says whether
+//! there is room; for the others, after they sent there twice in a row. All other sends take the
+//! path of [`Checked`].
 //!
 //! It may be trusted until the next command: all but the head is the sender's own, or changes with
 //! a command; and the head only gives more room.
@@ -34,12 +34,12 @@ pub(super) struct Route {
     serial: Val<u32>,
     /// The number of the actor that sends there, plus 1.
     owner: Val<u32>,
-    /// Whether a message went there before the last one: then the next will, and the head is looked
-    /// at before it comes.
+    /// Whether a message went there before the last one: then the next one is predicted to, and the
+    /// head is read before it comes.
     settled: Val<bool>,
     /// Whether what follows was read since the last command.
     known: Val<bool>,
-    /// For how many more messages there is room, as far as is known.
+    /// For how many more messages there is room, by the last read of the head.
     room: Val<u32>,
     next: Next,
     /// The slot of the next message.
@@ -69,8 +69,8 @@ impl Route {
         }
     }
 
-    /// Reads what is not known of the link, before the worker looks for messages: after a command
-    /// all of it, and else how far the receiver is, before there is no room left.
+    /// Reads what is not cached of the link, before the worker polls for messages: after a command
+    /// all of it, and else the receiver's head, before there is no room left.
     #[device(crate = kiln_lang)]
     pub fn renew(&mut self, plan: &GridPlan, memory: &WorkerMemory) {
         if block_uniform(self.settled & self.link.ne(0)) {
@@ -111,7 +111,7 @@ impl Route {
     }
 
     /// Whether there is room for a message at actor `actor`'s own address of one actor, to which
-    /// the route leads from now on. At all other addresses somebody else must look; then it leads
+    /// the route leads from now on. All other addresses take the checked path; then the route leads
     /// nowhere.
     #[device(crate = kiln_lang)]
     pub fn turn_to(
@@ -183,9 +183,9 @@ impl Route {
         }
     }
 
-    /// Notes where a message of actor `actor` went that was not sent by this route. Where two in a
-    /// row went, the next will go: a worker that serves several senders would read another record
-    /// in each turn.
+    /// Records the destination of a message of actor `actor` that was not sent by this route. Where
+    /// two in a row went, the next is predicted to go: a worker that serves several senders would
+    /// read another record in each turn.
     #[device(crate = kiln_lang)]
     pub fn learn(&mut self, actor: Val<u32>, checked: &Checked<'_>) {
         if let Some((to, send)) = checked.only() {

@@ -2,7 +2,7 @@
 //!
 //! A *link* is a queue of one sender: its ring lies where the receiver's worker polls it, and its
 //! record, in the arena, has both ends' positions. The sender counts the messages it wrote, and
-//! looks at how many the receiver has handled only when its ring seems full. The link of a topic's
+//! reads how many the receiver has handled only when its ring seems full. The link of a topic's
 //! publisher carries nothing itself, and leads to those of the subscribers, one after the other.
 //!
 //! Neither end needs a fence. A slot is complete when its stamps match. It is used again once the
@@ -23,7 +23,7 @@ use crate::wire::slot::Kind;
 use kiln_lang::IntoDevice;
 use kiln_lang::prelude::*;
 
-/// What a handler sends, looked at before any of it goes out.
+/// What a handler sends, checked before any of it goes out.
 pub(super) struct Checked<'a> {
     sends: &'a [Sending],
     /// Where each goes.
@@ -119,7 +119,7 @@ mod standing {
 }
 
 impl<'a> Checked<'a> {
-    /// Looks at what actor `actor` sends, if anything: `wanted`.
+    /// Checks what actor `actor` sends, if anything: `wanted`.
     #[device(crate = kiln_lang)]
     pub fn of(
         plan: &GridPlan,
@@ -234,7 +234,7 @@ pub(super) fn fits_now(
 ) -> Val<bool> {
     let end = memory.arena.extent(0).cast::<u32>() - link::WORDS as u32;
     let known = at.le(end);
-    // One that is not known is looked at where every arena has words.
+    // One without a cached record is read where every arena has words.
     let record = select(known, at, 0);
     let fits = fits(memory, record, slots(memory, record).minimum(most));
     at.eq(0) | (known & is_plain_and_of(memory, (record, serial), sender) & fits)
@@ -251,8 +251,8 @@ pub(super) fn is_plain_and_of(
 }
 
 /// Whether up to `most` messages, or as many as a queue ever holds, fit into all queues of an
-/// address now, as far as that is for `sender` to fill. An address that nobody has sent to stays
-/// nobody's: whoever only hands it on must not become its owner.
+/// address now, as far as that is for `sender` to fill. An address without an owner keeps none: an
+/// actor that only passes it on must not become its owner.
 #[device(crate = kiln_lang)]
 pub(super) fn has_room_for(
     plan: &GridPlan,
@@ -303,7 +303,7 @@ fn slots(memory: &WorkerMemory, at: Val<u32>) -> Val<u32> {
     val::<u32>(1) << field(memory, at, link::LOG2_SLOTS)
 }
 
-/// As [`fits`], with another look at the receiver where it does not seem so.
+/// As [`fits`], but reads the receiver's head again where there seems to be no room.
 #[device(crate = kiln_lang)]
 fn look(plan: &GridPlan, memory: &WorkerMemory, at: Val<u32>, needed: Val<u32>) -> Val<bool> {
     let mut now = fits(memory, at, needed);
@@ -314,7 +314,7 @@ fn look(plan: &GridPlan, memory: &WorkerMemory, at: Val<u32>, needed: Val<u32>) 
     block_uniform(now)
 }
 
-/// Looks at how far a link's receiver is, and notes it.
+/// Reads the head of a link's receiver and caches it.
 #[device(crate = kiln_lang)]
 pub(super) fn see_head(plan: &GridPlan, memory: &WorkerMemory, at: Val<u32>) -> Val<u32> {
     // SAFETY: the receiver's record lies in its arena, which is this one or lies so far behind it.
@@ -340,7 +340,7 @@ fn is_own(memory: &WorkerMemory, send: &Sending, sender: Val<u32>) -> Val<bool> 
     field(memory, send.link, link::SERIAL).eq(send.serial) & field(memory, send.link, link::OWNER).eq(sender)
 }
 
-/// Whether `sender` may send to an address, which becomes its own if it is nobody's.
+/// Whether `sender` may send to an address; takes ownership of one that has none.
 #[device(crate = kiln_lang)]
 fn claim(memory: &WorkerMemory, send: &Sending, sender: Val<u32>) -> Val<u32> {
     let mut standing: Val<u32> = standing::FINE;
@@ -356,8 +356,8 @@ fn claim(memory: &WorkerMemory, send: &Sending, sender: Val<u32>) -> Val<u32> {
         } else if is_far(memory, at) {
             standing = standing::FAR;
         } else {
-            // Of the lanes, all of which try, one finds nobody, and the others find it.
-            // SAFETY: as above.
+            // Of the lanes, all of which try, one finds no owner, and the others find it. SAFETY:
+            // as above.
             let before = unsafe { memory.arena.atomic_cas_unchecked(at + link::OWNER as u32, 0, sender) };
             if block_uniform(before.ne(0) & before.ne(sender)) {
                 standing = standing::TAKEN;
@@ -409,7 +409,7 @@ fn next(memory: &WorkerMemory, at: Val<u32>) -> Val<u32> {
 }
 
 pub(super) fn field(memory: &WorkerMemory, at: Val<u32>, word: usize) -> Val<u32> {
-    // SAFETY: links lie in the arena: what a handler names was looked at.
+    // SAFETY: links lie in the arena: what a handler names was checked.
     unsafe { memory.word(at, word) }
 }
 

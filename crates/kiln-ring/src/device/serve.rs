@@ -110,7 +110,7 @@ impl Poll {
 }
 
 impl Delivery {
-    /// The place of a message. `fresh` says that all places were looked at, and nothing was served
+    /// The place of a message. `fresh` says that all endpoints were polled, and nothing was served
     /// since.
     fn of(
         plan: &GridPlan,
@@ -199,7 +199,7 @@ impl Delivery {
         done
     }
 
-    /// What comes after the answer, for which somebody waits.
+    /// What comes after the answer, which is latency-critical.
     #[device(crate = kiln_lang)]
     pub(super) fn finish(&self, plan: &GridPlan, memory: &WorkerMemory, kind: &ActorKind, begun: Val<u64>) {
         let next = self.position.cast::<u32>() + 1;
@@ -337,7 +337,7 @@ impl Delivery {
         if host(!ran.sends.is_empty()) {
             ref_counting.send(plan, memory, 0);
         }
-        // Before the state is stored: somebody waits for the message.
+        // Before the state is stored: the answer is latency-critical.
         route.send(plan, memory, self, &ran.sends, &ran.memory);
         self.keep_state(memory, kind, ran);
         self.settle_arrays(plan, memory, &ref_counting, ran);
@@ -524,7 +524,7 @@ impl Delivery {
         self.set_line(memory, actor::RECEIVED + 1, (count >> 32).cast::<u32>());
     }
 
-    /// Tells an inbound link's sender that the message is done with.
+    /// Acknowledges the message to an inbound link's sender.
     #[device(crate = kiln_lang)]
     fn free_slot(&self, memory: &WorkerMemory) {
         if self.inbound_link {

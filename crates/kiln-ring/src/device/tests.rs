@@ -109,7 +109,7 @@ fn count(ctx: &RingCtx, s: &mut Counting, x: u32) {
     ctx.send(&s.next, x);
 }
 
-/// A worker may drop what a handler decided, and run it again, if nobody can tell.
+/// A worker may drop what a handler decided, and run it again, if that has no visible effect.
 #[test]
 fn handlers_that_store_or_print_are_not_repeatable() {
     let of = |handler: Arc<dyn ErasedHandler>| {
@@ -138,7 +138,7 @@ fn check_lanes_and_meet(ctx: &RingCtx, x: u32) -> u32 {
     x
 }
 
-/// The lanes are asked for faults only where one may have a fault that others have not.
+/// The lanes vote on faults only where one may have a fault that others have not.
 #[test]
 fn lanes_vote_on_faults_that_vary() {
     let of = |handler: Arc<dyn ErasedHandler>| {

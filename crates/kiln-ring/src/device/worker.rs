@@ -77,6 +77,6 @@ pub(super) struct Worker {
     pub seen: Val<u32>,
     /// Turns of its loop.
     pub turns: Val<u32>,
-    /// Until it is told to leave.
+    /// Until the command to leave.
     pub running: Val<bool>,
 }

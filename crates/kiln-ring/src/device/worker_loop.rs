@@ -79,8 +79,8 @@ fn resident(plan: &GridPlan, memory: &WorkerMemory, patience: &Patience) {
         turns: val(0),
         running: true.into_val(),
     };
-    // Endpoints are taken up in any order: a record whose endpoint has not been must say that
-    // nobody is served there.
+    // Endpoints are taken up in any order: a record whose endpoint was not taken must say that it
+    // has no actor.
     for word in 0..val::<u32>(plan.table_words() as u32) {
         // SAFETY: every lane stores the same word to the worker's own table.
         unsafe { memory.table.scatter(word, val::<u32>(0)) };

@@ -132,8 +132,8 @@ impl Slot {
     /// Writes the slot.
     ///
     /// # Safety
-    /// It lies inside the view, at a multiple of 16 bytes, and nobody else writes it now. Whoever
-    /// reads it does so by quads.
+    /// It lies inside the view, at a multiple of 16 bytes, and has no other writer now. Its readers
+    /// load quads.
     #[device(crate = kiln_lang)]
     pub unsafe fn write(&self, plan: &GridPlan, target: SlotTarget<'_>, payload: &Words<'_>) {
         let plain = payload.plain_quads();

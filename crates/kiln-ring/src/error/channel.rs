@@ -58,8 +58,8 @@ pub enum SendError {
         /// How long the sender waited.
         waited: Duration,
     },
-    /// The queue is full, and the actor handles no message until it is told to: a send without a
-    /// limit would wait for ever.
+    /// The queue is full, and the actor handles no message until it is activated or restarted: a
+    /// send without a limit would wait for ever.
     #[error(
         "the queue of actor {actor} is full ({capacity} messages), and it is {is}, so that no room comes: {}",
         advice(*is)
@@ -237,8 +237,8 @@ pub enum AskError {
         /// How long the asker waited.
         waited: Duration,
     },
-    /// A print sink asks, and the actor's device runs within calls of the host: it goes on when the
-    /// sink has returned, which would wait for the reply. The request was not sent.
+    /// The caller is a print sink, and the actor's device runs within calls of the host: it goes on
+    /// when the sink has returned, which would wait for the reply. The request was not sent.
     #[error("actor {actor} answers nothing while a print sink runs: ask it after the sink has returned")]
     InsidePrintSink {
         /// The actor.

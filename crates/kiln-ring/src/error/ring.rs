@@ -239,7 +239,7 @@ pub enum RingError {
     /// A message of a checkpoint was not taken by the new actor's queue.
     #[error("a message of the checkpoint could not be sent: {0}")]
     Restore(SendError),
-    /// The thread that looks after actors could not be started.
+    /// The supervisor's thread could not be started.
     #[error("the supervisor's thread could not be started: {0}")]
     Supervisor(std::io::Error),
 }
@@ -250,5 +250,5 @@ impl From<kiln_runtime::Error> for RingError {
     }
 }
 
-// Whoever returns it in a `Result` moves it: Clippy counts that as too much from 128 bytes on.
+// Returning it in a `Result` moves it: Clippy counts that as too much from 128 bytes on.
 const _: () = assert!(size_of::<RingError>() < 128);

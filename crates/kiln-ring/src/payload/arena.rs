@@ -17,7 +17,7 @@ impl WordRange {
     }
 }
 
-/// What an array asks of the memory that it stands in: a runtime's arena.
+/// What an array requires of the memory that it stands in: a runtime's arena.
 pub(crate) trait Arena: Send + Sync {
     /// The device that has it.
     fn backend(&self) -> &dyn Backend;
@@ -33,7 +33,7 @@ pub(crate) trait Arena: Send + Sync {
     /// before.
     fn is_referenced(&self, line: Option<usize>, taken: u32) -> Result<bool>;
 
-    /// Nobody on the host refers to this array any more, unless somebody found it meanwhile.
+    /// The host has no reference to this array any more, unless one was found meanwhile.
     fn release(&self, number: u32);
 
     /// Has the host give up the references of messages that are answered.

@@ -133,15 +133,15 @@ impl<T: PayloadElem> Array<T> {
     #[track_caller]
     pub fn get_or(&self, index: impl IntoVal<u32>, other: impl IntoVal<T>) -> Val<T> {
         let index = index.into_val();
-        // No word of a neighbor's, nor of a slot's end, is looked at.
+        // No word of a neighbor's, nor of a slot's end, is read.
         let inside = index.lt(self.len);
         let word = self.word(kiln_lang::select(inside, index, 0));
         kiln_lang::select(inside, T::load(&[word]), other)
     }
 
     /// Replaces an element. An index outside fails the actor, and so does an
-    /// [inline](crate::Inline) array of a message, which is only read.What a handler has replaced
-    /// stays so when it fails.
+    /// [inline](crate::Inline) array of a message, which is read-only. What a handler has replaced
+    /// remains replaced when it fails.
     ///
     /// The threads of a worker that replace the same element must do so with the same value. One
     /// that reads what another has replaced for the same message needs a

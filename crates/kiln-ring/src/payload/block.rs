@@ -31,7 +31,7 @@ pub(crate) struct Allocation {
 pub(crate) struct Holders {
     /// What they share.
     pub block: Weak<Block>,
-    /// How often somebody found it when nobody had it any more.
+    /// How often a reference was found when the host had none any more.
     pub found: u64,
     /// The memory was given back.
     pub gone: bool,
@@ -114,7 +114,7 @@ impl Allocation {
     /// Gives the host memory back.
     ///
     /// # Safety
-    /// Nobody has an address in it.
+    /// The host has no address in it.
     pub unsafe fn give_staging(&self, arena: &dyn Arena) {
         // A copy that failed uses the memory no more either.
         let _ = self.wait(arena);
@@ -133,15 +133,15 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// An array in memory that nobody has yet.
+    /// An array in memory without references.
     pub fn new(arena: Arc<dyn Arena>, memory: Arc<Allocation>) -> Arc<Block> {
         let block = Arc::new(Block { arena, memory });
         block.memory.holders().block = Arc::downgrade(&block);
         block
     }
 
-    /// The array whose memory this is, for the host again: nobody there had it any more, but an
-    /// actor did. `holders` are the memory's.
+    /// The array whose memory this is, for the host again: the host had no reference any more, but
+    /// an actor did. `holders` are the memory's.
     pub(super) fn found(
         arena: Arc<dyn Arena>,
         memory: &Arc<Allocation>,
@@ -219,7 +219,7 @@ impl fmt::Debug for Hold {
 }
 
 impl Hold {
-    /// Waits until a device that is told of the array finds it filled. Whether it is an array of
+    /// Waits until the array is filled, before a device gets its address. Whether it is an array of
     /// this runtime.
     pub(crate) fn settle(&self, arena: &dyn Arena) -> Result<bool> {
         self.0.memory.wait(&*self.0.arena)?;

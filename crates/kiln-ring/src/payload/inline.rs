@@ -13,12 +13,12 @@ use std::ops::{Deref, DerefMut, Range};
 /// reads by index where they lie.
 ///
 /// A field of type `[f32; 64]` is 64 values of the kernel, which every thread of a worker has in
-/// registers; an `Inline<f32, 64>` stays in memory until an element is asked for. So it is what
-/// messages of up to 64 KiB are made of. `N` is at least 2.
+/// registers; an `Inline<f32, 64>` remains in memory, and its elements are loaded one by one. So it
+/// is what messages of up to 64 KiB are made of. `N` is at least 2.
 ///
 /// In a handler it is an [`InlineVal`], which [`RingCtx::array`](crate::RingCtx::array) opens.
-/// Those of a message can be read; those of the state can be changed too, where they lie: what a
-/// handler that fails has replaced stays so. Threads that [share](crate::RingCtx::share) the work
+/// Those of a message can be read; those of the state can be changed too, in place: what a handler
+/// that fails has replaced remains replaced. Threads that [share](crate::RingCtx::share) the work
 /// on an array of the state [`sync`](crate::RingCtx::sync) before one reads what another has
 /// replaced. As a field of a reply, of a message to another actor or of the state, any of them may
 /// stand, also [of a payload](crate::Array::inline): its elements are copied once the handler has

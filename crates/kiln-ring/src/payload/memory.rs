@@ -69,8 +69,7 @@ const _: () = assert!(PAYLOAD == 3 && QUAD == 4 && MAX_WORDS <= 1 << 15);
 
 #[cfg(test)]
 mod tests {
-    /// The slot's words behind the last that a handler may ask for are read too, when it is sent
-    /// on.
+    /// The slot's words behind the last that a handler can read are read too, when it is sent on.
     #[test]
     fn thirds_are_whole() {
         assert!((0u32..1 << 16).all(|at| (at * 0xaaab) >> 17 == at / 3));

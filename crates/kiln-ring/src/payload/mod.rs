@@ -2,10 +2,10 @@
 //!
 //! A message lies in a slot, in which arrays may lie too: [`Inline`]. What is large, or used by
 //! many messages, is written to device memory once, and messages carry a reference to it: a
-//! [`Payload`], which is a field like any other. The memory stays allocated while there is a
+//! [`Payload`], which is a field like any other. The memory remains allocated while there is a
 //! reference: on the host, a message that is not answered, the state that an actor was launched
 //! with; and what actors hand on without the host, which is a message in an inbound link, or an
-//! output that nobody has taken. Those references are counted on the device: see
+//! output that was not taken. Those references are counted on the device: see
 //! `runtime/ref_counts.rs`.
 //!
 //! | file | holds |
@@ -118,11 +118,11 @@ impl<T: PayloadElem> Payload<T> {
         self.len() == 0
     }
 
-    /// The memory, if nobody else refers to it.
+    /// The memory, if this is the only reference to it.
     fn own(&mut self) -> Result<&Block> {
         let block = self.block.as_ref().ok_or(RingError::PayloadGone)?;
         if Arc::strong_count(block) > 1 {
-            // Messages may be answered without anybody having looked.
+            // Messages may be answered although no thread has read the answers.
             block.release_answered();
         }
         // In this order, as `runtime/ref_counts.rs` says: what came back from actors, who has it
@@ -135,7 +135,7 @@ impl<T: PayloadElem> Payload<T> {
     /// Replaces all elements.
     ///
     /// # Errors
-    /// Another number of elements; somebody else refers to the array, such as a message that is not
+    /// Another number of elements; other references to the array, such as a message that is not
     /// answered yet; failures of the device.
     pub fn write(&mut self, data: &[T]) -> Result<()> {
         let len = self.len();
@@ -163,12 +163,12 @@ impl<T: PayloadElem> Payload<T> {
     /// reference.
     ///
     /// # Safety
-    /// For as long as the slice is used, the value that refers to the block is borrowed: whoever
-    /// else gets a reference to the array is refused this memory while there are two.
+    /// For as long as the slice is used, the value that refers to the block is borrowed: a second
+    /// reference to the array refuses this memory while there are two.
     unsafe fn staging_of<'a>(block: &Block) -> Result<&'a mut [T]> {
         let host = block.staging()?;
         // SAFETY: as many words, initialized, which live as long as the block; copies from them are
-        // over; nobody else has a slice of them, as the caller promises.
+        // over; there is no other slice of them, as the caller promises.
         let words = unsafe { std::slice::from_raw_parts_mut(host.as_ptr(), block.len()) };
         Ok(bytemuck::cast_slice_mut(words))
     }

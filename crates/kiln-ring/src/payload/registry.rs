@@ -33,7 +33,7 @@ pub(crate) fn register(arena: Weak<dyn Arena>, memory: &Arc<Allocation>) {
     known().get_or_insert_default().insert(memory.number, (arena, Arc::clone(memory)));
 }
 
-/// Nobody finds the array any more.
+/// The array can no longer be found.
 pub(crate) fn forget(number: u32) {
     if let Some(known) = known().as_mut() {
         known.remove(&number);
@@ -67,7 +67,7 @@ pub(super) fn find(reference: [u32; 3]) -> Option<Arc<Block>> {
 /// An output of an actor in which this reference stood was taken, or never will be.
 pub(crate) fn received(reference: &[u32]) {
     if let Some((_, memory)) = look_up([reference[0], reference[1], reference[2]]) {
-        // Release: whoever sees it finds those who have the array on the host by then.
+        // Release: a reader that sees it finds those that have the array on the host by then.
         memory.taken.fetch_add(1, Ordering::Release);
     }
 }

@@ -60,8 +60,8 @@ impl<H: Handler> Actor<H> {
     }
 
     /// Returns the device's clock in nanoseconds, by which
-    /// [deadlines](crate::SendOptions::deadline) are given. The call asks the actor's worker, and
-    /// the time is that of its answer.
+    /// [deadlines](crate::SendOptions::deadline) are given. The call sends a command to the actor's
+    /// worker, and the time is that of its acknowledgement.
     ///
     /// ```
     /// # use kiln_lang::prelude::*;
@@ -130,8 +130,8 @@ impl<H: Handler> Actor<H> {
         })
     }
 
-    /// Deactivates the actor: from now on its messages stay in the queue. The message being handled
-    /// is finished first.
+    /// Deactivates the actor: from now on its messages remain in the queue. The message being
+    /// handled is finished first.
     ///
     /// # Errors
     /// It is not active; the device does not answer.
@@ -169,7 +169,7 @@ impl<H: Handler> Actor<H> {
     }
 
     /// As [`restart`](Self::restart), with the state that the actor had before the message on which
-    /// it failed. Elements of arrays that the failed handler had replaced in place stay replaced.
+    /// it failed. Elements of arrays that the failed handler had replaced in place remain replaced.
     ///
     /// ```
     /// # use kiln_lang::prelude::*;
@@ -365,7 +365,7 @@ impl<H: Handler> Drop for Actor<H> {
             // An actor that does not end keeps its place and its memory, which the device may still
             // use.
             if self.terminate_with(Ending::Discard, self.body.side.patience()).is_err() {
-                // Nobody looks after it any more: those who wait for it must not do so for ever.
+                // It is no longer supervised: callers that wait for it must not do so for ever.
                 self.body.strand("it was dropped, and its worker did not answer");
             }
         }

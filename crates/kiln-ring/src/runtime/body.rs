@@ -62,8 +62,7 @@ pub(crate) struct BodyConfig {
     pub beside: Option<ClusterMate>,
 }
 
-/// Where an actor is in its life. Whoever changes it holds the lock until the device has
-/// acknowledged the change.
+/// Where an actor is in its life. A change holds the lock until the device has acknowledged it.
 pub(crate) struct Life {
     pub stage: Lifecycle,
     /// The failures that are over.
@@ -73,7 +72,7 @@ pub(crate) struct Life {
     pub(super) due: Option<Instant>,
     /// It is being terminated, and gives its messages back.
     pub(super) returning: bool,
-    /// It failed, and nobody but its owner brings it back.
+    /// It failed, and only its owner can restart it.
     pub(super) fell: bool,
     /// The failure that it was not restarted from; none of one that fell with another.
     pub(super) failed: Option<Arc<Failed>>,
@@ -160,7 +159,7 @@ impl Body {
     /// Goes on with another handler of the same layouts from the next message on.
     pub fn replace(&self, kind: ActorKind) -> Result<()> {
         self.lost()?;
-        // Compiled while the actor goes on, and before anybody has to wait for it.
+        // Compiled while the actor goes on, and before any caller has to wait for it.
         let number = self.side.shared.kind(kind.clone())?;
         let life = self.life();
         if matches!(life.stage, Lifecycle::Draining | Lifecycle::Terminated) {
@@ -180,7 +179,7 @@ impl Body {
         self.stranded.get().map_or(Ok(()), |reason| Err(RingError::Lost { device, reason: reason.clone() }))
     }
 
-    /// Its worker answers no more: waits end, and it fails. Whether that was not known.
+    /// Its worker no longer answers: waits end, and it fails. Returns whether that is new.
     pub fn strand(&self, why: &str) -> bool {
         let first = self.stranded.set(why.to_owned()).is_ok();
         self.mailbox.abandon();
@@ -188,13 +187,13 @@ impl Body {
         first
     }
 
-    /// Its life, as far as the host has heard.
+    /// Its life, as far as the host has read it.
     pub fn life(&self) -> MutexGuard<'_, Life> {
         // Every change is made after the device has acknowledged it, in one go.
         self.noticed(self.life.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The same, if nobody else changes it until then.
+    /// The same, if no other thread changes it until then.
     pub(super) fn life_by(&self, limit: Limit) -> Option<MutexGuard<'_, Life>> {
         limit.lock(&self.life).map(|life| self.noticed(life))
     }
@@ -214,7 +213,7 @@ impl Body {
         RingError::Illegal { actor: self.number, what, is, needs }
     }
 
-    /// Sees a failure that is there, and asks the policy what to do.
+    /// Detects a failure, and applies the policy.
     pub(super) fn notice(&self, life: &mut Life) {
         if !life.lost
             && life.stage != Lifecycle::Terminated
@@ -233,7 +232,8 @@ impl Body {
         let failure =
             self.mailbox.failure_since(&life.settled).map(|(position, reason)| (0, position, reason));
         let failure = failure.or_else(|| self.side.inbound_links.outputs.failure());
-        // After the look for failures: whoever sees that the actor failed finds the letter too.
+        // After the check for failures: a caller that sees that the actor failed finds the letter
+        // too.
         self.mailbox.tidy();
         self.side.inbound_links.outputs.tidy();
         let Some((link, position, reason)) = failure else { return };
@@ -252,7 +252,7 @@ impl Body {
         self.stand(life);
     }
 
-    /// Tells those who wait whether the actor answers by itself from now on.
+    /// Notifies the callers that wait whether the actor answers by itself from now on.
     pub(super) fn stand(&self, life: &Life) {
         let standing = match (life.stage, &life.failed) {
             (is @ (Lifecycle::Launched | Lifecycle::Deactivated), _) => Standing::Holds(is),
@@ -272,8 +272,8 @@ impl Body {
         self.mailbox.close();
         self.side.inbound_links.outputs.close();
         self.stand(life);
-        // Without an acknowledgement the messages stay where they are, as in any actor of a worker
-        // that does not answer.
+        // Without an acknowledgement the messages remain where they are, as in any actor of a
+        // worker that does not answer.
         let _ = self.side.command(Operation::Gate, gate::RETURNING);
         self.mailbox.tidy();
     }
@@ -314,7 +314,7 @@ impl Body {
 
     // ---- supervision
 
-    /// Whether somebody waits for its failures to be seen.
+    /// Whether a caller waits for its failures to be detected.
     pub fn is_supervised(&self) -> bool {
         self.body_config.restart != Restart::Never || !self.links().is_empty()
     }

@@ -40,7 +40,7 @@ impl Body {
     pub(super) fn hold_messages(&self, life: &mut Life) -> Result<()> {
         if life.stage == Lifecycle::Active {
             self.side.command(Operation::Gate, gate::HELD)?;
-            // It may have failed before it was held: then its gate stays closed.
+            // It may have failed before it was held: then its gate remains closed.
             self.notice(life);
         }
         Ok(())

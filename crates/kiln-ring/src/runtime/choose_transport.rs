@@ -62,7 +62,7 @@ pub(super) fn choose_by(
             }
             Err(error) => return Err(error),
         }
-        // SAFETY: the test has ended, and nobody else has seen the memory.
+        // SAFETY: the test has ended, and no other code has had the memory.
         unsafe { memory.release() };
     }
     let why: Vec<String> = refused.iter().map(|(transport, why)| format!("not {transport}: {why}")).collect();

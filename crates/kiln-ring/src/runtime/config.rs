@@ -256,7 +256,7 @@ impl<S> RingConfig<S> {
     /// the state that it had before the message on which it failed. By default a restart begins
     /// with the state that the actor was launched with.
     ///
-    /// Elements of arrays that the failed handler had replaced in place stay replaced.
+    /// Elements of arrays that the failed handler had replaced in place remain replaced.
     ///
     /// ```
     /// use kiln_lang::prelude::*;

@@ -1,4 +1,4 @@
-//! What the host asks of the grid: commands to workers, other programs, and leaving the device.
+//! What the host requests of the grid: commands to workers, other programs, and leaving the device.
 
 use super::Shared;
 use super::endpoints::Endpoint;
@@ -19,7 +19,7 @@ impl Shared {
         self.grid.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The grid, once nobody asks any more that it stay away.
+    /// The grid, once no caller requires it to be off the device.
     pub(super) fn present(&self) -> MutexGuard<'_, Grid> {
         loop {
             let grid = self.grid();
@@ -126,7 +126,7 @@ impl Shared {
     }
 }
 
-/// The error of a command that could not be given in time: somebody else waited for a worker that
+/// The error of a command that could not be given in time: another caller waited for a worker that
 /// does not answer.
 fn unheard(endpoint: Endpoint, operation: Operation, begun: Instant) -> RingError {
     RingError::Unresponsive { worker: endpoint.worker, what: operation.name(), waited: begun.elapsed() }

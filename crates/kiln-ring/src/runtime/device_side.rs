@@ -35,7 +35,7 @@ impl Side {
         Ok(())
     }
 
-    /// Has the supervisor look soon.
+    /// Has the supervisor check soon.
     pub(super) fn nudge(&self) {
         self.shared.supervisor.nudge();
     }
@@ -71,8 +71,8 @@ impl DeviceSide for Side {
     }
 
     fn skip(&self, position: u64) {
-        // Without an acknowledgement the send that asked goes on waiting for its slot, as it does
-        // for a worker that is busy.
+        // Without an acknowledgement the send that requested it goes on waiting for its slot, as it
+        // does for a worker that is busy.
         let _ = self.shared.command(
             self.endpoints.of_priority(priority_of(position)),
             Operation::Skip,
@@ -91,7 +91,7 @@ impl DeviceSide for Side {
 
     fn notice(&self) {
         if let Some(body) = self.body.get().and_then(Weak::upgrade) {
-            // Whoever looks at an actor's life sees its failure.
+            // Reading an actor's life detects its failure.
             drop(body.life());
         }
     }
@@ -110,7 +110,7 @@ impl DeviceSide for Side {
     }
 
     fn pump(&self) -> bool {
-        // Asked at every look at a queue: a device that runs by itself costs no lock.
+        // Called at every poll of a queue: a device that runs by itself costs no lock.
         if !self.shared.within || self.shared.loss.get().is_some() || is_printing() {
             return false;
         }
@@ -122,7 +122,7 @@ impl DeviceSide for Side {
 
 impl Drop for Side {
     fn drop(&mut self) {
-        // What a worker may still use stays taken.
+        // What a worker may still use is not freed.
         if !self.resident.load(Ordering::Acquire) {
             self.inbound_links.give_back(&self.shared);
             self.shared.grid().give_endpoints(self.endpoints);

@@ -1,12 +1,13 @@
-//! Dispatches: how a grid goes on where no kernel stays on the device.
+//! Dispatches: how a grid goes on where a device has no resident kernels.
 //!
 //! A *round* is a dispatch of all workers, or one of each, and ends by itself: when the workers
-//! have found nothing to do, or after so many turns. Whoever waits for an actor has a round run and
-//! waits for it. Where that one did not do all there was, the next one is begun before its results
-//! are waited for, so that the device goes on while the host takes them.
+//! have found nothing to do, or after so many turns. A caller that waits for an actor has a round
+//! run and waits for it. Where that one did not do all there was, the next one is begun before its
+//! results are waited for, so that the device goes on while the host takes them.
 //!
-//! Where nobody waits, the supervisor sees that something was sent, and has rounds run until one
-//! has found nothing to do. So a device whose actors have nothing to do has nothing to do either.
+//! Where no caller waits, the supervisor detects that something was sent, and has rounds run until
+//! one has found nothing to do. So a device whose actors have nothing to do has nothing to do
+//! either.
 
 use super::Shared;
 use super::body::Body;
@@ -27,7 +28,7 @@ const MOST: usize = 2;
 /// error; so few turns leave a thousand rounds for each.
 pub(super) const TURNS: u64 = 64;
 
-/// How long the supervisor has rounds run before it looks at its actors again.
+/// How long the supervisor has rounds run before it checks its actors again.
 const A_WHILE: Duration = Duration::from_millis(20);
 
 /// The rounds of a grid.
@@ -58,7 +59,7 @@ impl Rounds {
         self.under_way.is_empty() || self.unfinished && self.under_way.len() < MOST
     }
 
-    /// Notes a round by its last dispatch.
+    /// Records a round by its last dispatch.
     pub fn push(&mut self, last: ResidentId) {
         self.under_way.push_back(last);
     }
@@ -68,7 +69,7 @@ impl Rounds {
         self.under_way.pop_front()
     }
 
-    /// Notes what a round that is over has done: the workers say so in the outbox.
+    /// Records what a round that is over has done: the workers say so in the outbox.
     pub fn over(&mut self, outbox: &impl QueueMemory, workers: usize) {
         let left = (0..workers).map(|worker| outbox.load_quad(worker * LINE + HEARTBEAT));
         (self.worked, self.unfinished) = left.fold((false, false), |(worked, unfinished), quad| {
@@ -82,7 +83,7 @@ impl Rounds {
     }
 }
 
-/// What the supervisor has seen of messages, to know whether there are new ones.
+/// What the supervisor has read of messages, to detect new ones.
 #[derive(Default)]
 pub(super) struct Sent(u64);
 

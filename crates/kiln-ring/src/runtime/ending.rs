@@ -22,8 +22,8 @@ pub enum Ending {
 }
 
 impl Body {
-    /// Ends the actor's life, in this time or with an error. Others may look at the actor
-    /// meanwhile.
+    /// Ends the actor's life, in this time or with an error. Other threads may read the actor's
+    /// life meanwhile.
     pub fn terminate(&self, ending: Ending, timeout: Duration) -> Result<()> {
         let (begun, limit) = (Instant::now(), Limit::after(timeout));
         let Some(settled) = self.begin_to_end(ending, begun, limit)? else { return Ok(()) };

@@ -181,7 +181,7 @@ impl Events {
         }
     }
 
-    /// How many events were given up because nobody read.
+    /// How many events were dropped because they were not read.
     pub fn missed(&self) -> u64 {
         self.0.kept().missed
     }
@@ -199,7 +199,7 @@ impl Bus {
         events
     }
 
-    /// Tells all readers, and the log.
+    /// Publishes it to all readers, and to the log.
     pub fn publish(&self, actor: Option<u32>, name: &str, what: What) {
         let event = Event { at: SystemTime::now(), actor, name: name.to_owned(), what };
         if event.what.is_trouble() {

@@ -14,8 +14,8 @@ use kiln_ir::{BUDGET_EXCEEDED, FaultSite, Literal, Scalar};
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// How many texts an actor keeps for answers that nobody has taken: of more failures, the oldest
-/// are told without values.
+/// How many texts an actor keeps for answers that were not taken: of more failures, the oldest are
+/// reported without values.
 const KEPT: usize = 1024;
 
 /// A check of a handler.
@@ -31,7 +31,7 @@ impl Site {
         Site { location: site.location, message: site.message, values: site.values }
     }
 
-    /// What failed there, with `?` for each value that is not known.
+    /// What failed there, with `?` for each value that was not read.
     pub fn said(&self, values: &[u64]) -> String {
         let values = self.values.iter().zip(values).map(|(&ty, &bits)| Literal::from_bits(ty, bits));
         let known = values.len();

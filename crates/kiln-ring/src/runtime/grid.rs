@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 /// Threads of a worker on a GPU.
 const WARP: u32 = 32;
 
-/// While the host waits for a worker, it looks this often whether the grid is there at all, and
+/// While the host waits for a worker, it checks this often whether the grid is there at all, and
 /// what time the worker has had.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -39,7 +39,7 @@ pub(crate) struct Grid {
     spins: u32,
     sleep_ns: u32,
     patience: Duration,
-    /// How many ask that the grid stay away from the device.
+    /// How many callers require the grid to be off the device.
     away: u32,
     /// The workers were commanded to leave, and not all of them had left when the wait timed out.
     commanded_to_leave: bool,
@@ -77,7 +77,7 @@ impl Grid {
     pub fn new(device: &Device, config: &RuntimeConfig, workers: usize, transport: Transport) -> Grid {
         let residency = device.properties().residency;
         let lanes = if config.has_warps(device) { WARP } else { 1 };
-        // Nobody could end a handler that the host itself runs, or waits for.
+        // A handler that the host itself runs, or waits for, cannot be ended.
         let endless = residency != Residency::Beside && config.step_budget == 0;
         let budget = if endless { RuntimeConfig::default().step_budget } else { config.step_budget };
         let taken = vec![false; config.endpoints_per_worker];
@@ -236,8 +236,8 @@ impl Grid {
         self.command(memory, at, (Operation::Load, 0), limit)
     }
 
-    /// Tells the worker of an endpoint something, and waits until it is done: for as long as the
-    /// configuration says, and no longer than to the limit.
+    /// Gives the worker of an endpoint a command, and waits for the acknowledgement: for as long as
+    /// the configuration says, and no longer than to the limit.
     pub fn command(
         &mut self,
         memory: &SharedMemory,
@@ -286,7 +286,7 @@ impl Grid {
             let mut impatient = false;
             if now >= look {
                 look = now + LOOK;
-                // One that left later than it was waited for hears of this when it comes back.
+                // One that left later than it was waited for reads this when it comes back.
                 if !self.is_there()? && operation != Operation::Leave {
                     self.ensure_resident(memory)?;
                 }
@@ -366,7 +366,7 @@ impl Grid {
                 self.workers[number].sign = Some(Sign { beats, since: now, time: None });
                 continue;
             };
-            // What the device says costs more than a look at the sign.
+            // Reading the device's state costs more than reading the sign.
             if sign.time.as_ref().is_none_or(|time| now.duration_since(time.looked()) >= LOOK) {
                 let found = self.block_time(number);
                 let spent = sign.time.get_or_insert_with(|| WorkerTime::begin(now, found)).look(now, found);
@@ -384,12 +384,12 @@ impl Grid {
         u64::from(low) | u64::from(high) << 32
     }
 
-    /// Whether somebody asks that the grid stay away.
+    /// Whether any caller requires the grid to be off the device.
     pub fn is_away(&self) -> bool {
         self.away > 0
     }
 
-    /// Has the grid leave, and stay away until [`come_back`](Self::come_back).
+    /// Has the grid leave, and not return before [`come_back`](Self::come_back).
     pub fn go_away(&mut self, memory: &SharedMemory) -> Result<()> {
         self.away += 1;
         self.leave(memory)
@@ -447,8 +447,8 @@ impl Grid {
     pub fn pump(&mut self, memory: &SharedMemory) -> Result<bool> {
         let may = self.is_within() && self.away == 0;
         let Some(program) = self.program.clone().filter(|_| may) else { return Ok(false) };
-        // A worker of one thread looks at one endpoint a poll, and at all up to the last that
-        // a command gave it: those of actors that have ended lie between.
+        // A worker of one thread polls one endpoint at a time, and all up to the last that a
+        // command gave it: those of actors that have ended lie between.
         let endpoints = self.workers.iter().map(|side| side.endpoints).max();
         let polls = endpoints.unwrap_or(0) as u32 + 2;
         while self.rounds.as_ref().is_none_or(Rounds::wants_more) {
@@ -537,7 +537,7 @@ impl Grid {
                 let found = self.block_time(worker);
                 time.get_or_insert_with(|| WorkerTime::begin(now, found)).look(now, found)
             };
-            // All have answered: which of them is still there is not known.
+            // All have answered; it may have left since.
             let least = times.iter_mut().enumerate().map(spent).min().unwrap_or_default();
             let waited = begun.elapsed();
             if least >= self.patience && waited >= self.patience {
@@ -574,7 +574,7 @@ pub(crate) struct Compiled {
     pub sites: Vec<Site>,
 }
 
-/// Compiles a plan. The device may ask tenants to leave meanwhile.
+/// Compiles a plan. The device may have tenants leave meanwhile.
 pub(crate) fn compile(device: &Device, plan: &GridPlan) -> Result<Compiled> {
     let refuse = |problems| {
         let names: Vec<&str> = plan.kinds.iter().map(|kind| kind.handler.signature().name).collect();

@@ -60,7 +60,7 @@ impl RingRuntime {
         ];
         let beside = body_config.beside.and_then(|place| place.worker_in(shared));
         let (endpoints, ranges) = shared.reserve(form.priorities, beside, sizes).or_else(|_| {
-            // What is gone may still be looked at.
+            // What has ended may still be read.
             shared.supervisor.look_over();
             shared.sweep();
             shared.reserve(form.priorities, beside, sizes)
@@ -225,7 +225,7 @@ impl Body {
             let deadline = held.left_ns.map_or(u64::MAX, |left| now.saturating_add(left));
             words[..from].copy_from_slice(&deadline_header(deadline)[..from]);
             words[from..][..held.words.len()].copy_from_slice(&held.words);
-            // The queue holds them all, and nobody else has it yet.
+            // The queue holds them all, and no other thread has it yet.
             mailbox.send(priority, &words, None).map_err(RingError::Restore)?;
         }
         Ok(())

@@ -45,7 +45,7 @@ pub(super) struct InboundLink {
     /// Whether the ring lies in the worker's own memory.
     pub near: bool,
     pub link: WordRange,
-    /// Whether nobody can send any more.
+    /// Whether no sender is left.
     closed: bool,
     /// The links of the topic's publisher that it is one of.
     pub chain: Option<Arc<Chain>>,
@@ -146,7 +146,7 @@ impl Side {
         let [ring, link] = ranges.inspect_err(|_| shared.grid().give_endpoint(endpoint))?;
         let serial = next_serial();
         let made = self.load_inbound_link((endpoint, kind), [ring, link], near, &layout, (serial, passed));
-        // The worker may know it even where it did not say so.
+        // The worker may have it cached even where it did not say so.
         let closed = made.is_err();
         list.push(InboundLink { endpoint, ring, layout, near, link, closed, chain: None, sender: None });
         let record = made?;
@@ -212,12 +212,12 @@ impl Side {
         Ok(words)
     }
 
-    /// Sees to it that nobody sends to the actor any more, and that what was sent is in its queues.
+    /// Ends all sends to the actor; then everything that was sent is in its queues.
     pub fn close_inbound_links(&self, limit: Limit) -> Result<()> {
         let shared = &self.shared;
         for inbound_link in self.inbound_links.list().iter_mut().filter(|inbound_link| !inbound_link.closed) {
-            // Whoever claims the address from now on finds that it has ended. Whoever has claimed
-            // it does so when it next handles a message.
+            // An actor that claims the address from now on finds that it has ended. One that has
+            // claimed it does so when it next handles a message.
             match (&inbound_link.chain, inbound_link.senders_record(shared)) {
                 (Some(chain), _) => {
                     settle_owner(shared, chain.remove(shared, inbound_link.link.at as u32)? as usize, limit)?
@@ -231,8 +231,8 @@ impl Side {
         Ok(())
     }
 
-    /// How far the senders and the actor are in each inbound link; `None` where that cannot be
-    /// told, as somebody of another runtime sends.
+    /// The positions of senders and actor in each inbound link; `None` where a sender of another
+    /// runtime hides them.
     pub fn inbound_link_counters(&self) -> Option<Vec<[u32; 2]>> {
         let list = self.inbound_links.list();
         let read = |inbound_link: &InboundLink| {

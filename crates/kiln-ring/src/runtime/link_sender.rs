@@ -55,13 +55,13 @@ impl Sender {
     }
 }
 
-/// Has whoever has claimed the link whose record this is see that it has ended.
+/// Has the actor that claimed the link with this record find that it has ended.
 pub(super) fn end_link(runtime: &Shared, at: usize, limit: Limit) -> Result<()> {
     runtime.memory.write_arena(at + link::SERIAL, &[0])?;
     settle_owner(runtime, at, limit)
 }
 
-/// Has the owner of a link look at its record again before it handles another message.
+/// Has the owner of a link read its record again before it handles another message.
 pub(super) fn settle_owner(runtime: &Shared, at: usize, limit: Limit) -> Result<()> {
     let mut owner = [0];
     runtime.memory.read_arena(at + link::OWNER, &mut owner)?;

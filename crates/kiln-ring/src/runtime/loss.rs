@@ -1,10 +1,9 @@
 //! Lost devices, and how their actors come back.
 //!
 //! A device is lost when a call fails that only a working device answers, or when the resident
-//! kernel ends without being told to: after a trap, NVIDIA's driver fails every call of the
-//! process. A worker is lost when it shows no sign of life: a handler without a step budget that
-//! never ends holds it for ever. Whoever waits is told; nothing that the device may still touch is
-//! freed.
+//! kernel ends without a command: after a trap, NVIDIA's driver fails every call of the process. A
+//! worker is lost when its heartbeat stops: a handler without a step budget that never ends holds
+//! it for ever. All waits end with an error; nothing that the device may still touch is freed.
 
 use super::body::Body;
 use super::cluster::has_clusters;
@@ -67,7 +66,7 @@ impl Shared {
             let wards = self.supervisor.wards();
             let of_worker = |ward: &Arc<Body>| ward.side.endpoints.first.worker == worker;
             let lost: Vec<_> = wards.iter().filter_map(Weak::upgrade).filter(of_worker).collect();
-            // First: who hears that an actor is lost may ask for recovery at once.
+            // First: a caller that is notified of a lost actor may request recovery at once.
             self.stalled.fetch_or(!lost.is_empty(), Ordering::AcqRel);
             if lost.iter().filter(|ward| ward.strand(&why)).count() > 0 {
                 self.events.publish(None, self.device.id(), What::Stalled { worker });

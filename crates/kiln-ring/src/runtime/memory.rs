@@ -25,7 +25,7 @@ pub(crate) struct SharedMemory {
     /// All of the inbox and of the outbox, as the host reaches them.
     pub inbox_words: RingMemory,
     pub outbox_words: RingMemory,
-    /// Words of the inbox and of the outbox up to the last that anybody was given.
+    /// Words of the inbox and of the outbox up to the last that was allocated.
     used: [AtomicUsize; 2],
 }
 
@@ -61,7 +61,7 @@ impl SharedMemory {
         {
             Ok(outbox) => outbox,
             Err(error) => {
-                // SAFETY: nobody has seen it.
+                // SAFETY: no other code has it yet.
                 unsafe { backend.unmap(inbox) };
                 return Err(error.into());
             }
@@ -127,7 +127,7 @@ impl SharedMemory {
     pub fn inbox_part(&self, at: usize, words: usize) -> RingMemory {
         self.used[0].fetch_max(at + words, Ordering::AcqRel);
         // SAFETY: what callers name lies inside; the mapping lives as long as the runtime, which
-        // whoever holds a part holds.
+        // every holder of a part keeps alive.
         unsafe { self.inbox_words.part(at, words) }
     }
 
@@ -224,7 +224,7 @@ impl SharedMemory {
     /// Gives the memory back.
     ///
     /// # Safety
-    /// No kernel uses it any more, and nobody uses a range of it from now on.
+    /// No kernel uses it any more, and no range of it is used from now on.
     pub unsafe fn release(&mut self) {
         let backend = self.device.backend();
         // SAFETY: as the caller promises; each is freed once.

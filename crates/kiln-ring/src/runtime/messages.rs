@@ -1,5 +1,5 @@
-//! What an actor is sent, asked, and answers. [`Channel`](crate::Channel) has the same by
-//! reference.
+//! Sending to an actor, asking it, and receiving its replies. [`Channel`](crate::Channel) has the
+//! same by reference.
 //!
 //! | | at once | waits | up to a time | future |
 //! |---|---|---|---|---|

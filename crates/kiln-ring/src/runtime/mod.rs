@@ -157,7 +157,7 @@ pub(crate) struct Shared {
     /// Whose senders wake it, while it is parked.
     parked: Mutex<Vec<Weak<body::Body>>>,
     parkings: AtomicU64,
-    /// Somebody made room for which actors may wait, where nothing on the device looks for it.
+    /// A caller made room for which actors may wait, where nothing on the device checks for it.
     room: AtomicBool,
     actors: AtomicU32,
     /// All actors, for telemetry.
@@ -454,7 +454,7 @@ pub(crate) struct Side {
     /// Whether a worker may use the place and the memory.
     resident: AtomicBool,
     inbound_links: InboundLinks,
-    /// What those who wait for the actor are told.
+    /// The state that callers of the actor wait on.
     standing: StandingCell,
     /// The actor, once it is made.
     body: OnceLock<Weak<body::Body>>,

@@ -95,8 +95,8 @@ impl<R> OutputFuture<'_, R> {
         let wakers = &side.inbound_links.outputs.wakers;
         let awaited = Awaited::Reply { sent_later: true };
         self.ticket = Some(wakers.add(self.ticket, awaited, cx.waker()));
-        // It may have come before the waker was there. Without a thread that looks, the task looks
-        // itself.
+        // The answer may have arrived before the waker was registered. Without a polling thread,
+        // the task polls by itself.
         if side.has_output() || side.see_to_outputs().is_err() {
             cx.waker().wake_by_ref();
         }
@@ -146,7 +146,7 @@ impl Side {
         self.inbound_links.outputs.is_ready(&self.standing())
     }
 
-    /// Sees to it that the outputs are looked at while a future waits for them.
+    /// Has the outputs polled while a future waits for them.
     fn see_to_outputs(self: &Arc<Side>) -> std::io::Result<()> {
         let wakers = &self.inbound_links.outputs.wakers;
         if wakers.begin_watching() {

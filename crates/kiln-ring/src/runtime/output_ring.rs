@@ -1,8 +1,8 @@
 //! The ring of an actor's outputs: what becomes of the messages that other actors sent.
 //!
 //! An actor's inbound links share one ring of outputs, which the device writes and the host reads.
-//! The host says how far it has taken them in a quad of the inbox, at which the device looks only
-//! when the ring seems full; a full one holds up the actor.
+//! The host says how far it has taken them in a quad of the inbox, which the device reads only when
+//! the ring seems full; a full one holds up the actor.
 
 use super::Side;
 use super::memory::SharedMemory;
@@ -69,13 +69,13 @@ struct Made {
 struct Reader {
     /// The position of the next output to be taken.
     next: u64,
-    /// What the device was told of it.
+    /// What the device was last sent of it.
     acknowledged: u64,
-    /// The position up to which failures were looked for.
+    /// The position up to which failures were searched.
     searched: u64,
-    /// The newest failure that nobody has dealt with.
+    /// The newest failure that was not dealt with.
     failure: Option<(u32, u64, Reason)>,
-    /// Replies that made room for others before anybody received them.
+    /// Replies that made room for others before they were received.
     kept: VecDeque<Vec<u32>>,
 }
 
@@ -118,7 +118,7 @@ impl OutputRing {
 
     /// Gives the ring its memory, and writes the actor's line, if that was not done before.
     pub fn make(&self, side: &Side) -> Result<()> {
-        // One at a time: whoever makes inbound links holds the lock of those.
+        // One at a time: making inbound links holds the lock of those.
         if self.made.get().is_some() {
             return Ok(());
         }
@@ -155,7 +155,7 @@ impl OutputRing {
             free.inbox.release(ranges[1]);
             return Err(error);
         }
-        // Nobody else makes it.
+        // No other code makes it.
         let _ = self.made.set(made);
         Ok(())
     }
@@ -246,12 +246,12 @@ impl OutputRing {
         taken
     }
 
-    /// A reply was taken: it refers to its arrays no more. Whoever took it does.
+    /// A reply was taken: it refers to its arrays no more. The receiver does.
     fn received(&self, reply: &[u32]) {
         self.spec.references.reply.iter().for_each(|first| received(&reply[*first..]));
     }
 
-    /// Nobody will take what is there.
+    /// What is there will not be taken.
     pub fn give_up(&self) {
         if !self.spec.references.reply.is_empty() {
             self.make_room();
@@ -298,7 +298,7 @@ impl OutputRing {
         });
     }
 
-    /// Takes outputs that nobody receives, as far as they come first.
+    /// Takes outputs that no thread receives, as far as they come first.
     pub fn tidy(&self) {
         let Some(made) = self.made.get() else { return };
         let mut reader = self.reader();
@@ -307,7 +307,7 @@ impl OutputRing {
         }
     }
 
-    /// Makes room in the ring: takes letters, and keeps replies for whoever receives them later.
+    /// Makes room in the ring: takes letters, and keeps replies for later receivers.
     pub fn make_room(&self) {
         let Some(made) = self.made.get() else { return };
         let mut reader = self.reader();
@@ -319,8 +319,8 @@ impl OutputRing {
         }
     }
 
-    /// The newest failure on a message of an inbound link that nobody has dealt with: the inbound
-    /// link's link, the message's position, and why. It may lie behind replies that nobody
+    /// The newest failure on a message of an inbound link that was not dealt with: the inbound
+    /// link's link, the message's position, and why. It may be queued behind replies that were not
     /// received.
     pub fn failure(&self) -> Option<(u32, u64, Reason)> {
         let made = self.made.get()?;

@@ -17,8 +17,8 @@ use std::time::Duration;
 ///
 /// Those of all inbound links come in the order in which they were made. Messages that were not
 /// handled become [dead letters](crate::RingRuntime::dead_letters) when their turn comes. As many
-/// may be there as the actor's queue has places; when nobody takes them, the actor waits, and then
-/// those who send to it: of a handler that replies to other actors, take the replies.
+/// may be there as the actor's queue has places. When they are not taken, the actor waits, and then
+/// those that send to it: take the replies of a handler that replies to other actors.
 ///
 /// Clones read the same outputs. While one thread takes some, others wait.
 pub struct Outputs<R> {
@@ -193,7 +193,7 @@ impl<R: Layout> Outputs<R> {
             }
             let none = if until.is_some() { None } else { self.none_to_come(&mut quiet) };
             if let Some(error) = none {
-                // What came before that was known is found now.
+                // What arrived before that was read is found now.
                 let taken = self.some(most, &mut take)?;
                 return if taken > 0 { Ok(taken) } else { Err(error) };
             }

@@ -1,9 +1,9 @@
 //! Parking: a grid that has had nothing to do for a while leaves the device, and comes back with
 //! the next message.
 //!
-//! A worker that looks for messages costs power, and a core where the device is a CPU. It first
-//! looks without a pause, then sleeps between looks; the last stage is this one, where nothing is
-//! left that looks. Whoever sends to an actor of a parked grid launches it again.
+//! A worker that polls for messages costs power, and a core where the device is a CPU. It first
+//! polls without a pause, then sleeps between polls; the last stage is this one, where nothing
+//! polls any more. A send to an actor of a parked grid launches it again.
 
 use super::Shared;
 use super::body::Body;
@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What is known of how long a grid has had nothing to do.
+/// How long a grid has had nothing to do, by the last readings.
 #[derive(Default)]
 pub(super) struct Rest {
     /// How often each worker had found something to do.
@@ -77,8 +77,8 @@ impl Shared {
         }
     }
 
-    /// Brings the grid back if it is parked, and has a device go on that does not by itself:
-    /// somebody made room for which actors may wait.
+    /// Brings the grid back if it is parked, and has a device go on that does not run by itself: a
+    /// caller made room for which actors may wait.
     pub(super) fn room_made(&self) {
         if self.within {
             self.room.store(true, Ordering::Relaxed);
@@ -95,7 +95,7 @@ impl Shared {
         self.unpark();
         let back = grid.ensure_resident(&self.memory);
         drop(grid);
-        // Nobody else would notice: the message that woke it waits for the grid.
+        // No other call would detect it: the message that woke it waits for the grid.
         if let Err(error) = back {
             self.lose(&error.to_string());
         }

@@ -48,7 +48,7 @@ pub enum Routing {
 pub struct Pool<H: Handler> {
     actors: Vec<Actor<H>>,
     routing: Routing,
-    /// Where the next message goes, and where the next look for a reply begins.
+    /// Where the next message goes, and where the next poll for a reply begins.
     next: AtomicUsize,
     look: AtomicUsize,
 }
@@ -243,7 +243,7 @@ impl<H: Handler> Pool<H> {
     /// Terminates all actors; each is given as long.
     ///
     /// # Errors
-    /// The first failure. All were told to end.
+    /// The first failure. All were commanded to end.
     pub fn terminate_with(&self, ending: Ending, timeout: Duration) -> Result<()> {
         let mut outcome = Ok(());
         for actor in &self.actors {

@@ -1,9 +1,9 @@
 //! The test of a transport: whether what is written by one side ever is seen in part by the other.
 //!
-//! Before anybody else uses a runtime's memory, the host writes slots into it, in the ways in which
-//! it writes messages, while a kernel looks at them without a pause, and the kernel answers in the
-//! way in which workers do, while the host looks. Every word is another in each round. A test that
-//! finds nothing proves nothing, but what is wrong with a machine shows within its first messages.
+//! Before a runtime's memory is used, the host writes slots into it, in the ways in which it writes
+//! messages, while a kernel polls them without a pause, and the kernel answers in the way in which
+//! workers do, while the host polls. Every word is another in each round. A test that finds nothing
+//! proves nothing, but what is wrong with a machine shows within its first messages.
 
 use super::memory::SharedMemory;
 use super::transport::{Transport, Verdict};
@@ -52,7 +52,7 @@ struct Bench {
     patience: Duration,
 }
 
-/// Tests a transport over memory that nobody else uses.
+/// Tests a transport over memory that nothing else uses.
 pub(super) fn test(
     device: &Device,
     memory: &SharedMemory,
@@ -208,7 +208,7 @@ mod tests {
                 memory.flush();
                 (0..200).for_each(|_| std::hint::spin_loop());
                 if (at, q) == (0, 0) {
-                    // Once a round, that a device without a core of its own looks now.
+                    // Once a round, so that a device without a core of its own polls now.
                     std::thread::yield_now();
                 }
                 memory.store_quad(at + q * QUAD, [words[0], words[1], words[2], stamp]);

@@ -6,15 +6,15 @@ use crate::lifecycle::Lifecycle;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Between two looks whether a runtime has anything to do: they read from the device.
+/// Between two checks whether a runtime has anything to do: they read from the device.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// Whether the actors of a runtime have anything to do.
 ///
 /// Messages come from the host or from handlers, and a handler runs for a message. So where no
 /// actor that handles messages has one, none will ever have one, unless the host sends it. That is
-/// seen by two looks at what was sent and what is done, which must find the same: what is on its
-/// way from one actor to the other changes a count between them.
+/// detected by two readings of what was sent and what is done, which must agree: what is on its way
+/// from one actor to the other changes a count between them.
 pub(super) struct Quiet<'a> {
     side: &'a Side,
     next: Instant,
@@ -28,7 +28,7 @@ impl<'a> Quiet<'a> {
         Quiet { side, next: Instant::now() }
     }
 
-    /// Whether no actor has anything to do. It looks now and then, and gives `false` in between.
+    /// Whether no actor has anything to do. It reads now and then, and gives `false` in between.
     pub fn is_quiet(&mut self) -> bool {
         let now = Instant::now();
         if now < self.next {
@@ -55,8 +55,8 @@ impl<'a> Quiet<'a> {
 }
 
 impl Body {
-    /// Whether it handles messages, gives them back, or will do so by itself. An actor about which
-    /// somebody else is busy does, as far as is known.
+    /// Whether it handles messages, gives them back, or will do so by itself. An actor whose lock
+    /// another thread holds counts as one that does.
     fn acts(&self) -> bool {
         self.try_life().is_none_or(|life| match life.stage {
             Lifecycle::Active | Lifecycle::Draining => true,

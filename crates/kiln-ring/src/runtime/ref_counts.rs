@@ -17,21 +17,21 @@
 //! - A worker adds one *before* a message with a reference goes to another actor's inbound link or,
 //!   as a reply, to the host's outputs; and takes one off when the message that brought it is done
 //!   with, however it ended: handled, failed, given back. So between what adds and what takes off,
-//!   the count is never 0 while anybody has the array.
+//!   the count is never 0 while any actor has the array.
 //! - Outputs are taken by the host, which cannot change a word that the device changes meanwhile:
-//!   it counts those by itself ([`Allocation::taken`]), once whoever took one has the array. No
-//!   actor has it when the two counts are equal. What a line stands at then is where its next array
+//!   it counts those by itself ([`Allocation::taken`]), once the receiver of one has the array. No
+//!   actor has it when the two counts are equal. A line's final value is where its next array
 //!   begins.
 //! - The host's count never goes ahead of the device's. So where the host's, *read first*, equals
 //!   the device's, read later, no actor had the array at the later moment, and none came back
 //!   between the two. Where the host, too, had no reference before the device's count was read, and
-//!   nobody has found one since, nobody has the array, or ever will. (`tests/ref_counts.rs` visits
-//!   every state of a model of this, and shows what becomes of other orders.)
+//!   none was found since, the array has no reference, and never will. (`tests/ref_counts.rs`
+//!   visits every state of a model of this, and shows what becomes of other orders.)
 //! - The count is changed before the answer of a message leaves, behind a fence: who has seen the
 //!   answer finds what the handler handed on counted.
 //!
-//! The memory of an array without references on the host is looked at again when memory is short
-//! and now and then ([`Shared::sweep`]); until then it is *abroad*.
+//! The counts of an array without references on the host are read again when memory is short and
+//! now and then ([`Shared::sweep`]); until then it is *abroad*.
 
 use super::Shared;
 use super::region::WordRange;
@@ -62,7 +62,7 @@ struct RefCountState {
 struct Line {
     /// The array's number; 0 for none.
     number: u32,
-    /// What the device's count stood at when it was last nobody's.
+    /// The device's count when there was last no reference.
     settled: u32,
 }
 
@@ -70,17 +70,17 @@ struct Line {
 const WORDS_PER_LINE: usize = 1024;
 const LINES: std::ops::RangeInclusive<usize> = 64..=16384;
 
-/// An array that nobody on the host had at some moment.
+/// An array without references on the host at some moment.
 struct Seen {
     memory: Arc<Allocation>,
-    /// How often somebody had found it then.
+    /// How often a reference had been found then.
     found: u64,
     /// How many references had come back from actors.
     taken: u32,
 }
 
 impl Seen {
-    /// The array now, if nobody on the host has it.
+    /// The array now, if the host has no reference.
     fn of(memory: &Arc<Allocation>) -> Option<Seen> {
         let holders = memory.holders();
         let nobody = !holders.gone && holders.block.strong_count() == 0;
@@ -136,7 +136,7 @@ impl RefCountState {
 }
 
 impl Shared {
-    /// Zeroed memory for an array of so many words, which nobody has yet.
+    /// Zeroed memory for an array of so many words, without references yet.
     pub(crate) fn allocate(self: &Arc<Self>, len: usize) -> Result<Arc<Allocation>> {
         let range = self.allocate_arena(len)?;
         self.clear_arena(range).inspect_err(|_| self.release_arena(range))?;
@@ -193,8 +193,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Gives the memory of an array back that no actor had after it was seen, unless somebody on
-    /// the host has found it since; whether it did.
+    /// Frees the memory of an array of which no actor had a reference after it was checked, unless
+    /// the host has found one since; returns whether it did.
     fn give_back(&self, state: &mut RefCountState, seen: &Seen) -> Result<bool> {
         let memory = &seen.memory;
         let mut holders = memory.holders();
@@ -203,7 +203,7 @@ impl Shared {
         }
         if let (Some(line), Some(table), true) = (memory.line, state.table, state.counts) {
             // From here on a handler that kept a reference without being entitled to it is refused.
-            // Nobody finds the array before that is certain.
+            // The array cannot be found before that is certain.
             self.record_loss(self.memory.write_arena(table.at + line, &[0]))?;
         }
         holders.gone = true;
@@ -211,13 +211,13 @@ impl Shared {
         if let Some(line) = memory.line {
             state.leave(line, seen.taken);
         }
-        // SAFETY: nobody has the array, nor can anybody find it.
+        // SAFETY: there is no reference to the array, nor can one be found.
         unsafe { memory.give_staging(self) };
         self.release_arena(memory.range);
         Ok(true)
     }
 
-    /// Gives back the memory of arrays that nobody has any more.
+    /// Frees the memory of arrays without references.
     pub(super) fn sweep(&self) {
         self.release_answered();
         self.sweep_abroad();
@@ -229,8 +229,8 @@ impl Shared {
         let Some(table) = state.table.filter(|_| !state.abroad.is_empty()) else { return };
         let lines = state.lines.len();
         let mut counts = vec![0; lines];
-        // Before the counts are read. One that somebody has found comes here again when they let go
-        // of it.
+        // Before the counts are read. One that was found again comes here when its references are
+        // gone.
         state.abroad.retain(|_, memory| Seen::of(memory).is_some());
         let arrays: Vec<Seen> = state.abroad.values().filter_map(Seen::of).collect();
         // A device that is lost has nothing to give any more.
@@ -256,7 +256,7 @@ impl Shared {
             memory.holders().gone = true;
             forget(number);
             if left {
-                // SAFETY: the runtime is gone, without which nobody finds the array.
+                // SAFETY: the runtime is gone, without which the array cannot be found.
                 unsafe { memory.give_staging(self) };
             }
         }
@@ -271,7 +271,7 @@ impl Shared {
 }
 
 impl Shared {
-    /// Takes memory, for which arrays that nobody has any more make room.
+    /// Allocates memory; frees arrays without references if there is too little.
     pub(super) fn with_room<T>(&self, take: impl Fn() -> Result<T>) -> Result<T> {
         match take() {
             Err(RingError::OutOfRegion { .. }) => {
@@ -316,7 +316,7 @@ impl Arena for Shared {
         if state.counts && memory.line.is_some() {
             state.abroad.insert(number, memory);
         } else {
-            // It stays taken where the device fails.
+            // It is not freed where the device fails.
             let _ = self.give_back(&mut state, &seen);
         }
     }

@@ -50,8 +50,8 @@ impl Body {
         self.notice(&mut life);
         let restarts = life.due.is_some_and(|due| due <= Instant::now());
         if restarts {
-            // A device that does not answer leaves the actor failed; the next look at the device
-            // says so.
+            // A device that does not answer leaves the actor failed; the next check of the device
+            // reports it.
             life.fell = self.restart_now(&mut life, self.body_config.resume).is_err();
             self.stand(&life);
         }

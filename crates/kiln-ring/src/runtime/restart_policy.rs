@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Restart {
-    /// It stays failed, and holds its messages, until it is [restarted](crate::Actor::restart) by
+    /// It remains failed, and holds its messages, until it is [restarted](crate::Actor::restart) by
     /// hand or terminated.
     #[default]
     Never,
@@ -115,7 +115,7 @@ impl History {
         now.checked_add(backoff.before(self.series)).map_or(Decision::Leave, Decision::At)
     }
 
-    /// Notes a restart.
+    /// Records a restart.
     pub fn restarted(&mut self, policy: &Restart, now: Instant) {
         if !matches!(policy, Restart::OnFailure { .. }) {
             self.restarts.clear();

@@ -339,7 +339,7 @@ impl Body {
 
 // ---- addresses
 
-/// The same with other addresses; `None` if it has one that is not known.
+/// The same with other addresses; `None` if it has one that is not in the map.
 fn renamed(
     actor: &Checkpoint,
     places: &Addresses,
@@ -428,7 +428,7 @@ impl Session<'_> {
         Ok(actor)
     }
 
-    /// Gives the actors their states and messages, now that all addresses are known.
+    /// Gives the actors their states and messages, now that all addresses are determined.
     fn finish(self) -> Result<()> {
         let known = self.made.iter().flat_map(|made| {
             made.checkpoint
@@ -460,8 +460,7 @@ impl Session<'_> {
 }
 
 impl Shared {
-    /// Writes messages to an inbound link that nobody has sent to, of an actor that handles
-    /// nothing.
+    /// Writes messages to an inbound link that is still empty, of an actor that handles nothing.
     fn fill_inbound_link(
         &self,
         body: &Body,

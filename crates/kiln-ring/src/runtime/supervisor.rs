@@ -1,11 +1,11 @@
-//! The supervisor: one thread of a runtime that looks after its actors.
+//! The supervisor: one thread of a runtime that polls its actors for failures.
 //!
-//! A device cannot tell the host that a handler failed, other than by the answer of the message on
-//! which it did. So the supervisor looks at the newest answers: every millisecond where a policy or
-//! a link waits for that, else every 20 ms. Where a look at all actors takes longer, it looks less
+//! A device cannot notify the host that a handler failed, other than by the answer of the message
+//! on which it did. So the supervisor polls the newest answers: every millisecond where a policy or
+//! a link waits for that, else every 20 ms. Where a poll of all actors takes longer, it polls less
 //! often, so that it takes no more than a twentieth of a core, as long as that is often enough to
-//! hear of a lost device in time. A look in which an actor was restarted waited for its worker: the
-//! time of that look says nothing of what looking costs.
+//! detect a lost device in time. A poll in which an actor was restarted waited for its worker: its
+//! time says nothing of the cost of polling.
 
 use super::Shared;
 use super::body::Body;
@@ -14,13 +14,13 @@ use super::park::Rest;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// Between two looks where somebody waits for failures to be seen.
+/// Between two polls where a caller waits for failures to be detected.
 const KEEN: Duration = Duration::from_millis(1);
-/// Between two looks where nobody does.
+/// Between two polls where no caller does.
 const CALM: Duration = Duration::from_millis(20);
-/// A look takes at most one part in so many of the time.
+/// Polling takes at most one part in so many of the time.
 const SHARE: u32 = 20;
-/// The cost of a look is the smallest time of so many. A longer one was held up by something else:
+/// The cost of a poll is the smallest time of so many. A longer one was held up by something else:
 /// by a worker that did not answer at once, or by other processes.
 const RECENT: usize = 8;
 
@@ -29,7 +29,7 @@ const RECENT: usize = 8;
 pub(crate) struct Supervisor {
     state: Mutex<SupervisorState>,
     changed: Condvar,
-    /// Held during a look.
+    /// Held during a poll.
     looking: Mutex<()>,
 }
 
@@ -41,9 +41,9 @@ struct SupervisorState {
 }
 
 /// The last part of every handle on a runtime or its actors: when it is dropped, it waits until the
-/// supervisor's look that is under way is over.
+/// supervisor's poll that is under way is over.
 ///
-/// That look may hold what the other parts held. Without this, the supervisor's thread would be the
+/// That poll may hold what the other parts held. Without this, the supervisor's thread would be the
 /// one to end the runtime, at a time of its own: while the process exits, at worst.
 #[derive(Clone)]
 pub(super) struct ShutdownGuard(Arc<Supervisor>);
@@ -60,9 +60,9 @@ impl Drop for ShutdownGuard {
     }
 }
 
-/// How long the supervisor rests between two looks.
+/// How long the supervisor sleeps between two polls.
 struct Pace {
-    /// The times of the last looks.
+    /// The times of the last polls.
     recent: [Duration; RECENT],
     looks: usize,
 }
@@ -72,8 +72,8 @@ impl Pace {
         Pace { recent: [Duration::MAX; RECENT], looks: 0 }
     }
 
-    /// The pause after a look that took `time`: at least `least`, and no more than `longest` where
-    /// that is longer. `restarted` says that the look was spent on a restart.
+    /// The pause after a poll that took `time`: at least `least`, and no more than `longest` where
+    /// that is longer. `restarted` says that the poll was spent on a restart.
     fn pause(&mut self, time: Duration, restarted: bool, least: Duration, longest: Duration) -> Duration {
         if restarted {
             return least;
@@ -86,7 +86,7 @@ impl Pace {
 }
 
 impl Supervisor {
-    /// Looks after an actor from now on.
+    /// Supervises an actor from now on.
     ///
     /// # Errors
     /// Where the thread cannot be started.
@@ -103,7 +103,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Looks again soon: something may have to be seen more often from now on.
+    /// Polls again soon: something may have to be detected earlier from now on.
     pub fn nudge(&self) {
         self.changed.notify_all();
     }
@@ -114,7 +114,7 @@ impl Supervisor {
         self.changed.notify_all();
     }
 
-    /// Waits until the look at the actors that is under way is over: it may be what still holds
+    /// Waits until the poll of the actors that is under way is over: it may be what still holds
     /// those that are gone, and their places.
     pub fn look_over(&self) {
         drop(self.looking.lock().unwrap_or_else(PoisonError::into_inner));
@@ -125,7 +125,7 @@ impl Supervisor {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The actors that are looked after.
+    /// The supervised actors.
     pub fn wards(&self) -> Vec<Weak<Body>> {
         self.state().wards.clone()
     }
@@ -153,7 +153,7 @@ impl Supervisor {
             }
             let (mut keen, mut restarted, mut more) = (false, false, false);
             for ward in &wards {
-                // Held no longer than for the look: the last one that holds an actor may end its
+                // Held no longer than for the poll: the last one that holds an actor may end its
                 // runtime.
                 if let Some(ward) = ward.upgrade() {
                     restarted |= ward.attend();
@@ -194,13 +194,13 @@ mod tests {
         assert_eq!(pace.pause(MS / 100, false, KEEN, 100 * MS), KEEN);
     }
 
-    /// One look that took long, because other processes had the core, says nothing of the next.
+    /// One poll that took long, because other processes had the core, says nothing of the next.
     #[test]
     fn what_looks_cost_is_what_the_shortest_of_them_took() {
         let mut pace = Pace::new();
         assert_eq!(pace.pause(MS / 100, false, KEEN, 100 * MS), KEEN);
         assert_eq!(pace.pause(30 * MS, false, KEEN, 100 * MS), KEEN);
-        // Where all of them take long, there are many actors: they are looked at less often.
+        // Where all of them take long, there are many actors: they are polled less often.
         let last = (0..RECENT).map(|_| pace.pause(2 * MS, false, KEEN, 100 * MS)).last();
         assert_eq!(last, Some(40 * MS));
         let last = (0..RECENT).map(|_| pace.pause(20 * MS, false, KEEN, 100 * MS)).last();

@@ -99,8 +99,8 @@ impl BusyAndIdle {
     }
 }
 
-/// A handler that is new cannot be compiled in while another one takes its time; nobody notices but
-/// who asked.
+/// A handler that is new cannot be compiled in while another one takes its time; only the caller
+/// that launches it is affected.
 #[test]
 fn a_grid_with_a_busy_worker_does_not_leave_in_part() {
     let test = BusyAndIdle::begin();
@@ -123,7 +123,7 @@ fn a_grid_that_leaves_late_comes_back() {
     let test = BusyAndIdle::begin();
     let (rt, busy, idle) = (&test.rt, &test.busy, &test.idle);
     for _ in 0..2 {
-        // The second time, the idle worker was told to leave before.
+        // The second time, the idle worker got the command to leave before.
         let late = rt.0.grid().command_to_leave(&rt.0.memory);
         assert!(matches!(late, Err(RingError::Unresponsive { worker: 0, .. })), "{late:?}");
     }
@@ -199,7 +199,7 @@ fn first_of(ctx: &RingCtx, m: Payload<u32>) -> u32 {
 }
 
 /// A reference-count table has so many lines. An array that came when all were taken can be sent by
-/// the host, and by nobody else, until others have gone.
+/// the host alone, until others have gone.
 #[test]
 fn arrays_without_a_line_are_not_handed_on() {
     let config = RuntimeConfig { arena_bytes: 1 << 17, ..RuntimeConfig::default() };
@@ -362,7 +362,7 @@ fn termination_waits_for_progress() {
     assert!(stuck.recv_timeout(Duration::from_secs(60)).is_ok());
 }
 
-/// A termination for which no time was left after the last message can be asked for again.
+/// A termination for which no time was left after the last message can be repeated.
 #[test]
 fn a_termination_that_came_too_late_is_made_up_for() {
     let rt = RingRuntime::with(&Device::open("cpu").unwrap(), RuntimeConfig::default().workers(1)).unwrap();

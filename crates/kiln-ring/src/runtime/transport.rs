@@ -43,7 +43,7 @@ impl Transport {
         if self == Transport::Bar { MappedPlace::Device } else { MappedPlace::Host }
     }
 
-    /// How it is known that a slot is complete.
+    /// How a reader detects that a slot is complete.
     pub(super) fn protocol(self) -> Protocol {
         if self == Transport::Ordered { Protocol::Ordered } else { Protocol::Stamped }
     }

@@ -6,11 +6,11 @@
 use kiln_backend::BlockTime;
 use std::time::{Duration, Instant};
 
-/// The most that one look adds for a worker that sleeps or is blocked. It was asleep at the moment
-/// of the look, which says little of a long time before.
+/// The most that one reading adds for a worker that sleeps or is blocked. It was asleep at the
+/// moment of the reading, which says little of a long time before.
 const MOST_ASLEEP: Duration = Duration::from_millis(20);
 
-/// The time that a worker could have used since the first look.
+/// The time that a worker could have used since the first reading.
 #[derive(Clone, Debug)]
 pub(super) struct WorkerTime {
     looked: Instant,
@@ -19,18 +19,19 @@ pub(super) struct WorkerTime {
 }
 
 impl WorkerTime {
-    /// Begins to count at a look that found this.
+    /// Begins to count at a reading that found this.
     pub fn begin(now: Instant, found: Option<BlockTime>) -> WorkerTime {
         WorkerTime { looked: now, found, spent: Duration::ZERO }
     }
 
-    /// Returns when the last look was.
+    /// Returns when the last reading was.
     pub fn looked(&self) -> Instant {
         self.looked
     }
 
-    /// Adds what has passed since the last look, and returns the sum: the processor time that the
-    /// worker had, or would have had if it had not slept. Where the device does not say, all time.
+    /// Adds what has passed since the last reading, and returns the sum: the processor time that
+    /// the worker had, or would have had if it had not slept. Where the device does not say, all
+    /// time.
     pub fn look(&mut self, now: Instant, found: Option<BlockTime>) -> Duration {
         let passed = now.saturating_duration_since(self.looked);
         self.spent += match (self.found, found) {
@@ -59,7 +60,7 @@ mod tests {
         let mut time = WorkerTime::begin(begun, found(40, true));
         assert_eq!(time.look(begun + 60_000 * MS, found(40, true)), Duration::ZERO);
         assert_eq!(time.look(begun + 61_000 * MS, found(70, true)), 30 * MS);
-        // Asleep: at most so much for a look.
+        // Asleep: at most so much for a reading.
         assert_eq!(time.look(begun + 61_015 * MS, found(70, false)), 45 * MS);
         assert_eq!(time.look(begun + 90_000 * MS, found(70, false)), 65 * MS);
         assert_eq!(time.looked(), begun + 90_000 * MS);

@@ -15,11 +15,11 @@ const LONGEST: u64 = 64 << 20;
 /// How many names of a new file are tried.
 const NAMES: u32 = 16;
 
-/// The folder where `kiln ring top` looks for runtimes: `kiln` in `XDG_RUNTIME_DIR`. Where that is
+/// The folder in which `kiln ring top` finds runtimes: `kiln` in `XDG_RUNTIME_DIR`. Where that is
 /// not set, it is `kiln-` and the number of the user in the folder for temporary files.
 ///
 /// [`RingRuntime::publish`](crate::RingRuntime::publish) makes this folder for its user alone, and
-/// refuses one that belongs to somebody else or that others can write to.
+/// refuses one that belongs to another user or that others can write to.
 ///
 /// ```
 /// let folder = kiln_ring::telemetry_dir();
@@ -85,7 +85,7 @@ pub(super) fn replace(path: &Path, text: &str) -> io::Result<()> {
     let (aside, mut file) = create_aside(path)?;
     let written = file.write_all(text.as_bytes()).and_then(|()| std::fs::rename(&aside, path));
     if written.is_err() {
-        // What could not be renamed is of no use to anybody.
+        // A file that could not be renamed is of no use.
         let _ = std::fs::remove_file(&aside);
     }
     written
@@ -242,7 +242,7 @@ mod tests {
         let file = folder.join("file");
         std::fs::write(&file, "").unwrap();
         assert!(make_private(&file).unwrap_err().to_string().contains("no folder"));
-        // Only the superuser can make one that belongs to somebody else.
+        // Only the superuser can make one that belongs to another user.
         if std::os::unix::fs::chown(&own, Some(12345), None).is_ok() {
             let refused = make_private(&own).unwrap_err().to_string();
             assert!(refused.contains("it belongs to user 12345"), "{refused}");

@@ -52,7 +52,7 @@ pub struct ActorTelemetry {
     /// Of these, those of each priority, from the lowest.
     pub depths: Vec<u64>,
     /// What the host's side of its queue counts, with dropped and expired messages by themselves.
-    /// It hears of them when it takes the answers.
+    /// It counts them when it takes the answers.
     pub counts: Counts,
     /// The times from when a message was seen by the worker until its answer had left, of one in
     /// [`measure_every`](crate::RuntimeConfig::measure_every) messages. On a GPU the clock may
@@ -63,7 +63,7 @@ pub struct ActorTelemetry {
 }
 
 impl ActorTelemetry {
-    /// Messages a second since an earlier look; `None` if no time passed.
+    /// Messages a second since an earlier reading; `None` if no time passed.
     pub fn throughput_since(&self, earlier: &ActorTelemetry) -> Option<f64> {
         let seconds = self.read_at.checked_duration_since(earlier.read_at)?.as_secs_f64();
         (seconds > 0.0).then(|| self.processed.saturating_sub(earlier.processed) as f64 / seconds)
@@ -88,6 +88,6 @@ pub struct RuntimeTelemetry {
     pub measure_every: u32,
     /// How many dead letters ever arrived.
     pub dead_letters: u64,
-    /// Its actors, terminated ones too as long as somebody has them.
+    /// Its actors, terminated ones too as long as there is a handle on them.
     pub actors: Vec<ActorTelemetry>,
 }

@@ -69,7 +69,7 @@ impl Drop for Publisher {
         drop(self.running.take());
         // A thread that panicked has ended too.
         let _ = self.thread.take().map(JoinHandle::join);
-        // Nobody else removes it, and one that is gone already is as good.
+        // No other process removes it, and one that is gone already is as good.
         let _ = std::fs::remove_file(&self.path);
     }
 }

@@ -16,9 +16,9 @@
 //!      3   the number of the check; 0 if the failure was none of a check
 //! ```
 //!
-//! The worker stores them when the answer has left, so that nobody waits for it, but for what is
-//! said of a failure, which is there when its answer is. The host reads them by a copy, which does
-//! not disturb the worker.
+//! The worker stores them after the answer, off the path of the message, except for what is said of
+//! a failure, which is there when its answer is. The host reads them by a copy, which does not
+//! disturb the worker.
 
 use super::slot::QUAD;
 

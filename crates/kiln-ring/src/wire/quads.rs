@@ -1,4 +1,5 @@
-//! Which quads of a slot hold arrays alone. Those stay in memory; the others go through registers.
+//! Which quads of a slot hold arrays alone. Those remain in memory; the others go through
+//! registers.
 
 use super::slot::{PAYLOAD, quads_for};
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! What is known of workers and endpoints, as words in memory that host and device share.
+//! The records of workers and endpoints, as words in memory that host and device share.
 //!
 //! Three regions of words: the *inbox*, which the host writes; the *outbox*, which the device
 //! writes and the host reads; the *arena*, device memory.
@@ -169,8 +169,8 @@ pub mod gate {
     pub const RETURNING: u32 = 2;
     /// It holds them, for the handler failed.
     pub const FAILED: u32 = 3;
-    /// A bit beside these: the next message found no room for what it may lead to. The worker sets
-    /// and clears it, and looks at such an endpoint less often while it has other work.
+    /// A bit beside these: the next message found no room for what it may send. The worker sets and
+    /// clears it, and polls such an endpoint less often while it has other work.
     pub const HELD_UP: u32 = 1 << 8;
 }
 

@@ -1,5 +1,5 @@
 //! Slots: how messages lie in the memory that host and device share. Used by both: the functions
-//! count words and know nothing of pointers.
+//! count words and use no pointers.
 //!
 //! A slot is a row of *quads*, four words of 16 bytes: three words of payload and a *stamp*. An
 //! optional header quad comes first.
@@ -30,7 +30,7 @@ pub const QUAD: usize = 4;
 /// Words of payload in a quad.
 pub const PAYLOAD: usize = 3;
 
-/// The lowest of a position's bits that tell its priority.
+/// The lowest of a position's bits that hold its priority.
 pub const PRIORITY_SHIFT: u32 = 56;
 
 /// The priority of a position.
@@ -204,7 +204,7 @@ impl SlotLayout {
     pub fn quad(&self, quad: usize, header: [u32; PAYLOAD], payload: &[u32], stamp: u32) -> [u32; QUAD] {
         let words = match quad.checked_sub(self.header as usize) {
             None => header,
-            // All but the last quad are full: no word needs a look at the length by itself.
+            // All but the last quad are full: no word needs a check of the length by itself.
             Some(first) => match payload.get(first * PAYLOAD..).and_then(|rest| rest.first_chunk()) {
                 Some(words) => *words,
                 None => std::array::from_fn(|i| payload.get(first * PAYLOAD + i).copied().unwrap_or(0)),

@@ -16,7 +16,7 @@ fn config(capacity: usize) -> ChannelConfig {
     ChannelConfig::default().capacity(capacity)
 }
 
-/// A message of `N` words that tells its number in each.
+/// A message of `N` words, each of which holds its number.
 fn message<const N: usize>(number: u32) -> [u32; N] {
     std::array::from_fn(|i| number * 1000 + i as u32)
 }
@@ -121,7 +121,7 @@ fn batches_have_no_deadline() {
     }
 }
 
-/// Replies are taken in order whatever comes between them, and what is not wanted stays.
+/// Replies are taken in order whatever comes between them, and others remain.
 #[test]
 fn many_are_received_in_order() {
     for protocol in PROTOCOLS {

@@ -19,8 +19,8 @@ pub fn memory(words: usize, write_combined: bool) -> (RingMemory, RingMemory) {
     let mut lines: Vec<Line> = (0..words.div_ceil(16)).map(|_| Line([0; 16])).collect();
     let base = NonNull::from(lines.as_mut_slice()).cast::<u32>();
     let owner: Arc<Vec<Line>> = Arc::new(lines);
-    // SAFETY: the lines are zeroed, aligned and live as long as the vector, which nobody looks
-    // into. Host and device are both played here, through a value each.
+    // SAFETY: the lines are zeroed, aligned and live as long as the vector, which no other code
+    // reads. Host and device are both played here, through a value each.
     unsafe {
         (
             RingMemory::new(base, words, write_combined, owner.clone()),
@@ -69,7 +69,7 @@ impl<M: QueueMemory> Device<M> {
         let stamp = slot::stamp(ring.lap(position), kind);
         let quads = slot::quads_for(payload.len());
         let stamped = self.form.protocol == Protocol::Stamped;
-        // Backwards: the quad that is looked at first comes last.
+        // Backwards: the quad that is polled first comes last.
         for q in (0..quads).rev() {
             let quad = layout.quad(q, [0; PAYLOAD], payload, stamp);
             if q == 0 && !stamped {
@@ -81,7 +81,7 @@ impl<M: QueueMemory> Device<M> {
     }
 }
 
-/// What a channel asks of its device.
+/// What a channel requires of its device.
 #[derive(Default)]
 pub struct Control {
     /// Requests below this are to be skipped.

@@ -59,7 +59,7 @@ fn ready<F: Future>(future: &mut Pin<&mut F>, count: &Arc<Count>) -> F::Output {
     }
 }
 
-/// The device answers while the task sleeps; nobody but the poller looks.
+/// The device answers while the task sleeps; only the poller reads the ring.
 #[test]
 fn a_task_is_woken_by_a_reply() {
     let mut rig: Rig<u32, u32> = rig(config(4), Protocol::Stamped);
@@ -85,7 +85,7 @@ fn a_task_is_woken_by_room() {
     let (count, mut sending) = (Arc::<Count>::default(), pin!(channel.send_async(&2)));
     assert!(poll(&mut sending, &count).is_pending());
     let (position, _) = rig.handle();
-    // A message that is handled without a reply makes room though nobody receives.
+    // A message that is handled without a reply makes room though no thread receives.
     rig.device.answer(position, crate::wire::slot::Kind::None, &[]);
     count.wait_for(1);
     assert_eq!(ready(&mut sending, &count), Ok(Sent::Queued(1)));
@@ -136,8 +136,8 @@ fn a_dropped_request() {
     for i in 0..3 {
         let (position, got) = {
             let (count, mut ask) = (Arc::<Count>::default(), pin!(channel.ask_async(&i)));
-            // The slot of the request before is free once somebody has taken its answer: this
-            // future, or the poller's thread, for which it waits.
+            // The slot of the request before is free once its answer was taken: by this future, or
+            // by the poller's thread, for which it waits.
             loop {
                 let woken = count.0.load(SeqCst);
                 assert!(poll(&mut ask, &count).is_pending());
@@ -159,8 +159,8 @@ fn a_dropped_request() {
     assert_eq!(unclaimed, [70, 71, 72].map(|r| (Reason::Unclaimed, Some(r))));
 }
 
-/// An answer that somebody asked for, and has not taken, does not wake those who receive; once it
-/// is taken, what comes after it does.
+/// An answer that was asked for and not taken does not wake receivers; once it is taken, what comes
+/// after it does.
 #[test]
 fn a_receiver_is_not_woken_by_somebody_elses_answer() {
     let mut rig: Rig<u32, u32> = rig(config(4), Protocol::Stamped);

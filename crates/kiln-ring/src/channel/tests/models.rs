@@ -165,7 +165,7 @@ fn policy(overflow: Overflow) -> ChannelPolicy {
     }
 }
 
-/// A payload that tells its number in each quad.
+/// A payload with its number in each quad.
 fn payload(number: u32, quads: usize) -> Vec<u32> {
     (0..(quads - 1) * PAYLOAD + 1)
         .map(|i| if i % PAYLOAD == 0 { number * 10 + i as u32 } else { 0 })
@@ -188,8 +188,8 @@ fn number(words: &[u32]) -> u32 {
     number
 }
 
-/// The device looks once, and echoes what it finds. Between reading a message and answering it,
-/// whatever the host did before is known to it.
+/// The device polls once, and echoes what it finds. Between reading a message and answering it,
+/// whatever the host did before is visible to it.
 fn serve(device: &mut Device<Arc<Quads>>) -> bool {
     let Some((position, _, words)) = device.take() else { return false };
     number(&words);
@@ -265,7 +265,7 @@ fn two_senders_ordered() {
     two_senders(Protocol::Ordered);
 }
 
-/// Somebody asks while somebody else sends and receives: each gets its own, and the slots are all
+/// One thread asks while another one sends and receives: each gets its own, and the slots are all
 /// free at the end.
 fn asker_and_receiver(protocol: Protocol) {
     explore(3, move || {
@@ -306,8 +306,8 @@ fn asker_and_receiver_ordered() {
     asker_and_receiver(Protocol::Ordered);
 }
 
-/// Somebody who asked waits no more, while the answer comes and somebody sweeps: the reply is a
-/// dead letter, once, and the slot is free.
+/// An asker gives up while the answer arrives and another thread sweeps: the reply is a dead
+/// letter, once, and the slot is free.
 #[test]
 fn a_request_given_up() {
     explore(3, || {
@@ -354,7 +354,7 @@ fn two_receivers() {
     });
 }
 
-/// A queue that closes while somebody sends: the message is either sent and answered, or refused.
+/// A queue that closes during a send: the message is either sent and answered, or refused.
 #[test]
 fn closing_while_sending() {
     explore(3, || {
@@ -421,8 +421,8 @@ fn a_sender_that_stops_half_way() {
     }
 }
 
-/// Two priorities with room for one message between them: whoever has it, its slot is free; nothing
-/// is lost, and the room comes back.
+/// Two priorities with room for one message between them: whichever gets it, its slot is free;
+/// nothing is lost, and the room comes back.
 #[test]
 fn two_priorities_share_the_room() {
     explore(2, || {

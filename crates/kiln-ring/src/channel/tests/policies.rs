@@ -61,7 +61,7 @@ struct Model {
 }
 
 impl Model {
-    /// Takes answers that nobody receives.
+    /// Takes answers that no thread receives.
     fn tidy(&mut self) {
         while let Some(&(_, Stage::Answered(kind))) = self.under_way.front()
             && kind != Kind::Reply

@@ -118,7 +118,7 @@ fn many_at_once_are_cut_where_the_room_ends() {
     assert_eq!(seen, [1, 2, 3, 4]);
 }
 
-/// The device is asked to drop the oldest of the lowest priority; its answer makes room for the
+/// The device is commanded to drop the oldest of the lowest priority; its answer makes room for the
 /// higher one.
 #[test]
 fn what_gives_way_has_the_lowest_priority() {

@@ -114,7 +114,7 @@ fn askers_beside_senders() {
             .collect();
         let mut received = 0;
         for i in 0..each {
-            // Not `send`: replies that nobody but this thread receives may be what fills the queue.
+            // Not `send`: replies that only this thread receives may be what fills the queue.
             loop {
                 while let Ok(reply) = channel.try_recv() {
                     assert_eq!(reply[0], 9);
@@ -127,7 +127,7 @@ fn askers_beside_senders() {
                 }
             }
         }
-        // Replies that stay take the room that askers need.
+        // Replies that are not received take the room that askers need.
         while received < (0..each).filter(|i| i % 7 != 3).count() {
             assert_eq!(channel.recv().unwrap()[0], 9);
             received += 1;
