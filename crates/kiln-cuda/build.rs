@@ -1,6 +1,6 @@
 //! A digest of the sources that decide what code is generated, for the key of programs kept on
-//! disk: whoever changes the compiler must never be served a program of the old one. Outside of
-//! this repository the sibling crates are not there, and their versions do the same.
+//! disk: after a change of the compiler no program of the old one may be loaded. Outside of this
+//! repository the sibling crates are not there, and their versions do the same.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};

@@ -48,7 +48,7 @@ pub fn flash(q: &Tensor<f32, 3>, k: &Tensor<f32, 3>, v: &Tensor<f32, 3>, o: &mut
     for at in range_step(0, k.extent(1), tile.keys) {
         let keys = k.row(head).tile((at, 0), (tile.keys, tile.width)).load(0.0);
         let values = v.row(head).tile((at, 0), (tile.keys, tile.width)).load(0.0);
-        // Keys beyond the last were loaded as zeros: they match nobody.
+        // Keys beyond the last were loaded as zeros: they match no query.
         let known = (iota::<i64>(tile.keys) + at).lt(k.extent(1));
         let scores = select(known.expand(0), dot(queries, keys.transpose()), f32::NEG_INFINITY);
 

@@ -1,6 +1,6 @@
 //! A heart's beats found by three actors in a row, on the device: the first filters an
 //! electrocardiogram sample by sample, the second finds the beats, the third judges their rhythm.
-//! The host sends samples to the first and hears of beats from the third.
+//! The host sends samples to the first and receives beats from the third.
 //!
 //! The recording is real (`data/LICENSE.md`). What the actors find is compared with the same method
 //! on the host, in double precision.
@@ -112,7 +112,7 @@ struct Pipeline {
 }
 
 impl Pipeline {
-    /// From the last actor to the first: each is told where the next one is.
+    /// From the last actor to the first: each gets the address of the next one.
     fn new(runtime: &RingRuntime, wait: WaitPolicy) -> Result<Pipeline, Box<dyn Error>> {
         let config = || RingConfig::default().capacity(1024).wait(wait);
         let judge = runtime.launch(actors::judge, config().state(actors::Judge::default()))?;
@@ -142,8 +142,7 @@ impl Pipeline {
             }
             // As from a sensor, the next sample comes when this one has long been filtered.
             while self.filter.channel().unanswered() > 0 {
-                // There is no reply; but a device that does not run by itself goes on while
-                // somebody looks.
+                // There is no reply. This call lets a device run that does not run by itself.
                 self.filter.channel().tidy();
                 if start.elapsed() > SOON {
                     return Err(format!("sample {number} was not filtered in {SOON:?}").into());

@@ -216,7 +216,7 @@ impl CostModel {
     }
 }
 
-/// Models that differ in figures alone are rare: the size of a GPU tells most of them apart.
+/// Models that differ in figures alone are rare: the size of a GPU distinguishes most of them.
 impl Hash for CostModel {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.units, self.shared_memory).hash(state);

@@ -9,7 +9,7 @@ pub struct Properties {
     pub id: String,
     /// The product name.
     pub name: String,
-    /// What tells a GPU from every other of the machine, in whatever order they are numbered.
+    /// Identifies a GPU among all of the machine, in whatever order they are numbered.
     pub uuid: Option<[u8; 16]>,
     /// Multiprocessors or cores.
     pub units: u32,
@@ -55,7 +55,7 @@ impl Properties {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Residency {
     /// Beside the host and beside other launches, all blocks at once. The kernel may run until it
-    /// is told to leave.
+    /// is commanded to leave.
     Beside,
     /// Within the call, one block after another. The kernel must leave by itself, for instance
     /// after a number of polls, and is launched again.

@@ -1,8 +1,8 @@
 //! Memory that the host and running kernels share.
 //!
 //! Everything else a device has is reached by copies in a stream's order, which wait for the
-//! kernels before them. A kernel that stays on the device
-//! ([`Backend::launch_resident`](crate::Residents::launch_resident)) is spoken to through memory
+//! kernels before them. A kernel that is resident on the device
+//! ([`Backend::launch_resident`](crate::Residents::launch_resident)) communicates through memory
 //! that both sides address: *mapped* memory. Where resident launches are
 //! [dispatches](crate::Residency::Dispatched), each side has a copy, and they are brought up to
 //! date as a dispatch begins and after it.
@@ -59,8 +59,8 @@ pub struct Mapped {
     pub write_combined: bool,
 }
 
-// SAFETY: two addresses and numbers. Whoever follows the addresses needs `unsafe` and promises
-// there that it is in order.
+// SAFETY: two addresses and numbers. Following the addresses needs `unsafe`, where the caller
+// promises that it is in order.
 unsafe impl Send for Mapped {}
 // SAFETY: as above.
 unsafe impl Sync for Mapped {}
@@ -89,7 +89,7 @@ pub trait MappedMemory {
     ///
     /// # Safety
     /// `mapped` came from [`map`](Self::map) of this device and was not freed; nothing in flight
-    /// uses its device address, and nobody uses its host address from now on.
+    /// uses its device address, and nothing uses its host address from now on.
     unsafe fn unmap(&self, mapped: Mapped);
 
     /// Takes in host memory as [mapped memory](MappedPlace::Host): memory that another process maps

@@ -4,7 +4,7 @@ use half::{bf16, f16};
 use kiln_ir::{Literal, Scalar};
 
 /// A text with each `{}` replaced by the next value, as Rust's `Display` writes its type. A `{}`
-/// without a value stays.
+/// without a value is kept.
 ///
 /// ```
 /// use kiln_backend::fill_message;

@@ -33,7 +33,7 @@ pub fn is_printing() -> bool {
     INSIDE.get()
 }
 
-/// The print sink of a device; standard output at first, where nobody is told that it is closed.
+/// The print sink of a device; standard output at first, where a closed pipe is ignored.
 ///
 /// ```
 /// use kiln_backend::{Error, Prints};
@@ -98,8 +98,8 @@ impl Prints {
     }
 }
 
-/// Prints a line. Where the reader has gone (`prog | head -1`), there is nobody to print for, and
-/// nobody to tell.
+/// Prints a line. Where the reader has gone (`prog | head -1`), the line is dropped without an
+/// error.
 fn to_standard_output(line: &str) {
     let _ = writeln!(io::stdout().lock(), "{line}");
 }

@@ -10,8 +10,8 @@ pub struct ResidentId(pub u64);
 
 /// What a block of a resident launch has had of a processor that it shares with other threads.
 ///
-/// A block that makes no progress either does not end its work or has not had a processor: the two
-/// are told apart by this.
+/// A block that makes no progress either does not end its work or has not had a processor: this
+/// distinguishes the two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockTime {
     /// The processor time that the block has had. The system may round it to 10 ms.
@@ -63,16 +63,16 @@ pub trait Residents {
     fn add_tenant(&self, tenant: Weak<dyn Tenant>);
 }
 
-/// Somebody whose resident launches stay on a device, and who makes room for a moment when the
-/// device asks.
+/// The owner of resident launches on a device, which makes room for a moment when the device
+/// requests it.
 ///
-/// Some devices cannot do everything beside a kernel that stays: NVIDIA's driver does not load a
+/// Some devices cannot do everything beside a resident kernel: NVIDIA's driver does not load a
 /// program before every kernel of the process has ended.
-/// [`Backend::add_tenant`](Residents::add_tenant) makes a tenant known.
+/// [`Backend::add_tenant`](Residents::add_tenant) registers a tenant.
 ///
 /// The calls come from within [`Backend::compile`](crate::Backend::compile) and
 /// [`Backend::load`](crate::Artifacts::load), on whatever thread made those: neither method may
-/// compile or load, nor wait for a lock that somebody holds who does.
+/// compile or load, nor wait for a lock whose holder does.
 pub trait Tenant: Send + Sync {
     /// Ends the tenant's resident launches, and returns when
     /// [`Backend::resident_done`](Residents::resident_done) has said so of each. What they

@@ -60,8 +60,7 @@ struct Findings {
     missing: Vec<Missing>,
 }
 
-/// Memory through which the host speaks to kernels that stay on a device, or why there is none of a
-/// kind.
+/// Memory that the host shares with resident kernels of a device, or why there is none of a kind.
 struct Mailbox {
     device: String,
     place: MappedPlace,
@@ -87,7 +86,7 @@ struct Found {
 
 /// The NVIDIA driver.
 struct Nvidia {
-    /// The version of its package, where the system tells.
+    /// The version of its package, where the system reports it.
     release: Option<String>,
     cuda: String,
     ptx: String,

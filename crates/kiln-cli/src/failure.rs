@@ -44,7 +44,7 @@ pub enum Failure {
     /// A kernel given as text is wrong; every line names its place.
     #[error("{0}")]
     Source(String),
-    /// Something failed that the output already tells of.
+    /// Something failed that the output already reports.
     #[error("")]
     Reported,
 }

@@ -183,7 +183,7 @@ fn supervise(
         let Some(at) = at else {
             return Err(Failure::Wrong(format!("a process ended before its first kernel: {status}")));
         };
-        // A kernel that is being made smaller has been told of already.
+        // A kernel that is being reduced has been reported already.
         let (mode, seed) = args.kernel(at);
         let mut campaign = lock(campaign);
         if let Entry::Vacant(entry) = campaign.found.entry(at) {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How often one is told that the same case still runs.
+/// How often a case that still runs is reported.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Runs the conformance suite on a device.
@@ -79,7 +79,7 @@ impl TemporaryCache {
     /// Called before the first device is opened and before there is another thread.
     fn install() -> TemporaryCache {
         let path = std::env::temp_dir().join(format!("kiln-selftest-{}", std::process::id()));
-        // Not what somebody else may have put there.
+        // Not a folder that another user may have put there.
         let folder = std::fs::create_dir(&path).ok().map(|()| path);
         let value = folder.as_deref().unwrap_or(Path::new(""));
         // SAFETY: the environment may be changed while no other thread reads or changes it. `main`

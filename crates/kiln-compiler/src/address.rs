@@ -197,7 +197,7 @@ impl Pass<'_> {
     fn access(&mut self, op: Op) -> bool {
         let data = self.kernel.op(op);
         let OpKind::Linear { op: access, predicated } = data.kind else {
-            // The address of a view of scratch memory is made where it is wanted.
+            // The address of a view of scratch memory is made where it is used.
             let scratch = matches!(data.kind, OpKind::Scratch { .. });
             return !scratch || self.kernel.ty(data.results[0]).is_scalar();
         };
@@ -415,7 +415,8 @@ impl Pass<'_> {
         self.remember(key, value)
     }
 
-    /// The level of the innermost branch, or of the body: what is made for an access stays in it.
+    /// The level of the innermost branch, or of the body: what is made for an access is placed in
+    /// it.
     fn branch(&self) -> usize {
         self.frames.iter().rposition(|frame| frame.kind != Kind::Loop).map_or(1, |at| at + 1)
     }

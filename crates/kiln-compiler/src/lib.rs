@@ -22,13 +22,13 @@
 //!
 //! # Tiles of any extents
 //!
-//! Extents are any positive numbers. Layouts are maps of bits and know powers of two alone, so for
-//! GPUs `legalize` rewrites the kernel: an extent is the sum of its powers of two, a tile the
+//! Extents are any positive numbers. Layouts are maps of bits and support powers of two alone, so
+//! for GPUs `legalize` rewrites the kernel: an extent is the sum of its powers of two, a tile the
 //! product of its axes' parts, and an operation becomes one for each part. Which parts a tile has
 //! follows from its shape, so nothing is converted between them. Only a reshape whose parts are
 //! other runs of elements goes through shared memory. What follows sees ordinary tiles. At the
-//! explicit level a product stays one instruction of all its columns, whose sums are tiles side by
-//! side.
+//! explicit level a product remains one instruction of all its columns, whose sums are tiles side
+//! by side.
 //!
 //! # Products
 //!
@@ -60,8 +60,8 @@
 //! On compute capability 9.0, `warp_specialize` divides a kernel over tiles into tasks: where loops
 //! load tiles for products alone, from views that bulk tensor copies can move (the specialization's
 //! facts say so), it writes operations of the explicit level. One warp copies boxes into a ring of
-//! stages; the warpgroups multiply what has arrived and do everything else. Nothing below knows of
-//! it, and the interpreter checks the order of what it writes. Copies see views by rows or by
+//! stages; the warpgroups multiply what has arrived and do everything else. Nothing below depends
+//! on it, and the interpreter checks the order of what it writes. Copies see views by rows or by
 //! columns; an empty view is one zero to them. Which loops gain is a rule from measurements
 //! (`warp_specialize/eligibility.rs`, `bench/notes.md`). If the assembler serializes products in
 //! tasks, the kernel is compiled again without.

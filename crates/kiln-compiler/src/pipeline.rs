@@ -149,7 +149,7 @@ pub const GPU: &[Step] = &[
 pub const TASKS: &[Step] = &[Run(OPTIMIZE), Run(EXPAND), Run(OPTIMIZE), Run(WARP_SPECIALIZE), Run(OPTIMIZE)];
 
 /// For the interpreter in place of a GPU: kernels that are written at the explicit level, as far as
-/// it knows them.
+/// it supports them.
 pub const EXPLICIT: &[Step] = &[Run(LEGALIZE)];
 
 /// For CPUs, whose code generators take tiles.

@@ -48,7 +48,7 @@ pub struct Target {
     /// Whether products of tiles may be products of warpgroups, which compute capability 9.0 alone
     /// has.
     pub warpgroups: bool,
-    /// Whether the assembler knows products of fragments of 8-bit floats and those of warpgroups of
+    /// Whether the assembler has products of fragments of 8-bit floats and those of warpgroups of
     /// signed by unsigned integers.
     pub mixed_products: bool,
     /// Whether a multiply-add that rounds once is one instruction. Where it has to be computed from

@@ -1,4 +1,4 @@
-//! Ring kernels: what cannot be, what is given up, and what nobody looks after.
+//! Ring kernels: invalid input, requests that are given up, and handles that are dropped.
 
 use crate::actors::{
     A_WHILE, SOON, active, defaults, echo, even_halves, running_sum, runtimes, same, silent,

@@ -1,4 +1,4 @@
-//! Ring kernels: actors that answer each other again and again, with whom a worker stays.
+//! Ring kernels: actors that answer each other again and again, on the worker's fast path.
 
 use crate::actors::{self, SOON, active, same};
 use crate::actors_clusters;
@@ -41,8 +41,8 @@ struct Player {
     mixed: u32,
 }
 
-/// Sends a ball back with one less to go; says what came when there is none, and what it knows when
-/// it is asked.
+/// Sends a ball back with one less to go; says what came when there is none, and what it counted
+/// when it is asked.
 #[ring_kernel(crate = kiln_ring)]
 fn volley(ctx: &RingCtx, s: &mut Player, m: Ball) -> Result<Option<[u32; 6]>, u32> {
     if m.what == ASK {
@@ -134,7 +134,7 @@ fn long(trial: &Trial<'_>) -> u32 {
     if trial.device.capabilities().is_interpreted() { 50 } else { 5000 }
 }
 
-/// Of lengths about that for which a worker stays, and of a long one: state, order and every word.
+/// Of lengths about that of the fast path, and of a long one: state, order and every word.
 fn everything_is_heard_once(trial: &mut Trial<'_>) -> Verdict {
     for (rt, near) in runtimes(trial)? {
         let players = players(&rt, near, NEVER)?;
@@ -235,8 +235,8 @@ fn arrive(_ctx: &RingCtx, seen: &mut u32, m: [u32; 2]) -> [u32; 3] {
     [m[0], m[1], *seen]
 }
 
-/// Two senders, each with its own forwarder on one worker: a worker that stays with one does not
-/// starve the other, and keeps each one's order.
+/// Two senders, each with its own forwarder on one worker: the fast path for one does not starve
+/// the other, and keeps each one's order.
 fn crowds_are_heard_in_order(trial: &mut Trial<'_>) -> Verdict {
     for (rt, near) in runtimes(trial)? {
         let sink = active(&rt, arrive, RingConfig::default().state(0).capacity(64))?;

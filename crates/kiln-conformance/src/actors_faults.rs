@@ -1,4 +1,4 @@
-//! Ring kernels: what is told of a check that failed, with its values.
+//! Ring kernels: what is reported of a check that failed, with its values.
 
 use crate::actors::{SOON, active, pause, runtimes, same};
 use crate::case::{Case, cases};
@@ -168,12 +168,12 @@ fn two_in_a_row(trial: &mut Trial<'_>) -> Verdict {
     Ok(())
 }
 
-/// The actor is restarted by its policy, and all of its failures are told when somebody receives.
+/// The actor is restarted by its policy, and all of its failures are reported to the receiver.
 fn many_before_anybody_looks(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let config = shelf().restart(Restart::Always(Backoff::NONE)).capacity(64);
         let actor = active(&rt, faulty, config)?;
-        // A reply that nobody takes holds up what comes after it.
+        // A reply that is not taken holds up what comes after it.
         actor.send([0, 1])?;
         for n in 0..6 {
             actor.send([0, 20 + n])?;
@@ -272,7 +272,7 @@ fn checked_twice(_ctx: &RingCtx, x: u32) -> u32 {
     x
 }
 
-/// Another kind of actor numbers all checks anew; what failed before is told as it was.
+/// Another kind of actor numbers all checks anew; what failed before is reported as it was.
 fn with_another_handler_since(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let actor = active(&rt, checked_twice, RingConfig::default())?;

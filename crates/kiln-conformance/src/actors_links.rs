@@ -83,7 +83,7 @@ fn total(_ctx: &RingCtx, sum: &mut u32, x: u32) -> u32 {
     *sum
 }
 
-/// A loop on the device that comes past its `send` as often as it is told.
+/// A loop on the device that comes past its `send` as often as its message says.
 #[ring_kernel(crate = kiln_ring)]
 fn burst(ctx: &RingCtx, to: &mut Address<u32>, x: u32) {
     for i in 0..x {
@@ -115,7 +115,7 @@ fn becomes<H: Handler>(actor: &Actor<H>, stage: Lifecycle) -> Verdict {
     Ok(())
 }
 
-/// Waits until an actor has so many messages left, and sees that it stays so.
+/// Waits until an actor has so many messages left, and checks that this does not change.
 fn settles<H: Handler>(actor: &Actor<H>, left: u64) -> Verdict {
     let begun = Instant::now();
     while actor.channel().unanswered() != left && begun.elapsed() < SOON {
@@ -425,7 +425,7 @@ fn ended_actors_are_sent_nothing(trial: &mut Trial<'_>) -> Verdict {
             "an inbound link of an ended actor".into()
         })?;
         drop((drained, discarded));
-        // Their memory is used again; the old addresses still reach nobody.
+        // Their memory is used again; the old addresses still reach no actor.
         let heir = active(&rt, total, RingConfig::default().state(0))?;
         let _ = heir.inbound_link(16)?;
         same("sent to an heir", sender.ask(1)?, None)?;
@@ -435,8 +435,8 @@ fn ended_actors_are_sent_nothing(trial: &mut Trial<'_>) -> Verdict {
     Ok(())
 }
 
-/// A worker caches the record of the link that it sends to again and again. What lies there when
-/// the receiver has ended stays as it is, and the next receiver gets its own, through a queue that
+/// A worker caches the record of the link that it sends to again and again. When the receiver has
+/// ended, the old record does not change, and the next receiver gets its own, through a queue that
 /// is full again and again.
 fn senders_forget_where_they_sent(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
@@ -494,7 +494,7 @@ fn topics_reach_all_subscribers(trial: &mut Trial<'_>) -> Verdict {
         let publishers = (0..2)
             .map(|_| active(&rt, burst, RingConfig::default().state(topic.publisher()?)))
             .collect::<Result<Vec<_>, _>>()?;
-        // Nobody hears it.
+        // No actor receives it.
         same("unheard", publishers[0].ask(1)?, None)?;
         let hearers = (0..2).map(|k| active(&rt, total, RingConfig::default().state(k * 100)));
         let mut hearers = hearers.collect::<Result<Vec<_>, _>>()?;

@@ -23,7 +23,7 @@ pub fn cases() -> Vec<Case> {
     ]
 }
 
-/// Half of them are there at once. One that stays is asked all the while, and misses nothing.
+/// Half of them are there at once. One that lives on is asked all the while, and misses nothing.
 fn thousands_come_and_go(trial: &mut Trial<'_>) -> Verdict {
     let (all, workers, ports) = match trial.device.capabilities().execution {
         _ if trial.device.properties().residency == Residency::Dispatched => (24, Some(2), 32),

@@ -145,7 +145,7 @@ fn states_refer_to_arrays(trial: &mut Trial<'_>) -> Verdict {
     Ok(())
 }
 
-/// Messages wait behind a gate, nobody else refers to their arrays, and others take all the memory
+/// Messages wait behind a gate, nothing else refers to their arrays, and others take all the memory
 /// that is free.
 fn arrays_live_until_the_answer(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
@@ -193,7 +193,7 @@ fn what_is_refused(trial: &mut Trial<'_>) -> Verdict {
             format!("{refused:?}")
         })?;
         same("elements", actor.recv_timeout(SOON)?.to_vec()?, vec![5, 7, 9])?;
-        // Once the answer is taken, nobody else refers to it.
+        // Once the answer is taken, nothing else refers to it.
         for round in 1..4 {
             values.write(&[round; 3])?;
             actor.ask(Scaling { by: 1, values: values.clone() })?;

@@ -146,7 +146,7 @@ fn keep(ctx: &RingCtx, s: &mut Keeper, m: Block) -> u32 {
     m.number
 }
 
-/// Gives what it keeps to whoever asks.
+/// Gives what it keeps to each asker.
 #[ring_kernel(crate = kiln_ring)]
 fn show(_ctx: &RingCtx, s: &mut Keeper, _x: u32) -> Payload<u32> {
     s.kept
@@ -203,8 +203,8 @@ fn found(number: u32, data: &[u32]) -> Found {
     Found { number, len: data.len() as u32, sum, largest: data.iter().copied().max().unwrap_or(0) }
 }
 
-/// Waits until as much memory is free as before: what an actor had comes back when nobody looks at
-/// it any more.
+/// Waits until as much memory is free as before: what an actor had comes back when nothing refers
+/// to it any more.
 fn comes_back(rt: &RingRuntime, before: usize) -> Verdict {
     let begun = Instant::now();
     while room(rt) != before && begun.elapsed() < SOON {
@@ -239,7 +239,7 @@ fn held_up<H: Handler<Message = Block>>(
     Ok((last, first))
 }
 
-/// Sends arrays of so many words with the numbers from 0, which nobody has on the host afterwards;
+/// Sends arrays of so many words with the numbers from 0, of which the host keeps no reference;
 /// gives what was in them.
 fn send_all(
     trial: &mut Trial<'_>,
@@ -259,8 +259,8 @@ fn send_all(
 /// Lengths around those of a warp, none at all, and one that takes a third of the memory or so.
 const LENGTHS: [usize; 8] = [0, 1, 31, 32, 33, 457, 1000, 7001];
 
-/// Two filters in a row, one of them on the worker of the host's actor: nobody but the actors has
-/// the arrays.
+/// Two filters in a row, one of them on the worker of the host's actor: the actors alone have the
+/// arrays.
 fn pipelines_hand_arrays_on(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let last = active(&rt, detect, RingConfig::default().capacity(8))?;
@@ -274,8 +274,8 @@ fn pipelines_hand_arrays_on(trial: &mut Trial<'_>) -> Verdict {
             let want = found(round + 2, &filtered(&filtered(&data, 3), 5));
             same("what was found", last.outputs().recv_timeout(SOON)?, want)?;
         }
-        // Nobody asked for the answers of the first, which holds the arrays of what it was sent
-        // until they are taken.
+        // The answers of the first are not received; it holds the arrays of what it was sent until
+        // they are taken.
         comes_back(&rt, before)?;
         let refused = first.checkpoint();
         let named = |error: &RingError| {
@@ -336,7 +336,7 @@ fn topics_hand_arrays_to_all_subscribers(trial: &mut Trial<'_>) -> Verdict {
     let rt = runtime(trial)?;
     let topic = rt.topic::<Block>();
     let publisher = active(&rt, pass, RingConfig::default().state(topic.publisher()?))?;
-    // Nobody hears it.
+    // No actor receives it.
     send_all(trial, &rt, &publisher, (3, 200))?;
     let hearers = (0..3).map(|_| active(&rt, detect, RingConfig::default()));
     let mut hearers = hearers.collect::<Result<Vec<_>, _>>()?;
@@ -362,8 +362,8 @@ fn topics_hand_arrays_to_all_subscribers(trial: &mut Trial<'_>) -> Verdict {
     Ok(())
 }
 
-/// Arrays that come back in outputs stay as long as the outputs, and then as long as whoever took
-/// them.
+/// Arrays that come back in outputs live as long as the outputs, and then as long as their
+/// receivers keep them.
 fn replies_hold_arrays(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let last = active(&rt, bounce, RingConfig::default().state(Address::none()).capacity(8))?;
@@ -374,7 +374,7 @@ fn replies_hold_arrays(trial: &mut Trial<'_>) -> Verdict {
             for data in &sent {
                 same("reply", first.ask(Block { number: 0, values: rt.payload_of(data)? })?, None)?;
             }
-            // In the queue, or in outputs that nobody took.
+            // In the queue, or in outputs that were not taken.
             let others = poison(&rt)?;
             let mut kept = Vec::new();
             for _ in 0..3 {
@@ -396,7 +396,7 @@ fn replies_hold_arrays(trial: &mut Trial<'_>) -> Verdict {
             drop(last.outputs().recv_timeout(SOON)?);
             comes_back(&rt, before)?;
         }
-        // Outputs that nobody takes go with the actor.
+        // Outputs that are not taken go with the actor.
         send_all(trial, &rt, &first, (3, 3000))?;
         last.terminate_with(Ending::Drain, SOON)?;
         ensure(room(&rt) < before, || "arrays of outputs that nobody took went before the actor".into())?;
@@ -477,7 +477,7 @@ fn failures_let_go(trial: &mut Trial<'_>) -> Verdict {
         }
     }
     same("failed and answered", (failed, answered), (4, 12))?;
-    // The last failure is an output too, whose turn comes when somebody looks.
+    // The last failure is an output too, whose turn comes when the outputs are read.
     ensure(last.outputs().try_recv().is_err(), || "there was one output too many".into())?;
     let letters = rt.dead_letters().drain();
     ensure(letters.len() == 4 && letters.iter().all(|l| matches!(l.reason, Reason::Failed { .. })), || {
@@ -487,7 +487,7 @@ fn failures_let_go(trial: &mut Trial<'_>) -> Verdict {
     Ok(())
 }
 
-/// Messages that come back as dead letters, and those that nobody can be sent any more.
+/// Messages that come back as dead letters, and those whose receiver has ended.
 fn ended_actors_let_go(trial: &mut Trial<'_>) -> Verdict {
     let rt = runtime(trial)?;
     // The first of their kind stay compiled in, and have the reference-count table made.
@@ -504,7 +504,7 @@ fn ended_actors_let_go(trial: &mut Trial<'_>) -> Verdict {
     for (letter, number) in letters.iter().zip(0..) {
         same("reason", (letter.reason, letter.words[0]), (Reason::Undeliverable, number))?;
     }
-    // To nobody.
+    // To the null address.
     send_all(trial, &rt, &first, (4, 333))?;
     same("undelivered", first.undelivered()?, 4)?;
     drop((last, first));
@@ -535,7 +535,7 @@ fn arrays_in_use_are_not_written(trial: &mut Trial<'_>) -> Verdict {
     same("found", last.outputs().recv_timeout(SOON)?, found(0, &[1, 2, 3]))?;
     for round in 1..6 {
         values.write(&[round; 3])?;
-        // Nobody looks at the answer of the first until then.
+        // The answer of the first is not read until then.
         first.send(Block { number: round, values: values.clone() })?;
         same("found", last.outputs().recv_timeout(SOON)?, found(round, &[round; 3]))?;
         // It may answer after the last one.

@@ -32,7 +32,7 @@ fn weigh(ctx: &RingCtx, seen: &mut u32, m: Inline<f32, SCORES>) -> [f32; 4] {
     let sum = weights.sum();
     let place = iota::<i32>(SCORES).cast::<f32>();
     let mean = (weights * place).sum() / sum;
-    // Nobody writes the row for the next message before all have read it.
+    // No lane writes the row for the next message before all have read it.
     ctx.sync();
     *seen += 1;
     [most, sum, mean, seen.cast::<f32>()]

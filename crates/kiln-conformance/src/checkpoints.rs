@@ -25,7 +25,7 @@ pub fn cases() -> Vec<Case> {
     ]
 }
 
-/// The reply tells the message's id and the sum: `id << 32 | sum`.
+/// The reply holds the message's id and the sum: `id << 32 | sum`.
 #[ring_kernel(crate = kiln_ring)]
 fn numbered_sum(ctx: &RingCtx, sum: &mut u64, x: u32) -> u64 {
     *sum += x.cast::<u64>();

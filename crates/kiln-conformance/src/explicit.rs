@@ -236,7 +236,7 @@ fn copies_of_a_task<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
     close("a b", &c.to_vec()?, &expected, 64.0, 64.0)
 }
 
-/// c = the sum of the products of all steps but the last: each is wanted when the next one is there
+/// c = the sum of the products of all steps but the last: each is read when the next one is there
 /// already.
 #[kernel(crate = kiln_runtime)]
 fn one_behind<T: Float>(a: &Tensor<T, 2>, b: &Tensor<T, 2>, c: &mut Tensor<f32, 2>) {
@@ -389,7 +389,7 @@ fn whole<T: Sample + Factor<Sum = f32> + Float, O: Sample + Float>(
     if plan.streamed > 0 {
         let mut parts = trial.output::<f32, 1>([plan.parts(programs as usize)])?;
         let mut signals = trial.device.zeros([programs as usize * plan.tasks])?;
-        // The first launch leaves the signals as the second one wants them.
+        // The first launch leaves the signals as the second one expects them.
         for _ in 0..2 {
             let stack = &mut stack;
             hopper::stream_k::<T, T, O, Identity>(&a, &b, stack, &mut parts, &mut signals, Identity, plan)

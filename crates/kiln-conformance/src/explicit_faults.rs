@@ -394,7 +394,7 @@ fn chase_by_rows(names: &Tensor<i64, 2>, next: &Tensor<i64, 1>, last: &mut Tenso
         .run();
 }
 
-/// Each program copies eight rows of x, from one that it is told.
+/// Each program copies eight rows of x, from one that is an argument.
 #[kernel(crate = kiln_runtime)]
 fn pick(x: &Tensor<f32, 2>, from: &Tensor<i64, 1>, y: &mut Tensor<f32, 2>) {
     let tile = shared_tiles::<f32>(1, 8, 32);

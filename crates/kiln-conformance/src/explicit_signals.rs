@@ -31,11 +31,11 @@ fn chain<T: Num>(rows: &Tensor<T, 2>, sums: &mut Tensor<T, 2>, signals: &mut Ten
                 // and waits for none after it.
                 unsafe { signal_wait(signals, before, 7) };
                 sum += sums.tile((own - 1, column), (1, WIDTH / 2)).load(0);
-                // SAFETY: as above, and nobody else waits for it.
+                // SAFETY: as above, and nothing else waits for it.
                 unsafe { signal(signals, before, 0) };
             }
             // SAFETY: each task of each program has a place of its own, which the next program
-            // reads when it has been told.
+            // reads after the signal.
             unsafe { sums.tile((own, column), (1, WIDTH / 2)).store_overlapping(sum) };
             // SAFETY: as above.
             unsafe { signal(signals, own * 2 + task_rank(), 7) };
@@ -65,7 +65,7 @@ fn chain_of_programs<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
     Ok(())
 }
 
-/// A task of one thread tells one of many warps of the same program, and of the next.
+/// A task of one thread signals one of many warps of the same program, and of the next.
 #[kernel(crate = kiln_runtime)]
 fn tell(numbers: &mut Tensor<u32, 1>, signals: &mut Tensor<u32, 1>) {
     let own = program_id(0);

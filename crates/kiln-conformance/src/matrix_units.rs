@@ -253,7 +253,7 @@ fn chained<T: Float + Accumulate<Acc = f32>>(
 }
 
 /// By how much elements may differ that lie in the middle between two floats, as far as sums in f32
-/// tell, so that either may have been taken: an ulp; else nothing.
+/// can show, so that either may have been taken: an ulp; else nothing.
 fn either<T: Sample>(exact: &[f64], rounded: &[f64], size: f64) -> Vec<f64> {
     let ulp = |v: f64| T::EPSILON * v.abs().max(f64::from(f32::MIN_POSITIVE)).log2().floor().exp2();
     let known = 4.0 * f64::from(f32::EPSILON) * size;

@@ -18,7 +18,7 @@ pub fn cases() -> Vec<Case> {
     ]
 }
 
-/// Waits until an actor is in a state that nobody commanded.
+/// Waits until an actor is in a state without a command.
 fn becomes<H: Handler>(actor: &Actor<H>, stage: Lifecycle) -> Verdict {
     let begun = Instant::now();
     while actor.lifecycle() != stage {
@@ -47,7 +47,7 @@ fn fails_on<H: Handler<Message = u32>>(actor: &Actor<H>, x: u32) -> Verdict {
     ensure(matches!(asked, Some(AskError::Unhandled { .. })), || format!("asked {x}: {asked:?}"))
 }
 
-/// Also where the failure was told to the one who asked, and to nobody else.
+/// Also where the failure was reported to its asker alone.
 fn failed_requests_fail_their_actor(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let actor = active(&rt, even_halves, RingConfig::default())?;
@@ -62,7 +62,7 @@ fn failed_requests_fail_their_actor(trial: &mut Trial<'_>) -> Verdict {
     Ok(())
 }
 
-/// A failure counts when it happens, not when somebody has taken the replies before it.
+/// A failure counts when it happens, not when the replies before it were taken.
 fn failures_behind_replies_are_seen(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let (actor, other) = (
@@ -168,7 +168,7 @@ fn linked_actors_fail_together(trial: &mut Trial<'_>) -> Verdict {
         same("what it held", held, vec![9])?;
         same("an actor without a link", apart.ask(2)?, Some(2))?;
         same("an actor that was unlinked", loose.ask(3)?, Some(3))?;
-        // One that is terminated takes nobody along.
+        // One that is terminated does not end the actors linked to it.
         apart.link(&loose);
         apart.terminate_with(Ending::Drain, SOON)?;
         std::thread::sleep(Duration::from_millis(5));

@@ -1,4 +1,4 @@
-//! Ring kernels: what is told of actors while they work.
+//! Ring kernels: what telemetry reports of actors while they work.
 
 use crate::actors::{SOON, active, even_halves, running_sum, runtimes, same};
 use crate::case::{Case, cases};
@@ -14,7 +14,7 @@ pub fn cases() -> Vec<Case> {
     ]
 }
 
-/// What an actor tells once it is done with so many messages: the last one is counted after its
+/// An actor's figures once it is done with so many messages: the last one is counted after its
 /// answer.
 pub(crate) fn after<H: Handler>(actor: &Actor<H>, processed: u64) -> Result<ActorTelemetry, Stop> {
     let begun = Instant::now();

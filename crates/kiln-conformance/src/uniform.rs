@@ -101,7 +101,7 @@ fn tiles_under_votes(trial: &mut Trial<'_>) -> Verdict {
     same("sums", &y.to_vec()?, &data.chunks(32).flat_map(|r| [row(r); 32]).collect::<Vec<i32>>())
 }
 
-/// Counts the turns until nobody has anything left, with votes of every kind.
+/// Counts the turns until no thread has anything left, with votes of every kind.
 #[kernel(crate = kiln_runtime)]
 fn last_one(x: &Tensor<i32, 1>, y: &mut Tensor<u32, 2>) {
     let i = thread_index();

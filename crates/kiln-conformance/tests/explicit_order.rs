@@ -75,7 +75,7 @@ fn wrong(a: &Tensor<bf16, 2>, b: &Tensor<bf16, 2>, c: &mut Tensor<bf16, 2>, faul
 
 /// The fault of a kernel that leaves something out, or the empty text.
 fn outcome(fault: Fault) -> String {
-    // The tests share the device, and a fault is reported to whoever asks next.
+    // The tests share the device, and a fault is reported to the next caller that synchronizes.
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let device = Device::open("interp").unwrap();

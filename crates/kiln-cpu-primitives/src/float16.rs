@@ -9,7 +9,7 @@ use half::{bf16, f16};
 pub(crate) trait Half: Element {
     /// The value as f32; exact.
     fn widen(self) -> f32;
-    /// The nearest value, ties to even; overflow gives infinity, NaN stays NaN.
+    /// The nearest value, ties to even; overflow gives infinity, NaN remains NaN.
     fn narrow(x: f32) -> Self;
     /// `widen` of each element. The slices have one length.
     fn widen_slice<I: IsaProfile>(out: &mut [f32], a: &[Self]);

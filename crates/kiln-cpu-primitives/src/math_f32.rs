@@ -42,7 +42,7 @@ fn scale(y: f32, n: i32) -> f32 {
     y * power_of_two(half) * power_of_two(n.wrapping_sub(half))
 }
 
-/// `x` within the limits; NaN stays.
+/// `x` within the limits; NaN is kept.
 #[inline(always)]
 fn clamp(x: f32, low: f32, high: f32) -> f32 {
     let x = if x < low { low } else { x };

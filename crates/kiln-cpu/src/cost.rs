@@ -1,4 +1,4 @@
-//! What a program of a kernel takes, as its last launch told.
+//! How long a program of a kernel takes, measured by its last launch.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -151,7 +151,7 @@ fn out_of_memory(bytes: usize) -> Error {
     Error::OutOfMemory { device, requested: bytes as u64, free, total }
 }
 
-/// Calls `body` with at least `bytes` of this thread's scratch memory, which stays for the next
+/// Calls `body` with at least `bytes` of this thread's scratch memory, which is kept for the next
 /// call. Nothing where there is not so much.
 fn with_scratch(bytes: usize, body: impl FnOnce(*mut u8)) -> Option<()> {
     thread_local! {

@@ -133,7 +133,7 @@ impl Quads {
 ///
 /// # Safety
 /// `quads` is readable; its index and mask are valid for `n` lanes, its words writable for them,
-/// and its memory at every quad that is inside and wanted, which is aligned to 16 bytes.
+/// and its memory at every quad that is inside and selected, which is aligned to 16 bytes.
 pub(crate) unsafe extern "C" fn load_quads(quads: *const Quads, n: usize) {
     // SAFETY: the caller's promise.
     let quads = unsafe { &*quads };
@@ -276,7 +276,7 @@ mod tests {
         let words = out.each_mut().map(|w| w.as_mut_ptr());
         let at = memory.as_mut_ptr().cast();
         let quads = Quads { memory: at, extent: 16, index: index.as_ptr(), mask: mask.as_ptr(), words };
-        // SAFETY: five lanes; only quads 3 and 1 are wanted and inside.
+        // SAFETY: five lanes; only quads 3 and 1 are selected and inside.
         unsafe { load_quads(&quads, 5) };
         assert_eq!(out.map(|w| w[0]), [30, 31, 32, 33]);
         assert_eq!(out.map(|w| w[1]), [10, 11, 12, 13]);

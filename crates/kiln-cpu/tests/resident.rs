@@ -1,4 +1,4 @@
-//! Kernels that stay on the CPU device, and the memory through which the host speaks to them.
+//! Resident kernels on the CPU device, and the memory that they share with the host.
 
 use kiln_backend::{
     Backend, Error, FaultKind, Launch, Mapped, MappedMemory, MappedPlace, Program, Residency, ResidentId,
@@ -16,7 +16,7 @@ const BAD: u32 = u32::MAX - 1;
 /// Long enough for any machine, and no test waits for it unless it fails.
 const PATIENCE: Duration = Duration::from_secs(20 * 60);
 
-/// Each block answers its own word with twice the word, until it is told to stop; it faults at
+/// Each block answers its own word with twice the word, until it is commanded to stop; it faults at
 /// `BAD`.
 const ECHO: &str =
     "kernel @echo(%in: mut view<u32, 1, global>, %out: mut view<u32, 1, global>) thread [1, 1, 1] {
@@ -102,7 +102,7 @@ fn mapped_memory_is_zero_aligned_and_of_both_kinds() {
         let mapped = cpu.map(bytes, place).unwrap();
         assert_eq!((mapped.bytes, mapped.place, mapped.write_combined), (bytes, place, false));
         assert!(mapped.device.0.is_multiple_of(256) && mapped.host.as_ptr() as u64 == mapped.device.0);
-        // SAFETY: as long as said, and nobody else's.
+        // SAFETY: as long as said, and used by nothing else.
         let held = unsafe { std::slice::from_raw_parts_mut(mapped.host.as_ptr(), bytes) };
         assert!(held.iter().all(|&byte| byte == 0));
         held.fill(0xa5);

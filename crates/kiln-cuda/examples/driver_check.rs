@@ -106,8 +106,8 @@ fn ensure(holds: bool, what: &str) -> Outcome {
 
 /// Compiles the kernels in both ways, cold and warm, and says how long it takes.
 fn compiling(context: &Context) -> Result<Module, Box<dyn Error>> {
-    // The driver keeps what it compiled on disk; a comment nobody wrote before makes sure that it
-    // has to compile.
+    // The driver keeps what it compiled on disk; a unique comment makes sure that it has to
+    // compile.
     let nonce = SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos();
     let ptx = format!("// {nonce}\n{BASICS}");
     let options = JitOptions::default();

@@ -1,6 +1,6 @@
-//! Checks where threads wait for each other: the PTX reports a fault and goes on, so that nobody is
-//! left waiting. `KILN_PTXAS` names the assembler (`tools/ptxas.sh --path`); without it the text
-//! alone is looked at.
+//! Checks where threads wait for each other: the PTX reports a fault and goes on, so that no thread
+//! is left waiting. `KILN_PTXAS` names the assembler (`tools/ptxas.sh --path`); without it the text
+//! alone is checked.
 
 mod assembler;
 

@@ -67,7 +67,7 @@ fn arithmetic_rounds_once_and_is_never_fused() {
 fn contract_lets_the_assembler_fuse() {
     let text = ptx_of(&program("f32", " contract", WELFORD));
     assert!(text.contains("\tmul.f32") && text.contains("\tadd.f32"), "{text}");
-    // Division stays as it is: only `fast_div` is another one.
+    // Division is not changed: only `fast_div` is another one.
     assert!(text.contains("div.rn.f32") && !text.contains("div.full"), "{text}");
 }
 

@@ -45,7 +45,7 @@ fn the_cpu_does_so_in_chunks_of_any_size() {
 
 /// The way a kernel goes to a GPU.
 fn for_gpu(kernel: &Kernel) -> Result<Kernel, CompileError> {
-    // The interpreter knows tasks before the lowering only.
+    // The interpreter supports tasks before the lowering only.
     let target = Target { tasks: false, ..Target::cuda((9, 0), 227 << 10) };
     Ok(pipeline::compile(kernel, &target)?.kernel)
 }

@@ -28,7 +28,7 @@ fn regions_that_nest_too_deep_are_refused() {
     assert!(error.contains("regions that nest at most 512 deep"), "{error}");
 }
 
-/// Optimizing takes time in proportion to the size, as far as a test can tell: ten thousand
+/// Optimizing takes time in proportion to the size, as far as a test can show: ten thousand
 /// operations, not minutes.
 #[test]
 fn long_kernels_are_optimized_quickly() {

@@ -42,7 +42,7 @@ fn no_pass_changes_a_bit() {
     }
 }
 
-/// What is optimized stays as it is.
+/// What is optimized does not change.
 #[test]
 fn optimized_kernels_are_fixed_points() {
     for seed in 0..100 {

@@ -1,7 +1,7 @@
 //! The code for NVIDIA GPUs as a device, without a GPU.
 //!
 //! Every kernel is compiled as for an H100, and the interpreter runs its last stage before PTX that
-//! it knows: over threads, or with tasks. With a seed the threads run in an order of their own.
+//! it supports: over threads, or with tasks. With a seed the threads run in an order of their own.
 
 use kiln_backend::{
     Backend, Compiled, DevicePtr, Error, EventId, Launch, Mapped, MappedMemory, MappedPlace, MappedPlaces,
@@ -84,8 +84,8 @@ impl Backend for GpuCode {
     fn compile(&self, kernel: &Kernel) -> Result<Compiled> {
         let hopper = ptx::Target { compute: (9, 0), ptx: (9, 0) };
         if is_explicit(kernel) {
-            // Its operations are those of one generation, and the interpreter knows them before the
-            // lowering only, on legalized tiles.
+            // Its operations are those of one generation, and the interpreter supports them before
+            // the lowering only, on legalized tiles.
             (self.check)(kernel, None)?;
             let failed = |e: CompileError| Error::Internal {
                 place: "the legalization of tiles",

@@ -1,13 +1,13 @@
 //! Making a kernel that fails smaller, so that a person can read it.
 //!
-//! What counts the rounds of a `while` stays while the loop does, since otherwise it may never end,
-//! and so does what says where a write goes, since otherwise it may race.
+//! What counts the rounds of a `while` is kept while the loop is, since otherwise it may never end,
+//! and so is what says where a write goes, since otherwise it may race.
 
 use kiln_ir::{BinaryOp, Block, Def, Kernel, Literal, Op, OpKind, Type, Value, verify};
 use std::collections::HashSet;
 
-/// Takes away what can go while the kernel stays well-formed and `fails` holds: operations without
-/// results are removed, others become constants, and what is unused then goes.
+/// Takes away what can go while the kernel remains well-formed and `fails` holds: operations
+/// without results are removed, others become constants, and what is unused then goes.
 pub fn reduce(kernel: &Kernel, fails: impl Fn(&Kernel) -> bool) -> Kernel {
     let mut smallest = kernel.clone();
     loop {

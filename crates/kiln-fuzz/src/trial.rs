@@ -206,7 +206,7 @@ impl<'d> Trial<'d> {
 /// An interpreter that checks every access, also for races between programs.
 fn interp(seed: Option<u64>) -> Interp {
     let interp = Interp::new(InterpOptions { sanitize: true, seed, ..InterpOptions::default() });
-    // The interpreter knows limits, so that this cannot fail.
+    // The interpreter has limits, so that this cannot fail.
     let _ = interp.set_launch_limit(Some(LIMIT));
     interp
 }
@@ -230,7 +230,7 @@ fn seed_of_order(case: &Case) -> u64 {
 
 /// The way a kernel goes to a GPU.
 fn for_gpu(kernel: &Kernel) -> Result<Kernel, CompileError> {
-    // The interpreter knows tasks before the lowering only.
+    // The interpreter supports tasks before the lowering only.
     let target = Target { tasks: false, ..Target::cuda((9, 0), 227 << 10) };
     Ok(pipeline::compile(kernel, &target)?.kernel)
 }

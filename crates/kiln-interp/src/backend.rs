@@ -129,7 +129,7 @@ pub struct Interp {
     dropped: Mutex<Vec<Dropped>>,
 }
 
-/// Something that nobody uses any more.
+/// An object that is no longer used.
 enum Dropped {
     Memory(u64),
     Stream(StreamId),
@@ -467,7 +467,7 @@ impl kiln_backend::Residents for Interp {
         self.resident_done(id)
     }
 
-    /// A launch never stays.
+    /// A launch is never resident.
     fn add_tenant(&self, _tenant: Weak<dyn Tenant>) {}
 }
 

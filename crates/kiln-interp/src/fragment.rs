@@ -17,8 +17,8 @@ use kiln_ir::{E4M3, E5M2, Factor, Factors, FragmentOp, OpData, Operand, Scalar, 
 /// Lanes that hold a row of a fragment.
 pub const FRAGMENT_LANES: usize = 4;
 
-/// What lies where a copy will arrive: not a number in any format, so that whoever does not wait
-/// notices.
+/// What lies where a copy will arrive: not a number in any format, so that a read without a wait is
+/// noticed.
 const UNDEFINED: [u32; WORDS] = [u32::MAX; WORDS];
 
 impl Machine<'_> {

@@ -47,7 +47,7 @@ mod tests {
     fn survives<T: Element + PartialEq + std::fmt::Debug>(value: T) {
         let mut memory = [u64::MAX; 2];
         let at = memory.as_mut_ptr().cast::<u8>();
-        // SAFETY: inside the array, aligned, and nobody else's.
+        // SAFETY: inside the array, aligned, and accessed by nothing else.
         let back: T = unsafe {
             write(value, at);
             read(at)

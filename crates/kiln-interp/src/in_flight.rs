@@ -1,5 +1,5 @@
-//! What a block has begun and nobody has waited for yet: copies into shared memory, and products
-//! that read it.
+//! What a block has begun and not yet waited for: copies into shared memory, and products that read
+//! it.
 
 use crate::memory_access::MemoryAccess;
 use std::collections::VecDeque;
@@ -36,5 +36,5 @@ pub const CHUNK: usize = 8;
 /// The chunks that a product reads, with what was there when it began.
 pub type Chunks = Vec<(MemoryAccess, [u16; CHUNK])>;
 
-/// Products of a block that nobody has waited for, the oldest first.
+/// Products of a block that were not waited for yet, the oldest first.
 pub type Begun = VecDeque<Chunks>;

@@ -15,7 +15,7 @@ pub struct Loaded {
     pub kernel: Kernel,
     /// The block's extents; one thread for a program over tiles.
     pub block: [u32; 3],
-    /// Whether the block has threads that the user knows of.
+    /// Whether the block has threads that are visible to the user.
     pub threaded: bool,
     /// Bytes of block memory: the scratch memory and the shared allocations.
     pub shared_bytes: usize,

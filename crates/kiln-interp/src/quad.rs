@@ -1,6 +1,6 @@
 //! Quads: four adjacent words that arrive whole, as blocks and threads take turns. Of memory that
 //! the host shares, each word is whole, but not the quad. Its last word is read first, and written
-//! last, so that a stamp there tells of the others.
+//! last, so that a stamp there covers the others.
 
 use crate::machine::Machine;
 use crate::mask::Mask;

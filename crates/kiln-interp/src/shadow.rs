@@ -143,7 +143,7 @@ struct Touches {
 }
 
 impl Touches {
-    /// Adds a touch. Most are of a byte that nobody has touched, or the same thread has.
+    /// Adds a touch. Most are of a byte that no thread has touched, or the same thread has.
     #[inline]
     fn add(&mut self, touch: Touch) {
         match &mut self.recent[0] {
@@ -194,7 +194,7 @@ impl Touches {
     /// The one that a later access races with.
     #[inline]
     fn conflict(&self, later: Touch, actor: Actor) -> Option<Touch> {
-        // Nobody has touched the byte.
+        // No thread has touched the byte.
         self.recent[0]?;
         for touch in [&self.recent[0], &self.recent[1], &self.plain, &self.foreign] {
             if let Some(touch) = touch

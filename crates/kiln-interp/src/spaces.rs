@@ -41,7 +41,7 @@ pub struct Spaces<'a> {
     pub lanes: usize,
     /// How many barriers the block has passed.
     pub epoch: u32,
-    /// Whether the block has threads that the user knows of.
+    /// Whether the block has threads that are visible to the user.
     pub threaded: bool,
     /// Whether the kernel has fences or loads that acquire, by which its blocks may order
     /// themselves.

@@ -39,7 +39,7 @@ impl Streams {
         stream
     }
 
-    /// Forgets a stream; the default stream stays, and takes its fault over.
+    /// Forgets a stream; the default stream remains, and takes its fault over.
     pub fn destroy(&mut self, stream: StreamId) {
         if stream != StreamId::default()
             && let Some(Some(fault)) = self.faults.remove(&stream)

@@ -16,7 +16,7 @@ pub enum Trap {
         /// The linear index of the thread in its block.
         lane: Option<usize>,
     },
-    /// An access of memory breaks a rule, of which the machine knows the user's words.
+    /// An access of memory breaks a rule, which the machine reports in the user's words.
     Memory(Box<(Report, MemoryAccess)>),
     /// The kernel is not well formed, which the verifier should have seen, or the interpreter is
     /// wrong.

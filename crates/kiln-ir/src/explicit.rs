@@ -49,7 +49,7 @@ pub enum ExplicitOp {
     MbarrierArrive,
     /// `(mbarriers, index, i64 phase)`: waits until the phase with this number, counted from 0, is
     /// complete; negative ones are. What the arrivals and copies of the phase did is visible after.
-    /// The hardware knows only the number's lowest bit, so a wait must not be two phases late.
+    /// The hardware tests only the number's lowest bit, so a wait must not be two phases late.
     MbarrierWait,
     /// `(view, i64 offset per axis, shared tile, stage, i64 row, mbarriers, index)`: begins to load
     /// a box of the view, `[1…, rows, columns of the shared tile]` at the offsets, into the rows of

@@ -21,7 +21,7 @@ pub struct FaultSite {
     pub op: Op,
     /// How it can fault.
     pub fault: OpFault,
-    /// What to tell: the text of an assert, with `{}` for its values; of an access outside its
+    /// What to report: the text of an assert, with `{}` for its values; of an access outside its
     /// view, for the index and the extent.
     pub message: String,
     /// How a fault region's record holds each value that a failing check reports: integers widened

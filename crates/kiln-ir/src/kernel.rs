@@ -1,5 +1,4 @@
-//! A kernel: arenas of values, operations and blocks, its parameters and how it wants to be
-//! launched.
+//! A kernel: arenas of values, operations and blocks, its parameters and how it is launched.
 
 use crate::literal::Literal;
 use crate::op::{Message, OpKind};

@@ -68,7 +68,7 @@
 //!
 //! A failed assert, a checked access outside its view and an integer division by zero are results,
 //! not traps. The device records the first fault (where, which block and thread, the values), the
-//! program ends, and the next synchronization returns it. The device stays usable.
+//! program ends, and the next synchronization returns it. The device remains usable.
 //!
 //! What a fault leaves in memory follows the order of the program: every store before the operation
 //! that faults has happened; that operation and what comes after it change nothing. The interpreter

@@ -178,7 +178,7 @@ impl OpData {
         self.named(Operand::Stored)
     }
 
-    /// The first value of a loop's variable, the one that it stays below, and its step.
+    /// The first value of a loop's variable, its exclusive upper bound, and its step.
     pub fn for_bounds(&self) -> [Value; 3] {
         [Operand::Low, Operand::High, Operand::Step].map(|name| self.operand(name))
     }

@@ -144,8 +144,8 @@ impl fmt::Display for Scalar {
 
 /// The extents of a tile, outermost first. Rank 0 is a scalar.
 ///
-/// Extents are positive. They need not be powers of two; a backend that wants those divides tiles
-/// into pieces.
+/// Extents are positive. They need not be powers of two; a backend that requires those legalizes
+/// tiles.
 ///
 /// ```
 /// use kiln_ir::Shape;

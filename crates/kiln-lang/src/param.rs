@@ -211,7 +211,7 @@ impl SpecKey {
         SpecKey { site: std::ptr::from_ref(site) as usize, types, words: SmallVec::new() }
     }
 
-    /// The key of a kernel that was given as IR, which these words tell from every other.
+    /// The key of a kernel that was given as IR, which these words distinguish from every other.
     pub fn of_ir(identity: [u64; 4]) -> SpecKey {
         struct GivenAsIr;
         // No kernel function stands at address 0.
@@ -239,7 +239,7 @@ impl SpecKey {
 /// A view as a runtime's tensor packs it: where its elements are.
 #[derive(Clone, Copy)]
 pub struct ViewArg<'a> {
-    /// The storage of the elements, of a type that the runtime knows.
+    /// The storage of the elements, of a type of the runtime's.
     pub storage: &'a dyn Any,
     /// Bytes from the start of the storage to the first element.
     pub byte_offset: u64,
@@ -263,7 +263,7 @@ pub trait ArgSink {
     ///
     /// # Safety
     /// All elements that the extents and strides reach lie inside the storage and are of type
-    /// `elem`. Where the view is mutable, the caller holds the tensor as `&mut`: nobody else may
+    /// `elem`. Where the view is mutable, the caller holds the tensor as `&mut`: no other code may
     /// read or write these elements through the storage meanwhile.
     unsafe fn view(&mut self, view: ViewArg<'_>);
 }

@@ -2,7 +2,7 @@
 //!
 //! The macros see syntax, not types: they rewrite control flow, comparisons, assignments and
 //! `&&`/`||` into calls of `kiln_lang::flow`, where type inference decides what is host and what is
-//! device. Everything else stays as the user wrote it, with the user's spans.
+//! device. Everything else remains as the user wrote it, with the user's spans.
 //!
 //! | file | holds |
 //! |---|---|

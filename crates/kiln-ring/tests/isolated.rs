@@ -21,7 +21,7 @@ const NEVER: Duration = Duration::from_secs(20 * 60);
 fn dangerous(_ctx: &RingCtx, total: &mut u32, x: u32) -> u32 {
     let scratch = shared::<u32, 1>([32]);
     if x == 13 {
-        // One step of a megabyte after the other: some page is nobody's.
+        // One step of a megabyte after the other: some page is unowned.
         for step in 1..4000u32 {
             // SAFETY: there is none. This is the fault that the test is about.
             unsafe { scratch.set_ordered_unchecked(step << 18, x, Order::Relaxed, Scope::Device) };

@@ -137,7 +137,7 @@ fn arrays_of_messages_change_once_in_each_stage() {
     }
 }
 
-/// An actor whose outputs nobody takes waits before it changes anything.
+/// An actor whose outputs are not taken waits before it changes anything.
 #[ring_kernel(crate = kiln_ring)]
 fn count_and_answer(ctx: &RingCtx, seen: &mut Inline<u32, 2>, x: u32) -> u32 {
     let seen = ctx.array(seen);
@@ -216,7 +216,7 @@ fn queues_with_fewer_places_than_a_handler_may_send_are_no_obstacle() {
     }
 }
 
-/// An address that an actor only hands on stays free for the one that sends to it.
+/// An address that an actor only hands on remains free for the one that sends to it.
 #[ring_kernel(crate = kiln_ring)]
 fn hand_over(ctx: &RingCtx, s: &mut HandOver, x: u32) {
     if x == 0 {
@@ -265,7 +265,7 @@ fn echo(_ctx: &RingCtx, x: u32) -> u32 {
     x + 1
 }
 
-/// Actors that have ended leave ports that nobody has, behind which the others are looked at too.
+/// Actors that have ended leave endpoints without an actor, behind which the others are polled too.
 #[test]
 fn actors_behind_ended_ones_are_served() {
     for device in ["interp", "interp:5", "cpu"] {

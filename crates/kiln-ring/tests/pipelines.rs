@@ -171,7 +171,7 @@ struct Asker {
     own: Address<u32>,
 }
 
-/// Asks for small numbers, and tells the host large ones.
+/// Asks for small numbers, and sends the host large ones.
 #[ring_kernel(crate = kiln_ring)]
 fn ask(ctx: &RingCtx, s: &mut Asker, x: u32) -> Option<u32> {
     if x < 100 {

@@ -81,7 +81,7 @@ impl ProtocolState {
             && self.senders.iter().all(|s| *s == Sender::At(EACH))
     }
 
-    /// Every state that one step of anybody leads to. `stop` is the message of the first sender,
+    /// Every state that one step of any party leads to. `stop` is the message of the first sender,
     /// and the quads of it, after which it stops.
     fn next(&self, stop: Option<(u8, u8)>) -> Vec<ProtocolState> {
         let mut next = Vec::new();

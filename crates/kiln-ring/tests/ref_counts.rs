@@ -2,10 +2,10 @@
 //!
 //! One array; a host that sends it to an actor, which hands it on to a second one, which hands it
 //! back in an output, or on to a third one, or does not. The host may let go of it at any time, and
-//! of what it took from an output, and send that again. A sweep looks whether anybody has the
-//! array, and gives its memory back. Who counts what, and in which order, is as
-//! `runtime/ref_counts.rs` and `device/ref_counts.rs` say; each of the other orders below is found
-//! out.
+//! of what it took from an output, and send that again. A sweep checks whether the array has a
+//! reference, and frees its memory. Which party counts what, and in which order, is as
+//! `runtime/ref_counts.rs` and `device/ref_counts.rs` say; each of the other orders below is shown
+//! to fail.
 
 use std::collections::HashSet;
 
@@ -19,11 +19,11 @@ enum Order {
     AnswersFirst,
     /// An actor lets go of its message before it counts what its reply refers to.
     LetsGoFirst,
-    /// Whoever takes an output counts that before they have the array.
+    /// The receiver of an output counts that before it has the array.
     TakesFirst,
     /// A sweep reads the device's count before the host's.
     CountsFirst,
-    /// A sweep does not look again whether somebody has found the array meanwhile.
+    /// A sweep does not check again whether the array was found meanwhile.
     LooksOnce,
 }
 
@@ -36,7 +36,7 @@ struct CountState {
     /// The device's count and the host's.
     count: u8,
     taken: u8,
-    /// References that the host's user has, and how often the array was found when nobody had it.
+    /// References that the host's user has, and how often the array was found when there was none.
     held: u8,
     found: u8,
     given_back: bool,
@@ -52,7 +52,7 @@ struct CountState {
     /// The same of the third.
     passed: u8,
     third: u8,
-    /// Outputs that hold the array, and how far whoever takes one is.
+    /// Outputs that hold the array, and how far the receiver of one is.
     outputs: u8,
     taking: u8,
     sweep: Sweep,
@@ -72,7 +72,7 @@ impl CountState {
         self.held + u8::from(self.message)
     }
 
-    /// Whether anybody has the array.
+    /// Whether the array has a reference.
     fn is_had(&self) -> bool {
         self.on_host()
             + self.first
@@ -179,8 +179,8 @@ impl CountState {
         }
     }
 
-    /// Sees that nobody on the host has the array, and how many came back; reads the count; gives
-    /// the memory back if they agree and nobody found it since.
+    /// Checks that the host has no reference to the array, and how many came back; reads the count;
+    /// frees the memory if they agree and no reference was found since.
     fn sweep(self, order: Order, next: &mut Vec<CountState>) {
         if self.given_back {
             return;
@@ -203,7 +203,8 @@ impl CountState {
     }
 }
 
-/// Visits every state; gives one in which memory was given back that somebody has, if there is one.
+/// Visits every state; returns one in which memory was freed while it had a reference, if there is
+/// one.
 fn search(order: Order) -> Option<CountState> {
     let begin = CountState { held: 1, ..CountState::default() };
     let (mut seen, mut open) = (HashSet::from([begin]), vec![begin]);

@@ -1,4 +1,4 @@
-//! Telemetry as files: what is written, when, and that nothing stays behind.
+//! Telemetry as files: what is written, when, and that nothing is left behind.
 
 use kiln_ring::{
     Actor, Channel, Checkpoint, Ending, Events, Outputs, Payload, Pool, Publisher, RingConfig, RingCtx,

@@ -181,7 +181,7 @@ fn every_call_returns_in_every_state() {
     }
 }
 
-/// The state changes while somebody waits.
+/// The state changes while a caller waits.
 #[test]
 fn waits_under_way_end() {
     type Change = (&'static str, fn(&Actor<odd>), [&'static str; 2]);

@@ -132,7 +132,7 @@ impl Device {
     }
 
     /// Opens a device that no other handle shares: with caches and settings of its own. That of
-    /// [`open`](Self::open) stays what it is.
+    /// [`open`](Self::open) is not affected.
     ///
     /// ```
     /// use kiln_runtime::Device;
@@ -296,9 +296,8 @@ impl Device {
         &self.0.programs
     }
 
-    /// Registers an observer of what is done on this device, until the result is dropped. While
-    /// nobody observes any device, it costs one relaxed load of an atomic at each call of the
-    /// runtime.
+    /// Registers an observer of what is done on this device, until the result is dropped. Without
+    /// observers, it costs one relaxed load of an atomic at each call of the runtime.
     ///
     /// [`Observer`] has an example.
     pub fn observe(&self, observer: impl Observer + 'static) -> Observation {

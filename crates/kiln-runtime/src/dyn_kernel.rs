@@ -249,8 +249,8 @@ pub struct DynLaunch<'a> {
 
 impl DynLaunch<'_> {
     /// The number of programs (blocks) on x, y and z. Without it the grid follows from the tensors
-    /// that the programs write, if their stores tell which part each writes. Axes that are left out
-    /// have one program. A zero launches nothing.
+    /// that the programs write, if their stores determine which part each writes. Axes that are
+    /// left out have one program. A zero launches nothing.
     pub fn grid<E: Extent, const N: usize>(mut self, grid: [E; N]) -> Self {
         self.settings.grid = Some(three(grid));
         self

@@ -70,7 +70,7 @@ impl<P: KernelParams> Launch<P> {
     }
 
     /// The number of programs (blocks) on x, y and z. Without it the grid follows from the tensors
-    /// that the programs write, if their stores tell which part each writes.
+    /// that the programs write, if their stores determine which part each writes.
     ///
     /// Axes that are left out have one program: `[64]`, `[64, 2]` and `[64, 2, 1]` all will do. A
     /// zero launches nothing.
@@ -204,7 +204,7 @@ impl Settings {
             let (start, kernel) = (Instant::now(), request.specialize(self.level)?);
             let loaded =
                 LoadedKernel::new(request.name(), &kernel, (device.backend(), device.disk_cache()), start)?;
-            // Observers are told when others no longer wait for this.
+            // Observers are called when other threads no longer wait for this.
             built = Some((start, if log.is_on() { Some(header(&kernel)) } else { None }));
             Ok(Arc::new(loaded))
         })?;

@@ -2,7 +2,7 @@
 //!
 //! Activities are collected in a [`Log`] while a call of the runtime holds its locks, and delivered
 //! when the call has let go of them: an observer may use devices and tensors itself. Nothing is
-//! collected while nobody observes.
+//! collected without observers.
 
 use crate::activity::{Activity, AllocateActivity, CallSite, CopyActivity, CopyKind, FreeActivity};
 use crate::device::Device;

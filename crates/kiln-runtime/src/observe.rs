@@ -179,7 +179,7 @@ impl Observers {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether one of them, or of the process, wants launches timed.
+    /// Whether one of them, or of the process, requests timed launches.
     pub(crate) fn time_launches(&self) -> bool {
         let wants = |observers: &Observers| {
             let entries = observers.0.read().unwrap_or_else(PoisonError::into_inner);

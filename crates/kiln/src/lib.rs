@@ -40,7 +40,7 @@
 //! # Features
 //!
 //! All but `wgpu` are on by default; a program that needs less sets `default-features = false` and
-//! names what it wants.
+//! names those that it uses.
 //!
 //! | feature | what it adds |
 //! |---|---|

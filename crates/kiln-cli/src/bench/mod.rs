@@ -55,8 +55,9 @@ pub struct Args {
     serve: bool,
     #[command(flatten)]
     ring: ring::Options,
-    /// Makes the first call of a kernel on an NVIDIA GPU, with an empty program cache, and prints the
-    /// time of each stage as JSON. The rows of compile times run this, without the driver's own cache
+    /// Makes the first call of a kernel on an NVIDIA GPU, with an empty program cache, and prints
+    /// the time of each stage as JSON. The rows of compile times run this, without the driver's own
+    /// cache
     #[arg(long, value_name = "WORK", conflicts_with_all = ["filter", "json", "serve"])]
     first_call: Option<compile_cost::FirstCall>,
 }

@@ -72,13 +72,13 @@ impl Ways<'_> {
     }
 }
 
-/// Whether workers are warps of a kernel that stays.
+/// Whether workers are warps of a resident kernel.
 fn has_warps(device: &Device) -> bool {
     device.capabilities().is_simt() && device.properties().residency == Residency::Beside
 }
 
 impl Ways<'_> {
-    /// The memory that a runtime uses where it is not told.
+    /// The memory that a runtime uses by default.
     fn best(&self) -> MappedPlace {
         self.places.last().copied().unwrap_or(MappedPlace::Host)
     }

@@ -26,7 +26,7 @@ pub(super) fn found() -> Vec<Found> {
     kiln_wgpu::adapters().into_iter().map(found).collect()
 }
 
-/// A build without the backend knows of none.
+/// A build without the backend has none.
 #[cfg(not(feature = "wgpu"))]
 pub(super) fn found() -> Vec<Found> {
     Vec::new()

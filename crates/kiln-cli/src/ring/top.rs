@@ -214,7 +214,7 @@ fn live(directory: &Path, every: Duration) -> Result<(), Failure> {
     }
 }
 
-/// Whether somebody asks to quit within this time.
+/// Whether the user quits within this time.
 fn quits(within: Duration) -> std::io::Result<bool> {
     let begun = std::time::Instant::now();
     while poll(within.saturating_sub(begun.elapsed()))? {

@@ -1,4 +1,4 @@
-//! What a kernel that nobody vouches for must not do, so that launching it is safe.
+//! What a kernel from an untrusted source must not do, so that launching it is safe.
 //!
 //! The kernel language makes some operations from safe code and the others from `unsafe` code
 //! alone. IR as text has no such distinction, so [`make_safe`] makes it: accesses that trust their
@@ -220,7 +220,7 @@ fn space(kernel: &Kernel, data: &OpData) -> Option<Space> {
     kernel.ty(data.view()).as_view().map(|view| view.space)
 }
 
-/// How the stores to a view tell threads apart. All of them must do so alike.
+/// How the stores to a view distinguish threads. All of them must do so alike.
 #[derive(Default)]
 struct OwnElements(BTreeMap<Value, Apart>);
 
@@ -331,7 +331,7 @@ impl Sum {
             for (b, y) in &other.0 {
                 let mut product = [a.as_slice(), b.as_slice()].concat();
                 product.sort_unstable();
-                // What threads are told apart by has few symbols.
+                // What distinguishes threads has few symbols.
                 if product.len() > 4 || all.0.len() > 32 {
                     return None;
                 }
@@ -359,7 +359,7 @@ fn sum(kernel: &Kernel, block: [i64; 3], value: Value) -> Option<Sum> {
         OpKind::BlockDim(axis) => Some(Sum::constant(block[axis as usize])),
         OpKind::Binary(BinaryOp::Add) => of(data.left())?.plus(&of(data.right())?),
         OpKind::Binary(BinaryOp::Mul) => of(data.left())?.times(&of(data.right())?),
-        // Other operations give indices that are nobody's in particular.
+        // Other operations give indices that belong to no thread in particular.
         _ => None,
     }
 }

@@ -168,7 +168,7 @@ impl Math<'_, '_> {
         self.div(p, q)
     }
 
-    /// `near` below `low`, `far` with the sign of x up to `high`, then ±1; NaN stays.
+    /// `near` below `low`, `far` with the sign of x up to `high`, then ±1; NaN is kept.
     fn by_range(&mut self, x: Value, a: Value, near: Value, far: Value, low: f64, high: f64) -> Value {
         let one = self.c(1.0);
         let saturated = self.gt(a, high);

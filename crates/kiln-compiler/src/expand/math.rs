@@ -91,7 +91,7 @@ impl<'b, 'k> Math<'b, 'k> {
         self.b.cast(x, elem)
     }
 
-    /// Limits to a range; NaN stays NaN, which `min` and `max` would not do.
+    /// Limits to a range; NaN remains NaN, which `min` and `max` would not do.
     pub(super) fn clamp(&mut self, x: Value, low: f64, high: f64) -> Value {
         let (lo, hi) = (self.c(low), self.c(high));
         let below = self.lt(x, low);

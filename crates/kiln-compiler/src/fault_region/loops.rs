@@ -144,7 +144,7 @@ impl Lowering<'_> {
         Outcome { site, left: Some(left), values }
     }
 
-    /// A `while` whose condition does no harm where it is not wanted.
+    /// A `while` whose condition does no harm where it is not needed.
     fn tested_loop(&mut self, op: Op, data: &OpData, at: Block, left: Option<Value>) -> Outcome {
         let site = self.site_constant(at, 0);
         let inits = Outcome { site, left, values: data.operands.to_vec() }.to_vec();

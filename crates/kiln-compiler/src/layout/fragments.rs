@@ -46,8 +46,7 @@ impl WarpGrid {
         grid
     }
 
-    /// The grid whose warps have whole rows, so that what is computed along them stays within a
-    /// warp.
+    /// The grid whose warps have whole rows, so that what is computed along them is within a warp.
     pub fn by_rows(m: u32, warps: u32) -> WarpGrid {
         WarpGrid { rows: warps.min(m / MMA[0]), columns: 1 }
     }

@@ -4,7 +4,7 @@
 use super::distributed::{AxisBits, Layout};
 use kiln_ir::{Panels, Shape};
 
-/// Bytes of a chunk, which stays whole.
+/// Bytes of a chunk, which is not divided.
 const CHUNK: u32 = 16;
 /// The longest line of a panel, in bytes: all banks once.
 const PANEL: u32 = 128;

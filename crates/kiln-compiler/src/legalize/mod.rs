@@ -1,12 +1,12 @@
 //! Tiles of any extents in terms of tiles whose extents are powers of two.
 //!
-//! Threads and registers hold tiles by the bits of their indices, so the lowering knows powers of
-//! two alone. This pass splits every other extent into the powers of two whose sum it is, the
+//! Threads and registers hold tiles by the bits of their indices, so the lowering supports powers
+//! of two alone. This pass splits every other extent into the powers of two whose sum it is, the
 //! largest first (80 = 64 + 16, 176 = 128 + 32 + 16), and every tile into the products of its axes'
 //! *spans*: its parts. An operation becomes one for each part, where parts are combined
 //! (reductions, scans, products of matrices) a few more, and what control flow carries is carried
-//! part by part. Boxes of memory are cut at the same places, and what lies outside a view is
-//! masked as before.
+//! part by part. Boxes of memory are cut at the same places, and what lies outside a view is masked
+//! as before.
 //!
 //! Before the pass: a valid kernel without fault regions. After it, the same results: bit for bit
 //! but where the order of a combination is open ([`ReduceOp::Sum`](kiln_ir::ReduceOp)). A tile that
@@ -203,8 +203,8 @@ impl<'a> Legalizer<'a> {
         Ok(())
     }
 
-    /// An operation that stays one, with all parts of what it takes, gives, and carries into its
-    /// regions.
+    /// An operation that is not divided, with all parts of what it takes, gives, and carries into
+    /// its regions.
     fn carried(&mut self, data: &'a OpData) -> Result<(), CompileError> {
         let src = self.src;
         let operands: Vec<Value> =

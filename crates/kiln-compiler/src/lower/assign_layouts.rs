@@ -1,10 +1,10 @@
-//! Decides which layout each tile has, and in which layouts each is wanted.
+//! Decides which layout each tile has, and in which layouts each is used.
 //!
 //! Values that are combined element by element or carried through control flow form classes with
 //! one layout. A class takes it from what hardware dictates (a product of matrices), from a
 //! reduction it holds the result of, from the memory access that moves most bytes, or from the tile
 //! it is a transpose of, in this order. A walk from the last operation to the first then collects
-//! the layouts in which each value is wanted.
+//! the layouts in which each value is used.
 
 use super::coalesce::Contiguity;
 use super::facts::IntFacts;
@@ -312,7 +312,7 @@ pub(super) fn registers_of_factor(data: &OpData) -> &[Value] {
     &data.registers()[..data.registers().len() - data.results.len()]
 }
 
-/// How memory wants the tile of an access.
+/// The best layout for memory of the tile of an access.
 fn access(kernel: &Kernel, facts: &mut IntFacts, data: &OpData) -> Contiguity {
     match data.kind {
         OpKind::Load(_) => {
@@ -334,7 +334,7 @@ fn access(kernel: &Kernel, facts: &mut IntFacts, data: &OpData) -> Contiguity {
     }
 }
 
-/// Collects in which layouts values are wanted, from the last operation to the first.
+/// Collects in which layouts values are used, from the last operation to the first.
 struct Demand<'a, 'k> {
     kernel: &'k Kernel,
     facts: &'a mut IntFacts<'k>,
@@ -421,7 +421,7 @@ impl Demand<'_, '_> {
         }
     }
 
-    /// Wants each value in the layout of its counterpart.
+    /// Uses each value in the layout of its counterpart.
     fn want_like(&mut self, values: &[Value], like: &[Value]) {
         for (&value, &like) in values.iter().zip(like) {
             self.want_all(&[value], self.plan.home(like));
@@ -637,8 +637,8 @@ impl Demand<'_, '_> {
         }
     }
 
-    /// A factor that is made in the layout of fragments, or kept from before a loop, is wanted in
-    /// it; others are read from shared memory, where they are from the layout at hand.
+    /// A factor that is made in the layout of fragments, or kept from before a loop, is used in it;
+    /// others are read from shared memory, where they are from the layout at hand.
     fn product(&mut self, op: Op, data: &OpData) {
         let Some(product) = self.plan.products.by_op.get(&op).copied() else { return };
         let mut inputs: SmallVec<[LayoutId; 2]> = SmallVec::new();

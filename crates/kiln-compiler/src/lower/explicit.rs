@@ -1,4 +1,4 @@
-//! The explicit level: what has tiles becomes registers and addresses, the rest stays for the
+//! The explicit level: what has tiles becomes registers and addresses, the rest is left to the
 //! emitter.
 
 use super::assign_layouts::{assign_layouts, registers_of_factor};
@@ -47,7 +47,7 @@ impl<'k> Lowering<'k> {
             ExplicitOp::SignalWait => self.wait_for_signal(data),
             ExplicitOp::TmaStoreWait { .. } => {
                 self.copy(data)?;
-                // One thread waits; the others hear of it.
+                // One thread waits; a barrier releases the others.
                 self.task_barrier();
                 Ok(())
             }

@@ -64,7 +64,7 @@ fn flows(
         && plan.home(result) == product.sums
 }
 
-/// Whether a tile is wanted in no other layout.
+/// Whether a tile is used in no other layout.
 fn only(plan: &LayoutPlan, value: Value, layout: LayoutId) -> bool {
     plan.wanted(value).iter().all(|&wanted| wanted == layout)
 }

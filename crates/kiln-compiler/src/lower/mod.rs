@@ -305,7 +305,7 @@ struct Lowering<'k> {
     /// reads.
     stages: Vec<(Op, Value)>,
     em: Emitter,
-    /// What each value of the source has become, in each layout in which it is wanted.
+    /// What each value of the source has become, in each layout in which it is used.
     tiles: Vec<SmallVec<[(LayoutId, Registers); 1]>>,
     scratch: ScratchMemory,
     accesses: Accesses,
@@ -433,7 +433,7 @@ impl<'k> Lowering<'k> {
         Ok(())
     }
 
-    /// An operation over scalars that stays as it is.
+    /// An operation over scalars that is copied unchanged.
     fn copy(&mut self, data: &OpData) -> Result<(), CompileError> {
         let operands = self.scalars(&data.operands)?;
         let types: SmallVec<[Type; 2]> = data.results.iter().map(|&r| self.src.ty(r).clone()).collect();
@@ -454,7 +454,7 @@ impl<'k> Lowering<'k> {
         values.iter().map(|&v| self.scalar(v)).collect()
     }
 
-    /// The registers of a value in a layout in which it is wanted.
+    /// The registers of a value in a layout in which it is used.
     fn tile(&self, value: Value, layout: LayoutId) -> Result<Registers, CompileError> {
         let found = self.tiles[value.index()].iter().find(|(l, _)| *l == layout);
         found.map(|(_, registers)| registers.clone()).ok_or_else(|| {
@@ -472,7 +472,7 @@ impl<'k> Lowering<'k> {
     }
 
     /// Defines a tile that has been made in a layout, and converts it to its home and the others in
-    /// which it is wanted.
+    /// which it is used.
     fn define(&mut self, value: Value, made: LayoutId, registers: Vec<Value>) -> Result<(), CompileError> {
         let registers: Registers = registers.into();
         self.keep_factor(value, made, &registers);

@@ -1,4 +1,4 @@
-//! Which layout each tile has, and in which layouts each is wanted: what `assign_layouts.rs` finds.
+//! Which layout each tile has, and in which layouts each is used: what `assign_layouts.rs` finds.
 
 use super::layouts::{LayoutId, Layouts};
 use super::pipeline::Pipelines;
@@ -21,9 +21,9 @@ pub(crate) struct LayoutPlan {
     pub roles: Vec<Role>,
     /// The layout in which a materialized tile is made.
     pub(super) home: Vec<Option<LayoutId>>,
-    /// The layouts in which a value is wanted.
+    /// The layouts in which a value is used.
     pub(super) wanted: Vec<SmallVec<[LayoutId; 2]>>,
-    /// The layouts in which an operation wants its tiles, where its result does not say.
+    /// The layouts in which an operation uses its tiles, where its result does not say.
     pub(super) inputs: HashMap<Op, SmallVec<[LayoutId; 2]>>,
     /// The products on matrix units.
     pub products: Products,
@@ -59,13 +59,13 @@ impl LayoutPlan {
         self.home[value.index()].unwrap_or(LayoutId::SCALAR)
     }
 
-    /// The layouts in which a value is wanted. For a materialized tile, others than where it is
-    /// made need a conversion.
+    /// The layouts in which a value is used. For a materialized tile, others than where it is made
+    /// need a conversion.
     pub fn wanted(&self, value: Value) -> SmallVec<[LayoutId; 2]> {
         self.wanted[value.index()].clone()
     }
 
-    /// The layout in which an operation wants its tile operands, or the `i`-th kind of them.
+    /// The layout in which an operation uses its tile operands, or the `i`-th kind of them.
     pub fn input(&self, op: Op, i: usize) -> LayoutId {
         self.inputs.get(&op).and_then(|l| l.get(i)).copied().unwrap_or(LayoutId::SCALAR)
     }

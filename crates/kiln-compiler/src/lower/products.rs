@@ -3,11 +3,12 @@
 //! A product of 16-bit floats, of 8-bit numbers or, by name, of f32 as tf32 becomes one of
 //! warpgroups (`wgmma`) where the target has them and each has 64 rows or more, and products of
 //! fragments (`mma.sync`) elsewhere, where the target has these and the extents are multiples of a
-//! fragment's. Matrix units turn elements of 16 bits alone: of others both factors are brought to
-//! shared memory along the depth, whichever way they lay before. Sums of 8-bit floats, which keep
-//! fewer bits there, are made in two levels unless they may be. Where the result is reduced along
-//! its rows, or is a factor of another product, warps have whole rows: then reductions stay within
-//! a warp, and the fragments of the result are those of the factor, which stays in registers.
+//! fragment's. Matrix units transpose elements of 16 bits alone: of others both factors are brought
+//! to shared memory along the depth, whichever way they lay before. Sums of 8-bit floats, which
+//! keep fewer bits there, are made in two levels unless they may be. Where the result is reduced
+//! along its rows, or is a factor of another product, warps have whole rows: then reductions are
+//! within a warp, and the fragments of the result are those of the factor, which remains in
+//! registers.
 
 use super::layouts::LayoutId;
 use super::roles::{self, Role};

@@ -14,7 +14,7 @@ pub(crate) enum Role {
     View,
     /// A tile with a layout of its own.
     Materialized,
-    /// A loaded tile that stays in shared memory, where products read fragments of it.
+    /// A loaded tile that is kept in shared memory, where products read fragments of it.
     SharedStaged,
 }
 

@@ -1,9 +1,9 @@
 //! Common subexpressions: of two pure operations that compute the same, the later goes.
 //!
-//! An operation is known in the block it stands in and in the regions below. Loads are pure enough
-//! if nobody may write what they read: views of global memory that are not mutable, and that the
-//! kernel does not load from in order, as it would only if others wrote there meanwhile. If they
-//! check bounds, the earlier one has done so.
+//! An operation is available in the block it stands in and in the regions below. Loads are pure
+//! enough if nothing may write what they read: views of global memory that are not mutable, and
+//! that the kernel does not load from in order, as it would only if others wrote there meanwhile.
+//! If they check bounds, the earlier one has done so.
 
 use super::rewrite::Renames;
 use super::simplify::commutes;

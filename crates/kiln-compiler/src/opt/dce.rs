@@ -1,4 +1,4 @@
-//! Dead code: operations whose results nobody uses, and places in control flow through which
+//! Dead code: operations whose results are not used, and places in control flow through which
 //! nothing of use flows.
 //!
 //! What has an effect is live, and what a live thing uses. A value that a loop carries is live if

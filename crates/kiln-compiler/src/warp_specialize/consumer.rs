@@ -66,8 +66,8 @@ impl Specializer<'_> {
         let data = self.kernel.op(looped.op).clone();
         let body = looped.body;
         let mut b = Builder { kernel: &mut self.kernel, block, loc: data.loc };
-        // Before the first round there is nothing to give back, which an mbarrier hears that nobody
-        // waits for.
+        // Before the first round there is no stage to release; the arrival goes to an mbarrier that
+        // no task waits for.
         let nobody = b.index(memory.stages.into());
         let mut operands = data.operands.to_vec();
         let more = [first.stage, first.phase, nobody];

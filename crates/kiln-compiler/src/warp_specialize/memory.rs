@@ -36,7 +36,7 @@ pub(super) struct Ring {
     pub tiles: Vec<Value>,
     /// By group: an mbarrier for each stage that its bytes have come.
     pub full: Vec<Value>,
-    /// By group: an mbarrier for each stage that it is free, and one more that nobody waits for.
+    /// By group: an mbarrier for each stage that it is free, and one more that no task waits for.
     pub empty: Vec<Value>,
     /// By copy: its group.
     pub groups: Vec<usize>,
@@ -47,7 +47,7 @@ pub(super) struct SharedMemory {
     pub rings: Vec<Ring>,
     pub by_loop: Vec<usize>,
     pub stages: u32,
-    /// By factor that stays: its shared tile.
+    /// By factor that is kept: its shared tile.
     pub kept: Vec<Value>,
     /// Whether that is the box transposed.
     pub kept_transposed: Vec<bool>,

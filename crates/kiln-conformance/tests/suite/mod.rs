@@ -48,7 +48,7 @@ pub enum Threads {
 
 thread_local! {
     /// This thread's device: cases of several threads do not share one, since a fault is reported
-    /// to whoever asks next.
+    /// to the next caller that synchronizes.
     static DEVICE: OnceCell<Device> = const { OnceCell::new() };
 }
 
@@ -63,9 +63,9 @@ fn device(open: impl Fn() -> Result<Device>) -> Result<Device> {
     })
 }
 
-/// Runs the cases of the suite whose names are wanted. A case whose capability the device lacks
-/// must be skipped by that name; any other skip is a failure. Tests of the program's `own` come
-/// first. `KILN_SEED` repeats a run.
+/// Runs the cases of the suite whose names match. A case whose capability the device lacks must be
+/// skipped by that name; any other skip is a failure. Tests of the program's `own` come first.
+/// `KILN_SEED` repeats a run.
 pub fn run(
     open: impl Fn() -> Result<Device> + Copy + Send + 'static,
     threads: Threads,

@@ -33,7 +33,7 @@ pub(super) struct Elements {
 
 /// Where the elements of an access are adjacent.
 struct Run {
-    /// Not 0 if they are, and all of them are inside the view and wanted.
+    /// Not 0 if they are, and all of them are inside the view and selected.
     whole: ir::Value,
     /// The address of the first.
     address: ir::Value,

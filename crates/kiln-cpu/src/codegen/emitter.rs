@@ -1,8 +1,8 @@
 //! The state of code generation, and the walk over a kernel's operations.
 //!
 //! Scalars are Cranelift values. Tiles are pointers: into the worker's scratch memory, or to where
-//! a load found them. A tile whose elements are all the same stays a scalar (a *splat*). Views are
-//! their words. Every operation on tiles becomes a call of a primitive.
+//! a load found them. A tile whose elements are all the same is kept as a scalar (a *splat*). Views
+//! are their words. Every operation on tiles becomes a call of a primitive.
 
 use super::arena::{Arena, Slot};
 use super::asm::{Asm, scalar_type};
@@ -276,7 +276,7 @@ impl<'a> Emitter<'a> {
         match literal.elem() {
             Scalar::F32 => ins.f32const(f32::from_bits(literal.bits() as u32)),
             Scalar::F64 => ins.f64const(f64::from_bits(literal.bits())),
-            // Cranelift wants immediates sign-extended or masked to the type; bits are
+            // Cranelift expects immediates sign-extended or masked to the type; bits are
             // zero-extended.
             elem => ins.iconst(scalar_type(elem), literal.bits() as i64),
         }

@@ -256,7 +256,7 @@ pub(super) fn writes(kernel: &Kernel, op: Op, view: Value) -> bool {
     if let Store { .. } | Scatter { .. } | Atomic { .. } | AtomicCas { .. } = data.kind {
         return data.view() == view;
     }
-    // These tell others that they may write now what was read before.
+    // After these, others may write what was read before.
     let publishes = matches!(data.kind, OrderedStore { .. } | StoreQuad(_) | Fence(_));
     publishes || data.regions.iter().any(inside)
 }

@@ -69,7 +69,7 @@ impl Rewrite<'_> {
             self.store_lanes(view, &[], value);
             return Ok(());
         }
-        // The one element of a view of rank 0: of several lanes that store, one value stays.
+        // The one element of a view of rank 0: of several lanes that store, one value remains.
         if self.mask.is_none() && !self.is_lanes(value)? {
             let value = self.uniform(value)?;
             self.b.op(data.kind.clone(), &[view, value], &[]);

@@ -2,11 +2,11 @@
 //! uniform control flow.
 //!
 //! All threads of a block advance together. A scalar that varies between them becomes a tile with
-//! an element for each thread (a *lane*), x fastest; what is uniform stays a scalar. Where threads
-//! diverge, both ways are taken, under masks: a varying `if` becomes its two arms and a `select`, a
-//! varying loop runs while its condition holds in any lane, and accesses to memory take the mask of
-//! the active lanes. The values of inactive lanes are arbitrary and never read. Barriers are
-//! removed, and local memory gets an axis for the lanes.
+//! an element for each thread (a *lane*), x fastest; what is uniform remains a scalar. Where
+//! threads diverge, both ways are taken, under masks: a varying `if` becomes its two arms and a
+//! `select`, a varying loop runs while its condition holds in any lane, and accesses to memory take
+//! the mask of the active lanes. The values of inactive lanes are arbitrary and never read.
+//! Barriers are removed, and local memory gets an axis for the lanes.
 //!
 //! What comes out is IR that [`codegen`](crate::codegen) compiles. It differs from what a front end
 //! may write in some points: the values of `Assert` and the operand of `BlockUniform` may have an

@@ -48,7 +48,7 @@ impl Case {
         Case { tolerance, ..self }
     }
 
-    /// The kernel, with or without what a runtime would tell of its arguments.
+    /// The kernel, with or without the facts that a runtime would have of its arguments.
     pub fn kernel(&self, facts: bool) -> Result<Kernel, String> {
         let mut kernel = parse(&self.text).map_err(|e| format!("{}: {e:?}\n{}", self.name, self.text))?;
         if facts {

@@ -8,8 +8,8 @@ use kiln_interp::{Interp, Options};
 use kiln_ir::{Kernel, parse};
 use std::sync::{Arc, Mutex};
 
-/// Every case on the GPU and on the interpreter, with and without what a runtime would tell of the
-/// arguments.
+/// Every case on the GPU and on the interpreter, with and without the facts that a runtime would
+/// have of the arguments.
 pub fn results(gpu: &Cuda) -> Outcome {
     let interp = Interp::new(Options::default());
     let (mut passed, mut failed) = (0, Vec::new());

@@ -73,7 +73,7 @@ pub fn launch_cost(gpu: &Cuda) -> Outcome {
     ensure(ours <= 1.3 * theirs, "a launch costs at most 1.3 times the driver's")
 }
 
-/// Compiles kernels nobody compiled before, and loads what came of it.
+/// Compiles kernels that were never compiled before, and loads what came of it.
 pub fn compile_times(gpu: &Cuda) -> Outcome {
     let nonce = SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos();
     let (mut fronts, mut colds, mut loads) = (Vec::new(), Vec::new(), Vec::new());

@@ -16,7 +16,7 @@ const STOP: u32 = u32::MAX;
 const BLOCKS: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Each block answers its own word with twice the word, until it is told to stop or has polled
+/// Each block answers its own word with twice the word, until it is commanded to stop or has polled
 /// often enough. The fences keep the accesses in the loop: atomics would not do, since those of a
 /// GPU on host memory may undo what the host writes meanwhile.
 const ECHO: &str =
@@ -55,7 +55,7 @@ const ECHO: &str =
 }
 ";
 
-/// Something to compile while the other stays.
+/// Something to compile while the other is resident.
 pub fn other(seed: u32) -> String {
     format!(
         "kernel @other(%x: mut view<u32, 1, global>) tile {{
@@ -263,7 +263,7 @@ const BESIDE: [(&str, Beside); 5] = [
 
 fn unmap(gpu: &Cuda, place: MappedPlace) -> Outcome {
     let mapped = gpu.map(100_000, place)?;
-    // SAFETY: mapped just now, used by nobody.
+    // SAFETY: mapped just now, not used yet.
     unsafe { gpu.unmap(mapped) };
     Ok(())
 }

@@ -9,7 +9,8 @@ use kiln_cuda::driver::{
 use std::error::Error;
 use std::time::Duration;
 
-/// How long the kernel stays if nobody lets it go: a call that takes as long waits for it.
+/// How long the kernel is resident if the host does not release it: a call that takes as long waits
+/// for it.
 const STAY: Duration = Duration::from_millis(700);
 
 /// What the steps hand to each other.
@@ -119,7 +120,7 @@ const STEPS: &[(&str, Step)] = &[
         Ok(unsafe { s.context.api().cuMemAlloc_v2(&mut s.raw, 4 << 20) }?)
     }),
     ("cuMemFree", |s| {
-        // SAFETY: allocated by the step before, used by nobody.
+        // SAFETY: allocated by the step before, not used yet.
         Ok(unsafe { s.context.api().cuMemFree_v2(s.raw) }?)
     }),
     ("pin 1 MiB", |s| {

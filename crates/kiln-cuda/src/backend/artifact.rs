@@ -1,8 +1,8 @@
 //! Compiled kernels as bytes, so that another process loads instead of compiling.
 //!
 //! All numbers are little-endian. A header of 20 bytes: magic, format version, checksum of the
-//! rest. Then the fields of [`Artifact`] in order; texts and lists begin with their length. Whoever
-//! changes the layout raises [`FORMAT`].
+//! rest. Then the fields of [`Artifact`] in order; texts and lists begin with their length. A
+//! change of the layout raises [`FORMAT`].
 
 use super::sites::SiteTable;
 use crate::ptx::records::{MAX_VALUES, Site, SiteKind};
@@ -41,8 +41,8 @@ pub(super) struct Artifact {
 pub(super) enum Code {
     /// Machine code.
     Cubin(Vec<u8>),
-    /// Text, for what the driver compiles as a whole program only: its cubin stays in the driver's
-    /// own cache.
+    /// Text, for what the driver compiles as a whole program only: its cubin is kept in the
+    /// driver's own cache.
     Ptx(String),
 }
 
@@ -322,8 +322,8 @@ mod tests {
         }
     }
 
-    /// Damage that the checksum does not show, because whoever did it made a new one: the fields
-    /// are checked on their own.
+    /// Damage that the checksum does not show, because it was computed anew: the fields are checked
+    /// on their own.
     #[test]
     fn damage_behind_a_right_checksum_does_not_panic() {
         let whole = artifact().encode();

@@ -23,7 +23,7 @@ pub(super) struct Device {
     pub(super) context: Context,
 }
 
-/// A program nobody holds any more, whose launches may still run.
+/// A program without handles, whose launches may still run.
 struct Retired {
     function: Function,
     /// Points after all work that was enqueued when it was retired.

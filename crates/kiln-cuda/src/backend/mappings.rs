@@ -1,5 +1,5 @@
-//! Mapped memory. What is given back while a kernel stays on the device is kept and used again: it
-//! could not be freed before that kernel ends.
+//! Mapped memory. What is given back while a kernel is resident on the device is kept and used
+//! again: it could not be freed before that kernel ends.
 
 use super::device::Device;
 use crate::driver::{Bar, BarBuffer, Device as Gpu, PinnedBuffer};
@@ -73,8 +73,8 @@ impl Mapping {
     /// Zeroes what was used before.
     fn clear(&mut self) -> crate::driver::Result<()> {
         match self {
-            // SAFETY: whoever used the memory has given it back, and with it the promise that
-            // nobody touches it.
+            // SAFETY: the user of the memory has given it back, and with it the promise that it is
+            // no longer accessed.
             Mapping::Pinned(buffer) => unsafe { buffer.host_pointer().write_bytes(0, buffer.len()) },
             Mapping::Bar(buffer) => return buffer.clear(),
         }
@@ -116,7 +116,7 @@ impl Mappings {
         drop(unused);
     }
 
-    /// Takes in memory of somebody else.
+    /// Maps memory of another owner.
     ///
     /// # Safety
     /// That of [`Backend::adopt`](kiln_backend::Backend::adopt).

@@ -69,8 +69,8 @@ impl MapSlot {
             strides.swap(0, 1);
         }
         if extents.contains(&0) {
-            // What is loaded of it is zero, like the one element of these; what is stored goes
-            // where nobody looks.
+            // What is loaded of it is zero, like the one element of these; what is stored is never
+            // read.
             base = nothing.0 + if way == Way::Store { ALIGNMENT } else { 0 };
             extents.fill(1);
         }

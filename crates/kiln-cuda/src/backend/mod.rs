@@ -317,7 +317,7 @@ impl Backend for Cuda {
     }
 
     unsafe fn free(&self, ptr: DevicePtr, _bytes: usize, stream: StreamId) {
-        // A failure has nobody to report to: see the trait.
+        // A failure cannot be reported: see the trait.
         // SAFETY: as the caller promises.
         let _ = unsafe { self.device.streams.get(stream).stream.free(ptr) };
     }

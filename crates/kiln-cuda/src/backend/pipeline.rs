@@ -68,7 +68,7 @@ pub fn compile_to_tasks(kernel: &Kernel, target: ptx::Target) -> Result<Option<K
     Ok(Some(tasks.kernel))
 }
 
-/// What the lowering is told of a GPU whose blocks can have `shared` bytes of shared memory.
+/// The target of the lowering for a GPU whose blocks can have `shared` bytes of shared memory.
 pub(super) fn lowering_target(target: ptx::Target, shared: u32) -> Target {
     Target { mixed_products: target.ptx >= ptx::MIXED_VERSION, ..Target::cuda(target.compute, shared) }
 }

@@ -54,9 +54,9 @@ impl Reports {
         self.control.pointer().0
     }
 
-    /// Makes ready for a launch that prints. The launch must be enqueued before the guard drops:
-    /// whoever collects prints meanwhile waits, so that no record is written between the reading of
-    /// the ring and its clearing.
+    /// Makes ready for a launch that prints. The launch must be enqueued before the guard drops: a
+    /// thread that collects prints meanwhile waits, so that no record is written between the
+    /// reading of the ring and its clearing.
     pub(super) fn expect_prints(&self) -> Result<MutexGuard<'_, Prints>> {
         let mut prints = self.lock();
         if prints.ring.is_none() {
@@ -103,7 +103,7 @@ impl Reports {
             return Ok(None);
         }
         let record = self.fault.snapshot();
-        // In this order: nobody writes the record until the claim is gone.
+        // In this order: the record is not written until the claim is gone.
         ready.store(0, Ordering::Release);
         self.clear(offset_of!(Control, claimed))?;
         Ok(Some(record))

@@ -34,8 +34,8 @@ struct Resident {
 }
 
 impl Residents {
-    /// Enqueues a launch in a new stream, behind what is in the launch's. Nobody may load a program
-    /// meanwhile: [`Tenants::enter`](super::tenants::Tenants::enter).
+    /// Enqueues a launch in a new stream, behind what is in the launch's. No thread may load a
+    /// program meanwhile: [`Tenants::enter`](super::tenants::Tenants::enter).
     ///
     /// # Safety
     /// That of [`Backend::launch_resident`](kiln_backend::Backend::launch_resident).
@@ -106,7 +106,7 @@ impl Residents {
         }
     }
 
-    /// Whether a launch may still run. Where the device cannot tell, one does.
+    /// Whether a launch may still run. Where the device cannot say, it may.
     pub(super) fn any_runs(&self) -> bool {
         self.table().live.values().any(|resident| !resident.end.has_passed().unwrap_or(false))
     }

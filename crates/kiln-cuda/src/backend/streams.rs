@@ -53,8 +53,8 @@ pub(super) struct Streams {
     default: Arc<Queue>,
     others: RwLock<HashMap<u64, Arc<Queue>>>,
     next: AtomicU64,
-    /// Destroyed streams with reports that nobody has asked for yet; they are reported with the
-    /// default stream's.
+    /// Destroyed streams with reports that were not read yet; they are reported with the default
+    /// stream's.
     orphans: Mutex<Vec<Arc<Queue>>>,
     has_orphans: AtomicBool,
 }

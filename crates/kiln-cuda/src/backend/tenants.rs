@@ -7,8 +7,8 @@ use super::residents::Residents;
 use kiln_backend::{Error, Result, Tenant};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
-/// How often tenants are asked to leave before something that did not is taken for nobody's. A
-/// launch may come in between.
+/// How often tenants are requested to leave before a kernel that is still there counts as one
+/// without a tenant. A launch may come in between.
 const ATTEMPTS: usize = 10;
 
 /// Who keeps kernels on the GPU.

@@ -66,7 +66,7 @@ impl Context {
     }
 
     /// A context of Kiln's own for GPU `ordinal`, beside the one there is, which
-    /// [`Context::new`](Self::new) gives from now on. The two share the GPU in turns. It stays
+    /// [`Context::new`](Self::new) gives from now on. The two share the GPU in turns. It lives
     /// until the process ends: destroying it would wait for the kernels of the other one.
     ///
     /// # Errors
@@ -287,8 +287,8 @@ impl Drop for ContextState {
             return;
         }
         let api = self.device.driver().api();
-        // A failure here has nobody to report to; it happens when the process is ending and the
-        // driver already stopped.
+        // A failure here cannot be reported; it happens when the process is ending and the driver
+        // already stopped.
         if self.bind().is_ok() {
             self.staging.release(api);
             // SAFETY: the context is current; a resident kernel holds on to the context, so there

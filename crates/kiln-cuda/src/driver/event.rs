@@ -113,8 +113,7 @@ impl Stream {
 impl Drop for Event {
     fn drop(&mut self) {
         if self.context.bind().is_ok() {
-            // SAFETY: made by `with_flags`, destroyed here alone. A failure has nobody to report
-            // to.
+            // SAFETY: made by `with_flags`, destroyed here alone. A failure cannot be reported.
             let _ = unsafe { self.context.api().cuEventDestroy_v2(self.handle) };
         }
     }

@@ -278,8 +278,8 @@ macro_rules! driver_functions {
                     $($name: required(&library, stringify!($name))?,)*
                     $($late: optional(&library, stringify!($late)),)*
                 };
-                // The library stays for the life of the process: errors carry its constant strings,
-                // and it does not survive being unloaded after its initialization anyway.
+                // The library is loaded for the life of the process: errors carry its constant
+                // strings, and it does not survive being unloaded after its initialization anyway.
                 std::mem::forget(library);
                 Ok(api)
             }

@@ -172,7 +172,7 @@ impl Function {
         Ok(u32::try_from(clusters).unwrap_or(0))
     }
 
-    /// Whether the kernel is in the GPU's memory, where the driver can tell (from CUDA 12.4).
+    /// Whether the kernel is in the GPU's memory, where the driver reports it (from CUDA 12.4).
     ///
     /// # Errors
     /// Those of the calls.

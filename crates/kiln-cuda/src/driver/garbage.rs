@@ -1,5 +1,5 @@
-//! What cannot be freed while a kernel stays on the GPU, kept until the last one has ended; see
-//! [`Context::begin_resident`](super::Context::begin_resident).
+//! What cannot be freed while a kernel is resident on the GPU, kept until the last one has ended;
+//! see [`Context::begin_resident`](super::Context::begin_resident).
 
 use super::bar::Mapping;
 use super::ffi::{Address, Api, ModuleHandle};
@@ -14,21 +14,21 @@ pub(super) enum Garbage {
     Memory(Address),
     /// Pinned host memory.
     Pinned(*mut c_void),
-    /// Host memory of somebody else that was pinned.
+    /// Host memory of another owner that was pinned.
     Registered(*mut c_void),
     /// GPU memory that the host writes.
     Bar(Mapping),
 }
 
-// SAFETY: names that only the driver dereferences; each is freed once, by whoever takes it out of
-// the list.
+// SAFETY: names that only the driver dereferences; each is freed once, by the thread that takes it
+// out of the list.
 unsafe impl Send for Garbage {}
 
 impl Garbage {
     /// # Safety
     /// The right context is current, and nothing uses it any more.
     pub(super) unsafe fn free(self, api: &Api) {
-        // A failure has nobody to report to.
+        // A failure cannot be reported.
         // SAFETY: as the caller promises.
         let _ = unsafe {
             match self {
@@ -48,7 +48,8 @@ impl Garbage {
 /// The resident kernels of a context, and what is kept for their sake.
 #[derive(Default)]
 pub(super) struct ResidentKernels {
-    /// How many. Whoever frees holds it for reading, so that no resident kernel begins meanwhile.
+    /// How many. A thread that frees holds it for reading, so that no resident kernel begins
+    /// meanwhile.
     pub(super) count: RwLock<usize>,
     pub(super) kept: Mutex<Vec<Garbage>>,
 }

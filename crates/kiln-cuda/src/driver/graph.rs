@@ -43,8 +43,8 @@ impl Graph {
     /// Those of the calls, and of earlier work in the context.
     ///
     /// # Safety
-    /// Everything that the recorded work uses (memory, modules) is still alive and stays so until
-    /// this run of it is done: the promises made for the recorded launches hold for each run.
+    /// Everything that the recorded work uses (memory, modules) is alive until this run of it is
+    /// done: the promises made for the recorded launches hold for each run.
     pub unsafe fn launch(&self, stream: &Stream) -> Result<()> {
         self.context.bind()?;
         // SAFETY: graph and stream are live; the rest is the caller's promise.
@@ -56,7 +56,7 @@ impl Drop for Graph {
     fn drop(&mut self) {
         if self.context.bind().is_ok() {
             // SAFETY: made by `instantiate`, destroyed here alone; the driver finishes a run that
-            // is under way. A failure has nobody to report to.
+            // is under way. A failure cannot be reported.
             let _ = unsafe { self.context.api().cuGraphExecDestroy(self.exec) };
         }
     }
@@ -128,7 +128,7 @@ impl Record {
 impl Drop for Record {
     fn drop(&mut self) {
         if self.graph != GraphHandle::NULL && self.context.bind().is_ok() {
-            // SAFETY: made by the capture, destroyed here alone. A failure has nobody to report to.
+            // SAFETY: made by the capture, destroyed here alone. A failure cannot be reported.
             let _ = unsafe { self.context.api().cuGraphDestroy(self.graph) };
         }
     }

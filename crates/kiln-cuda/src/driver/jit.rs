@@ -248,7 +248,7 @@ impl<'a> Link<'a> {
 
 impl Drop for Link<'_> {
     fn drop(&mut self) {
-        // SAFETY: made by `new`, destroyed here alone. A failure has nobody to report to.
+        // SAFETY: made by `new`, destroyed here alone. A failure cannot be reported.
         let _ = unsafe { self.api.cuLinkDestroy(self.handle) };
     }
 }

@@ -2,7 +2,7 @@
 //! what each kernel uses.
 //!
 //! The text is that of ptxas. Its wording is no interface, so nothing here fails: a line that is
-//! not understood is left out, and the text itself stays in [`JitLog::text`].
+//! not understood is left out, and the text itself is in [`JitLog::text`].
 
 use std::fmt;
 

@@ -5,8 +5,8 @@
 //! Nothing is allocated on the way; what went wrong is looked into only after a launch has failed.
 //!
 //! Tensor maps come before the words, and each parameter is passed by its address then: the
-//! compiler aligns them in its constant bank, whose beginning is not aligned, so that only the
-//! driver knows where they are.
+//! compiler aligns them in its constant bank, whose beginning is not aligned, so that the driver
+//! alone determines where they are.
 
 use super::error::{CudaError, Result};
 use super::ffi::{self, Status};

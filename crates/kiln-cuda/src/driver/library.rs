@@ -19,8 +19,8 @@ const LIBRARY_NAMES: &[&str] = &["libcuda.so.1", "libcuda.so", "/usr/lib/wsl/lib
 #[cfg(windows)]
 const LIBRARY_NAMES: &[&str] = &["nvcuda.dll"];
 
-/// What the driver opens on Linux. A process that may not open them is told that there is no GPU,
-/// which is no help.
+/// What the driver opens on Linux. A process that may not open them gets the error that there is no
+/// GPU, which is no help.
 const DEVICE_NODES: &[&str] = &["/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia-uvm"];
 
 /// The driver, loaded and started.
@@ -89,7 +89,7 @@ impl Driver {
         &self.api
     }
 
-    /// The version on the driver's package, such as `580.65.06`, where the system tells it.
+    /// The version on the driver's package, such as `580.65.06`, where the system reports it.
     pub fn release(&self) -> Option<String> {
         release_in(&std::fs::read_to_string("/proc/driver/nvidia/version").ok()?)
     }

@@ -200,7 +200,7 @@ impl Stream {
 
 /// Device memory that frees itself, in the order of the stream it was allocated in.
 ///
-/// Reads and writes here go through that stream, so they need no care. Whoever passes
+/// Reads and writes here go through that stream, so they need no care. A caller that passes
 /// [`pointer`](DeviceBuffer::pointer) to work in another stream must make the buffer's stream wait
 /// for that work before the buffer drops, and must not drop it during a capture of its stream.
 pub struct DeviceBuffer {
@@ -276,7 +276,7 @@ impl DeviceBuffer {
 impl Drop for DeviceBuffer {
     fn drop(&mut self) {
         // SAFETY: allocated by `new`, freed here alone; the type's contract covers other streams. A
-        // failure has nobody to report to.
+        // failure cannot be reported.
         let _ = unsafe { self.stream.free(self.pointer) };
     }
 }

@@ -29,10 +29,11 @@
 //!
 //! Some calls wait for the end of every kernel of the context: loading a program, unloading it,
 //! unpinning memory, freeing memory that is not of the pool. [`Context::begin_resident`] puts off
-//! what is made by drops; whoever loads programs must see that no kernel is resident meanwhile.
-//! [`Module::function`] loads the kernel at once and not, as the driver does by default, before its
-//! first launch. That does not depend on `CUDA_MODULE_LOADING`, which would have to be set in the
-//! environment of a process that may already have threads, and makes no difference to what waits.
+//! what is made by drops; callers that load programs must ensure that no kernel is resident
+//! meanwhile. [`Module::function`] loads the kernel at once and not, as the driver does by default,
+//! before its first launch. That does not depend on `CUDA_MODULE_LOADING`, which would have to be
+//! set in the environment of a process that may already have threads, and makes no difference to
+//! what waits.
 //!
 //! # Errors
 //!

@@ -61,14 +61,15 @@ impl PinnedBuffer {
         Ok(buffer)
     }
 
-    /// Pins memory of somebody else.
+    /// Pins memory of another owner.
     ///
     /// # Errors
     /// Those of the calls.
     ///
     /// # Safety
     /// `host` points to that many bytes of whole pages, initialized, which live until the buffer is
-    /// dropped, or, where a kernel stays then, until it has ended. Nobody has a reference to them.
+    /// dropped, or, where a kernel is resident then, until it has ended. There is no reference to
+    /// them.
     pub unsafe fn register(context: &Context, host: NonNull<u8>, bytes: usize) -> Result<PinnedBuffer> {
         context.bind()?;
         let (api, address) = (context.api(), host.as_ptr().cast());

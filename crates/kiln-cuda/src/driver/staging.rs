@@ -46,7 +46,7 @@ struct Chunk {
     event: EventHandle,
 }
 
-// SAFETY: a chunk is owned by whoever holds the value; pinned memory and events may be used from
+// SAFETY: a chunk is owned by the holder of the value; pinned memory and events may be used from
 // any thread.
 unsafe impl Send for Chunk {}
 
@@ -206,9 +206,8 @@ impl Chunk {
     }
 
     fn free(self, api: &Api) {
-        // SAFETY: both were made in `new` and are used by nobody else. A copy in flight holds the
-        // memory until it is done: freeing pinned memory waits for it. Failures have nobody to
-        // report to.
+        // SAFETY: both were made in `new` and are used by nothing else. A copy in flight holds the
+        // memory until it is done: freeing pinned memory waits for it. Failures cannot be reported.
         unsafe {
             let _ = api.cuEventDestroy_v2(self.event);
             let _ = api.cuMemFreeHost(self.memory.cast());

@@ -45,7 +45,7 @@ impl Status {
     pub const ILLEGAL_ADDRESS: Status = Status(700);
     /// More threads, registers or shared memory than a block can have.
     pub const LAUNCH_OUT_OF_RESOURCES: Status = Status(701);
-    /// The context was destroyed by somebody else.
+    /// The context was destroyed by other code of the process.
     pub const CONTEXT_IS_DESTROYED: Status = Status(709);
     /// A cooperative grid that does not fit the device at once.
     pub const COOPERATIVE_LAUNCH_TOO_LARGE: Status = Status(720);

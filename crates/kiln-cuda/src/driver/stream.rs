@@ -103,8 +103,7 @@ impl Stream {
 impl Drop for StreamState {
     fn drop(&mut self) {
         if self.context.bind().is_ok() {
-            // SAFETY: made by `with_priority`, destroyed here alone. A failure has nobody to report
-            // to.
+            // SAFETY: made by `with_priority`, destroyed here alone. A failure cannot be reported.
             let _ = unsafe { self.context.api().cuStreamDestroy_v2(self.handle) };
         }
     }

@@ -1,4 +1,4 @@
-//! What the emitter knows of the explicit level of a kernel.
+//! The emitter's state of the explicit level of a kernel.
 
 use super::register::Reg;
 use super::team::Team;

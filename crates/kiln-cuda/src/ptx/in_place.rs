@@ -127,7 +127,7 @@ impl Sharing<'_> {
     }
 
     /// Those of the values handed to an operation that are used up here become the results. One
-    /// from an outer block would be wanted again by the next round.
+    /// from an outer block would be needed again by the next round.
     fn become_(&mut self, block: Block, data: &OpData, handed: &[Value]) {
         for (&from, &to) in handed.iter().zip(&data.results) {
             let used_up = self.uses[from.index()] == 1 && self.home[from.index()] == block;
@@ -149,9 +149,9 @@ impl Sharing<'_> {
         }
     }
 
-    /// The end of a region is behind every other use in it of what it hands on. Who hands on one
-    /// value twice, or in another's place, keeps copies, and so does who makes a round's value
-    /// while that of the round before, the argument from `carried` on, is still wanted.
+    /// The end of a region is behind every other use in it of what it hands on. A region that hands
+    /// on one value twice, or in another's place, keeps copies. So does one that makes a round's
+    /// value while that of the round before, the argument from `carried` on, is still needed.
     fn yielded(&mut self, data: &OpData, region: Block, carried: Option<usize>) {
         let block = self.kernel.block(region);
         let Some(last) = block.ops.last().map(|&op| self.kernel.op(op)) else { return };

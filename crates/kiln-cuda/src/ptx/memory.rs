@@ -91,7 +91,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Whether an address comes from a view that nobody writes meanwhile: its loads may use the
+    /// Whether an address comes from a view that is not written meanwhile: its loads may use the
     /// read-only path.
     fn is_read_only(&self, address: Value) -> bool {
         let mut value = address;
@@ -281,7 +281,8 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// What the hardware has no atomic for: compare and exchange until nobody came between.
+    /// What the hardware has no atomic for: compare and exchange until no other thread came
+    /// between.
     fn atomic_by_exchange(
         &mut self,
         atomic: AtomicOp,

@@ -94,7 +94,7 @@ impl Generator<'_> {
     }
 
     /// Where results must be exact, the sum of an extremum and zero: which zero is the smaller is
-    /// nobody's business.
+    /// not specified.
     pub(super) fn positive_zero(&mut self, value: Value) -> Value {
         let (elem, shape) = (self.ty(value).elem(), self.kernel.shape(value));
         if !self.options.exact || !elem.is_float() {
@@ -150,7 +150,7 @@ impl Generator<'_> {
 
     fn bitcast(&mut self) {
         let exact = self.options.exact;
-        // The payload of NaN is anybody's, and must not leak into integers.
+        // The payload of NaN is not specified, and must not leak into integers.
         let x = self.operand(|e| e != Scalar::Bool && !(exact && e.is_float()));
         let from = self.ty(x.value).elem();
         let mut same = self.options.elems.clone();

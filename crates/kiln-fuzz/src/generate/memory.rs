@@ -292,8 +292,8 @@ impl Generator<'_> {
         *self.rng.pick(&[Scope::Block, Scope::Device, Scope::System])
     }
 
-    /// An atomic of the one kind that its view has, so that the order does not matter; nobody reads
-    /// the old value.
+    /// An atomic of the one kind that its view has, so that the order does not matter; the old
+    /// value is not read.
     pub(super) fn atomic(&mut self) {
         if self.atomics.is_empty() {
             return self.expression();

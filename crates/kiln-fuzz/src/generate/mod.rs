@@ -1,10 +1,10 @@
 //! Random well-formed kernels, with arguments and a grid to launch them on.
 //!
 //! A seed and [`Options`] name one kernel. It uses all operations that a front end can make, nests
-//! control flow, terminates, stays inside its views, and has no data race: programs and threads
-//! write to places of their own, or by atomics that commute and whose results nobody reads. So
-//! every run of it, on every backend, gives the same memory, as far as the operations themselves
-//! are exact ([`Options::exact`]).
+//! control flow, terminates, accesses only what is inside its views, and has no data race: programs
+//! and threads write to places of their own, or by atomics that commute and whose results are not
+//! read. So every run of it, on every backend, gives the same memory, as far as the operations
+//! themselves are exact ([`Options::exact`]).
 //!
 //! | file | makes |
 //! |---|---|

@@ -7,7 +7,7 @@ use kiln_ir::*;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     pub(super) value: Value,
-    /// Whether it may differ between threads; such a value stays out of tile operations.
+    /// Whether it may differ between threads; such a value is not used in tile operations.
     pub(super) varying: bool,
 }
 

@@ -2,8 +2,7 @@
 //! a time.
 //!
 //! The one that runs holds memory. It goes on until it ends or must wait; then the next in the
-//! circle that can go on does. So the order is the same in every run, and when nobody can go on,
-//! that is known.
+//! circle that can go on does. So the order is the same in every run, and a deadlock is detected.
 
 use super::table::{AgentState, Condition, Inner, Seat};
 use crate::machine::Machine;
@@ -74,7 +73,7 @@ impl<'m> Machine<'m> {
         if self.take_turn(&seat, inner) {
             return Ok(());
         }
-        // Whoever failed has said why; a deadlock is everybody's, and told once.
+        // An agent that failed has said why; a deadlock is of all of them, and reported once.
         let mut inner = seat.table.lock();
         let (detail, loc, block) = inner.stuck.take().unwrap_or_default();
         if inner.failed.is_some() {

@@ -3,7 +3,7 @@
 //!
 //! A clock counts, for every agent, what of it has been waited for; copies count apart from the
 //! agent that began them. An access of a shared tile that another one conflicts with must be in the
-//! clock of whoever comes second, else nothing orders them.
+//! clock of the later one, else nothing orders them.
 
 use crate::trap::Trap;
 use crate::value::Data;
@@ -105,7 +105,7 @@ impl World {
         }
     }
 
-    /// An agent begins with what another one knows.
+    /// An agent begins with the clock of another one.
     pub fn fork(&mut self, from: usize, to: usize) {
         let known = self.clocks[from].clone();
         join(&mut self.clocks[to], &known);
@@ -271,7 +271,7 @@ impl World {
         }
         self.free(agent, place, &rows)?;
         let counter = self.agents + agent;
-        // The copies of an agent are counted where nobody sees them before their bytes have come.
+        // The copies of an agent are counted where they are invisible before their bytes have come.
         let time = self.next_copy(agent);
         let by = Stamp { counter, time };
         self.written(place, Write { rows, by, passage: Passage::Open }, from, columns)?;

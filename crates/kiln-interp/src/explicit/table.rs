@@ -34,7 +34,7 @@ pub struct Table<'m> {
 
 pub struct Inner<'m> {
     pub world: World,
-    /// Memory, while nobody holds it.
+    /// Memory, while no agent holds it.
     pub spaces: Option<Spaces<'m>>,
     /// What agents that do not run hold in its place.
     pub idle: Vec<Spaces<'m>>,

@@ -249,7 +249,8 @@ fn only_active_threads_store() {
 
 #[test]
 fn tiles_flow_through_uniform_control_flow() {
-    // acc doubles tid-many times if n is even, else it stays; in a loop over tiles that swap.
+    // acc doubles tid-many times if n is even, else it does not change; in a loop over tiles that
+    // swap.
     let shape = Shape::new(&[3]);
     let kernel = tiles(&[P::View(I64, 1), P::Scalar(I64)], |b, p| {
         let (zero, one) = (b.index(0), b.index(1));

@@ -50,7 +50,7 @@ fn mapped_memory_is_zeroed_counted_and_seen_by_both_sides() {
             let sums: Vec<u32> = words(&outbox).iter().map(|word| word.load(Ordering::Acquire)).collect();
             assert_eq!(sums, [round, 20 * round, 300 * round]);
         }
-        // SAFETY: allocated above, and used by nobody any more.
+        // SAFETY: allocated above, and no longer used.
         unsafe {
             device.unmap(inbox);
             device.unmap(outbox);
@@ -82,6 +82,6 @@ fn a_resident_fault_is_the_launch_s_and_not_the_stream_s() {
     assert!(matches!(device.resident_done(ResidentId(id.0 + 1)), Err(Error::Internal { .. })));
     assert!(matches!(device.map(usize::MAX, MappedPlace::Host), Err(Error::OutOfMemory { .. })));
     assert!(device.peers().is_none() && device.artifacts().is_none());
-    // SAFETY: allocated above, and used by nobody any more.
+    // SAFETY: allocated above, and no longer used.
     unsafe { device.unmap(memory) };
 }

@@ -129,7 +129,7 @@ pub enum ClockUnit {
     Cycles,
 }
 
-/// How soon loaded or stored data will be wanted again.
+/// How soon loaded or stored data will be used again.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Reuse {
     /// Nothing is known.

@@ -75,7 +75,7 @@ impl OpKind {
             BlockUniform => Computed::BlockUniform,
             // Combinations of elements.
             Reduce { .. } | Scan { .. } | Dot(_) => return None,
-            // Memory, and what threads tell each other.
+            // Memory, and communication among threads.
             Alloc { .. }
             | Load(_)
             | Store { .. }

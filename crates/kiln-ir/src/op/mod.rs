@@ -93,8 +93,8 @@ pub enum OpKind {
     Bitcast,
 
     // ---- shape
-    /// `(tile) -> tile`: extents of 1 stretch to the result's; the rank stays, except that a scalar
-    /// goes to any shape.
+    /// `(tile) -> tile`: extents of 1 stretch to the result's; the rank is unchanged, except that a
+    /// scalar goes to any shape.
     Broadcast,
     /// `(tile) -> tile`: the same elements in row-major order under another shape.
     Reshape,

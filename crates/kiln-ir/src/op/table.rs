@@ -94,7 +94,7 @@ pub enum Operand {
     Duration,
     /// The first value of a loop's variable.
     Low,
-    /// The value that it stays below.
+    /// The exclusive upper bound.
     High,
     /// What is added to it.
     Step,
@@ -426,9 +426,9 @@ impl OpKind {
         self.info().effect == Pure
     }
 
-    /// Whether the operation may change memory, fault, print, or order threads, so that it must
-    /// stay although its results are unused. Integer `Div` and `Rem` count as operations without
-    /// such an effect here: only the kernel knows their divisors.
+    /// Whether the operation may change memory, fault, print, or order threads, so that it must be
+    /// kept although its results are unused. Integer `Div` and `Rem` count as operations without
+    /// such an effect here: their divisors depend on the kernel.
     pub fn has_effect(&self) -> bool {
         self.info().effect == Stays
     }

@@ -8,8 +8,8 @@
 //! | `linear.rs` | accesses at a linear index |
 //! | `ordered.rs` | ordered accesses |
 //!
-//! The parser wants every result type spelled out and infers nothing, so that text can hold kernels
-//! that the verifier refuses.
+//! The parser requires every result type and infers nothing, so that text can hold kernels that the
+//! verifier refuses.
 
 mod header;
 mod lexer;

@@ -171,7 +171,7 @@ fn stage(number: Index, plan: AttentionPlan) -> Stage {
     Stage { index: number & (stages - 1), phase: number >> plan.stages.trailing_zeros() as i32 }
 }
 
-/// What a task knows of a tile's queries before it has seen all keys.
+/// What a task keeps for a tile's queries before it has processed all keys.
 #[derive(Clone, Copy)]
 struct Seen {
     /// What the weights of each query are relative to, as a power of two.

@@ -129,9 +129,9 @@ impl Attention {
         self.run_with_sums(q, k, v, o, &mut sums)
     }
 
-    /// [`run`](Self::run), and for each query the logarithm of the sum of e^score: what joins
-    /// results over parts of the keys, and what a backward pass wants. It is -∞ for a query that
-    /// sees no key. `sums` are heads × length, or batch × heads × length.
+    /// [`run`](Self::run), and for each query the logarithm of the sum of e^score, which joins
+    /// results over parts of the keys and is the input of a backward pass. It is -∞ for a query
+    /// that sees no key. `sums` are heads × length, or batch × heads × length.
     ///
     /// # Errors
     /// Those of [`run`](Self::run), and [`Error::Shape`] for `sums` of another shape.

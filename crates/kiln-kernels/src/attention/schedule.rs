@@ -220,8 +220,8 @@ impl Taken {
     }
 }
 
-/// The order in which so many programs take the tiles of queries,
-/// `[1 + most tiles of a program or more, programs]`, as the kernel wants it.
+/// The order in which so many programs take the tiles of queries, `[1 + most tiles of a program or
+/// more, programs]`, as the kernel reads it.
 ///
 /// Each tile goes to the program that would be free first; for causal attention the last queries of
 /// a group of heads, which see the most keys, come first, and so do long sequences. So programs end

@@ -114,7 +114,7 @@ impl FromStr for Form {
 }
 
 impl Choice {
-    /// What tells it from the other `ranked` ones, whatever the shape.
+    /// What distinguishes it from the other `ranked` ones, whatever the shape.
     pub fn form(&self) -> Form {
         let MatmulPlan { rows, columns, depth, tasks, splits, streamed, .. } = self.plan;
         let division = match (splits, streamed) {

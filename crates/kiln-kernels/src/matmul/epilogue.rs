@@ -386,8 +386,8 @@ impl<S: InF32, T: Numeric> Epilogue<S> for Residual<T> {
 pub struct Map<F>(F);
 
 impl<F> Map<F> {
-    /// The function is told from others by its type alone, so it must not capture anything: that is
-    /// an error when it is compiled.
+    /// The function is identified by its type alone, so it must not capture anything: that is an
+    /// error when it is compiled.
     pub fn new(function: F) -> Map<F> {
         const { assert!(size_of::<F>() == 0, "the function of an epilogue must not capture anything") };
         Map(function)

@@ -162,7 +162,7 @@ pub fn tile<T: Factor>(device: &Device, precision: Precision, [m, n, k]: [usize;
     let within = |extent: usize, most: usize| extent.next_power_of_two().clamp(16, most);
     match (device.capabilities().execution, units) {
         (Execution::Simd, _) => {
-            // What a program packs serves all of its rows and columns, and what it holds stays in
+            // What a program packs serves all of its rows and columns, and what it holds remains in
             // the L2 cache; smaller tiles where large ones would leave a core without work.
             let programs = |rows: usize| m.div_ceil(rows) * n.div_ceil(256);
             let rows = if programs(256) >= 2 * device.properties().units as usize { 256 } else { 128 };

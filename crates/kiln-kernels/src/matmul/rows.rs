@@ -37,7 +37,7 @@ pub(super) fn multiply<T: Factor, U: Factor, O: Numeric>(
     y: &mut Tensor<O, 1>,
     device: &Device,
 ) -> Result<()> {
-    // 16 bytes of 8 places in flight a thread, which memory wants; but no more sums than registers.
+    // 16 bytes of 8 places in flight a thread, to saturate memory; but no more sums than registers.
     let depth = if v.len() > 1024 { 4096 / size_of::<T>().max(2) } else { 1024 };
     kernels::dot_rows(x, v, y, 4, depth).warps(4).launch(device)
 }

@@ -4,12 +4,12 @@
 //!
 //! A program takes its share of those steps from behind: the beginning of a tile, whole tiles if
 //! the share is long, the end of a tile. Then come whole tiles, as many for each program. Sums of a
-//! tile that lack its last steps are left in memory; who has the last steps adds them, the nearest
-//! first, and stores the tile. So programs go through the inner extent together, but for the part
-//! of a tile by which shares are longer or shorter than one: what they read they find in L2, while
-//! in the order of the steps each would be elsewhere. A program waits for those with smaller
-//! numbers alone, and for the first that each of them does. So nobody waits for a program that the
-//! GPU has no room for yet, and most find what they wait for.
+//! tile that lack its last steps are left in memory; the program with the last steps adds them, the
+//! nearest first, and stores the tile. So programs go through the inner extent together, but for
+//! the part of a tile by which shares are longer or shorter than one: what they read they find in
+//! L2, while in the order of the steps each would be elsewhere. A program waits for those with
+//! smaller numbers alone, and for the first that each of them does. So no program waits for one
+//! that the GPU has no room for yet, and most find what they wait for.
 
 use kiln_lang::explicit::*;
 use kiln_lang::prelude::*;
@@ -27,8 +27,8 @@ pub(super) struct Segment {
     pub count: Idx,
 }
 
-/// A number of tiles, steps or programs. Half of the registers of an index, which are wanted for
-/// sums, and a fraction of its divisions' time.
+/// A number of tiles, steps or programs. Half of the registers of an index, which sums need, and a
+/// fraction of its divisions' time.
 type Count = Val<i32>;
 
 /// What each program has to do.
@@ -160,8 +160,8 @@ impl<S: Num> Exchange<S> {
         for (part, &sum) in sums.iter().enumerate().take(self.halves) {
             let (place, count) = self.place(program, task, part);
             let place = self.parts.tile(place, count);
-            // SAFETY: every task of a program has a place of its own, leaves sums once, and who
-            // reads them has been told.
+            // SAFETY: every task of a program has a place of its own and leaves sums once; their
+            // reader has waited for the signal.
             unsafe { place.store_overlapping(by_thread(sum, self.shape)) };
         }
         // SAFETY: there is a signal for each task of a program.
@@ -193,7 +193,7 @@ pub(super) fn take<S: Num>(
         if exchange.halves == 2 {
             second += left(1);
         }
-        // SAFETY: nobody else waits for it, and its task has no other sums to leave.
+        // SAFETY: no other task waits for it, and its task has no other sums to leave.
         unsafe { signal(exchange.signals, at, 0) };
         other -= 1;
     }

@@ -6,8 +6,8 @@ use kiln_runtime::{Result, Tensor};
 /// Rows and columns of a program's tile.
 const TILE: usize = 64;
 
-/// Fills a result with a number that it would not have everywhere, before a way computes it: what
-/// that leaves out stays.
+/// Fills a result with a number that it would not have everywhere, before a way computes it:
+/// elements that it leaves out keep that number.
 pub(super) fn poison<O: Numeric>(to: &mut Tensor<O, 3>) -> Result<()> {
     let device = to.device().clone();
     kernels::fill(to, TILE).launch(&device)

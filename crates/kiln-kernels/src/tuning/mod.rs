@@ -71,7 +71,7 @@ const ROUNDS: usize = 5;
 /// What the estimate's choice must be beaten by, so that noise does not decide between equals.
 const GAIN: f32 = 0.98;
 
-/// A way to compute something, with a name that tells it from the others of its class.
+/// A way to compute something, with a name that identifies it among the others of its class.
 #[derive(Clone, Debug)]
 pub(crate) struct Way<W> {
     pub(crate) name: String,
@@ -96,7 +96,7 @@ pub(crate) struct Choosing<'a> {
 
 impl Choosing<'_> {
     /// The way to take, unless it is the estimate's: the one that was kept for the question, as
-    /// `named` knows it by its name, else the fastest of `ways` within the budget. The first of
+    /// `named` finds it by its name, else the fastest of `ways` within the budget. The first of
     /// those is the estimate's.
     ///
     /// # Errors

@@ -168,7 +168,7 @@ impl Mbarrier {
     /// Waits until the phase with this number, counted from 0, is complete. Phases below 0 are: so
     /// the first round of a ring needs no special case.
     ///
-    /// A wait must not come two phases late: the hardware knows a phase by its lowest bit.
+    /// A wait must not come two phases late: the hardware tests the lowest bit of a phase.
     #[track_caller]
     pub fn wait(&self, phase: impl IntoIndex) {
         let (site, phase) = (Location::caller(), phase.into_index());

@@ -6,10 +6,10 @@ use std::panic::Location;
 
 /// A place in a trace, for which variables can be declared from deeper in the control flow around.
 ///
-/// A function that is called under device conditions can keep a value for whoever called it, though
-/// nobody declared a variable for it beforehand. Where control does not come past, the variable
-/// holds zeros; so it does after a fault in a [fault region](super::fault_region()) that is opened
-/// after the place.
+/// A function that is called under device conditions can keep a value for its caller, though no
+/// variable was declared for it beforehand. Where control does not come past, the variable holds
+/// zeros; so it does after a fault in a [fault region](super::fault_region()) that is opened after
+/// the place.
 ///
 /// ```
 /// use kiln_lang::prelude::*;

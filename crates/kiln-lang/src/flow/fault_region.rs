@@ -20,7 +20,7 @@ use std::panic::Location;
 /// site [`u32::MAX`].
 ///
 /// After a fault, variables that the body has assigned are what they were before; what it has
-/// written to memory stays. A fault is that of one thread, unless the block's threads meet at a
+/// written to memory remains. A fault is that of one thread, unless the block's threads meet at a
 /// barrier or in tiles later in the body: then it is the whole block's.
 ///
 /// ```

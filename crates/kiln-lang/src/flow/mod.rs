@@ -3,7 +3,7 @@
 //! The macros see syntax, not types. Wherever the meaning depends on whether a value lives on the
 //! host or on the device, they emit a *probe*: a wrapper with an inherent method for device values
 //! and a trait method of the same name for everything else. The compiler prefers the inherent one
-//! where its bounds hold, so type inference alone tells the two apart, with no annotation.
+//! where its bounds hold, so type inference alone distinguishes the two, with no annotation.
 //!
 //! | file | holds |
 //! |---|---|

@@ -109,7 +109,7 @@ impl<T: ?Sized> Annotated<T> {
 }
 
 impl<D: DeviceValue> Annotated<D> {
-    /// Converts a host number to the device value that is wanted.
+    /// Converts a host number to the device value that is expected.
     #[track_caller]
     pub fn convert<V: IntoDevice<D>>(self, value: V) -> D {
         value.into_device()

@@ -166,7 +166,7 @@ fn lent(handles: Vec<Raw>, site: Site) -> Vec<Raw> {
     handles.into_iter().map(own).collect()
 }
 
-/// The handles of a place after a call that was lent others: variables have been written, and
+/// The handles of a place after a call that borrowed others: variables have been written, and
 /// changes of anything else were reported.
 fn settled(before: Vec<Raw>, borrowed: &[Raw], now: Vec<Raw>, loan: Loan) -> Vec<Raw> {
     let changes = before.into_iter().zip(borrowed).zip(now);

@@ -66,7 +66,7 @@ impl Recorder {
         self.scopes.iter().any(|s| s.uid == uid)
     }
 
-    /// The flag that tells whether a scope was left under a device condition.
+    /// The flag that says whether a scope was left under a device condition.
     pub fn left_flag(&self, uid: u32) -> Option<Var> {
         self.scopes.iter().find(|s| s.uid == uid)?.left
     }

@@ -15,7 +15,7 @@ pub struct Var(pub(super) u32);
 /// What a handle stands for, without its element type.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Raw {
-    /// A host number, not yet an operation: it becomes a constant of whatever shape its use wants.
+    /// A host number, not yet an operation: it becomes a constant of the shape that its use needs.
     Const(Literal),
     /// A value.
     Value(Id),
@@ -74,8 +74,7 @@ pub(crate) struct Region {
 }
 
 impl Region {
-    /// Whether the steps neither touch memory nor can fail, so that they may run although nobody
-    /// asked.
+    /// Whether the steps neither touch memory nor can fail, so that they may run speculatively.
     pub fn is_pure(&self) -> bool {
         self.items.iter().all(|item| match item {
             Item::Op { kind, .. } => kind.is_pure(),

@@ -1,7 +1,7 @@
 //! Variables to SSA: a trace becomes a kernel of the IR.
 //!
-//! One walk in order. [`Held`] knows the value that each variable holds here; a region that writes
-//! a variable which is read later yields it, and a loop carries it.
+//! One walk in order. [`Held`] maps each variable to its value here; a region that writes a
+//! variable which is read later yields it, and a loop carries it.
 
 use super::item::{Id, Item, Loop, Region, Var};
 use super::liveness;

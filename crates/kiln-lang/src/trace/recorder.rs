@@ -192,7 +192,7 @@ impl Recorder {
         outer.region.items.extend(open.region.items);
         outer.region.owned.extend(open.region.owned);
         outer.dead |= open.dead;
-        // Whatever was suspended stays so as long as a region around is undecided too.
+        // Whatever was suspended remains suspended as long as a region around is undecided too.
         if outer.kind == RegionKind::Undecided {
             outer.suspended.extend(open.suspended);
         }

@@ -5,7 +5,7 @@ use std::panic::Location;
 /// A place in the user's source.
 pub(crate) type Site = &'static Location<'static>;
 
-/// A line of the source, as a kernel's function knows its own.
+/// A line of the source, as a kernel's function records its own.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SourceLocation {
     pub file: &'static str,

@@ -286,7 +286,7 @@ impl<T: Elem, const R: usize> ViewMut<T, R> {
     ///
     /// # Safety
     ///
-    /// As for [`write`](Self::write). Where two indices are equal, one of the values stays.
+    /// As for [`write`](Self::write). Where two indices are equal, one of the values is stored.
     #[track_caller]
     pub unsafe fn scatter(&self, index: impl Indices<R>, value: impl IntoVal<T>) {
         let value = value.into_val().raw();
@@ -298,7 +298,7 @@ impl<T: Elem, const R: usize> ViewMut<T, R> {
     /// # Safety
     ///
     /// As for [`write`](Self::write), and all indices lie inside the view. Where two are equal, one
-    /// of the values stays.
+    /// of the values is stored.
     #[track_caller]
     pub unsafe fn scatter_unchecked(&self, index: impl Indices<R>, value: impl IntoVal<T>) {
         let value = value.into_val().raw();
@@ -309,7 +309,7 @@ impl<T: Elem, const R: usize> ViewMut<T, R> {
     ///
     /// # Safety
     ///
-    /// As for [`write`](Self::write). Where two indices are equal, one of the values stays.
+    /// As for [`write`](Self::write). Where two indices are equal, one of the values is stored.
     #[track_caller]
     pub unsafe fn scatter_where(
         &self,

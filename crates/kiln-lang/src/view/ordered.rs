@@ -3,7 +3,7 @@
 //!
 //! An ordered access is whole, happens where and as often as it stands in the program, and orders
 //! the thread's other accesses as its [`Order`] says. What a thread stored before a release is
-//! there for whoever sees the released value by an acquire:
+//! visible to a thread that sees the released value by an acquire:
 //!
 //! ```
 //! # use kiln_lang::{param::Facts, prelude::*};
@@ -120,7 +120,7 @@ impl<T: Word, const R: usize> ViewMut<T, R> {
     ///
     /// # Safety
     ///
-    /// Whoever else accesses the element meanwhile does so in order or atomically.
+    /// All other accesses of the element meanwhile are ordered or atomic.
     #[track_caller]
     pub unsafe fn set_ordered(
         &self,
@@ -230,7 +230,7 @@ impl ViewMut<u32, 1> {
     ///
     /// # Safety
     ///
-    /// Whoever else accesses the words meanwhile does so by quads.
+    /// All other accesses of the words meanwhile are by quads.
     #[track_caller]
     pub unsafe fn set_quad(&self, index: impl IntoIndex, words: [Val<u32>; 4]) {
         self.store_quad(index.into_index().raw(), words, Bounds::Mask, Location::caller());

@@ -226,7 +226,7 @@ impl<T: Elem> TileViewMut<T> {
     ///
     /// # Safety
     ///
-    /// Where two programs store different values to one element, which one stays is unspecified,
+    /// Where two programs store different values to one element, which one remains is unspecified,
     /// and no program may read it in the same launch.
     #[track_caller]
     pub unsafe fn store_overlapping(&self, value: impl IntoVal<T>) {

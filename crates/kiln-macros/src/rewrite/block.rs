@@ -153,7 +153,7 @@ impl Rewriter<'_> {
         }}
     }
 
-    /// A value where a type is wanted: a host number becomes a device value if the type is one.
+    /// A value where a type is expected: a host number becomes a device value if the type is one.
     pub fn converted_to(&self, value: TokenStream, ty: &Type, span: Span) -> TokenStream {
         let p = self.private(span);
         quote_spanned!(span=> #p::Annotated::<#ty>::new().convert(#value))
@@ -167,8 +167,8 @@ impl Rewriter<'_> {
     }
 
     /// Converts the number literals that arms of an `if` or `match` end in, where their type is
-    /// known: with both arms literal, there is nothing else to tell that
-    /// `if c { 1.0 } else { 0.0 }` is a device value.
+    /// known: with both arms literal, nothing else says that `if c { 1.0 } else { 0.0 }` is a
+    /// device value.
     pub fn convert_literals(&self, e: &mut Expr, ty: &Type) {
         let in_block = |block: &mut syn::Block| {
             if let Some(Stmt::Expr(last, None)) = block.stmts.last_mut() {
@@ -267,7 +267,7 @@ impl Rewriter<'_> {
         out
     }
 
-    /// What syntax tells of the type of what is bound to a pattern.
+    /// What syntax says of the type of what is bound to a pattern.
     fn kind(&self, value: &Expr, ty: Option<&Type>, pat: &Pat) -> Kind {
         let named = matches!(pat, Pat::Ident(_));
         let reference = |e: &Expr| matches!(e, Expr::Reference(r) if r.mutability.is_some());
@@ -278,7 +278,7 @@ impl Rewriter<'_> {
         }
     }
 
-    /// What syntax tells of the type of what is taken from a value.
+    /// What syntax says of the type of what is taken from a value.
     pub fn suspected(&self, value: &Expr) -> Kind {
         if names::borrows(quote!(#value), &self.names) { Kind::Suspect } else { Kind::Plain }
     }

@@ -122,7 +122,7 @@ pub fn of_block(b: &syn::Block) -> Vec<Exit> {
     finder.found
 }
 
-/// Whether an expression surely does not give a value, as far as syntax tells.
+/// Whether an expression surely does not give a value, as far as syntax says.
 pub fn diverges(e: &Expr) -> bool {
     match e {
         Expr::Break(_) | Expr::Continue(_) | Expr::Return(_) => true,
@@ -142,7 +142,7 @@ pub fn diverges(e: &Expr) -> bool {
     }
 }
 
-/// Whether control surely does not reach the end of a block, as far as syntax tells.
+/// Whether control surely does not reach the end of a block, as far as syntax says.
 pub fn block_diverges(block: &syn::Block) -> bool {
     match block.stmts.last() {
         Some(Stmt::Expr(e, _)) => diverges(e),

@@ -4,7 +4,7 @@ use syn::visit::{self, Visit};
 use syn::visit_mut::{self, VisitMut};
 use syn::{Expr, Ident, Pat};
 
-/// What syntax tells of a name's type.
+/// What syntax says of a name's type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// Nothing.
@@ -154,7 +154,7 @@ pub fn changes_cells(method: &str) -> bool {
     )
 }
 
-/// Whether a value may be or hold a mutable reference, as far as its tokens tell: `&mut` stands in
+/// Whether a value may be or hold a mutable reference, as far as its tokens say: `&mut` stands in
 /// it, a name that ends in `_mut`, or one that may be such a reference itself.
 pub fn borrows(tokens: proc_macro2::TokenStream, names: &[Name]) -> bool {
     let mut after_and = false;
@@ -176,7 +176,7 @@ pub fn borrows(tokens: proc_macro2::TokenStream, names: &[Name]) -> bool {
     })
 }
 
-/// What syntax tells of the type of a function's or closure's parameter.
+/// What syntax says of the type of a function's or closure's parameter.
 pub fn kind_of_parameter(pat: &Pat) -> Kind {
     match pat {
         Pat::Type(typed) => kind_of_type(&typed.ty, &typed.pat),
@@ -184,7 +184,7 @@ pub fn kind_of_parameter(pat: &Pat) -> Kind {
     }
 }
 
-/// What syntax tells of a parameter of this type.
+/// What syntax says of a parameter of this type.
 pub fn kind_of_type(ty: &syn::Type, pat: &Pat) -> Kind {
     match ty {
         syn::Type::Reference(r) if r.mutability.is_some() && matches!(pat, Pat::Ident(_)) => Kind::Reference,

@@ -89,7 +89,7 @@ fn instead_span(fields: &Fields, name: &str) -> Span {
 }
 
 /// What a type that no field may have is called, and what to use instead. Types that only the
-/// compiler can tell are left to it.
+/// compiler can resolve are left to it.
 fn unsupported(ty: &Type) -> Option<(String, &'static str)> {
     match ty {
         Type::Array(array) => unsupported(&array.elem),

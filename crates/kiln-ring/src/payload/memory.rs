@@ -54,7 +54,8 @@ impl ArrayMemory {
         let stamps = (at * 0xaaab) >> 17;
         let at = slot.at + at + stamps;
         // In order, as the message was seen to be complete: another kind of load might find an
-        // older line in a cache. SAFETY: the word belongs to the message's slot, which lies there.
+        // older line in a cache.
+        // SAFETY: the word belongs to the message's slot, which lies there.
         unsafe {
             if slot.inbound_links && slot.inbound_link {
                 self.arena.get_ordered_unchecked(at, Order::Relaxed, Scope::System)

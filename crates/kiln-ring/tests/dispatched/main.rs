@@ -160,7 +160,7 @@ fn an_endless_exchange_holds_up_nobody(device: &Device) -> Outcome {
             let got = other.ask(1)?;
             ensure(got == Some(n), || format!("{got:?} instead of {n}"))?;
         }
-        // They go on while nobody waits.
+        // They go on while no caller waits.
         let before = b.state()?.hits;
         while b.state()?.hits == before {
             std::thread::sleep(Duration::from_millis(1));

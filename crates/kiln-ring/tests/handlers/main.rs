@@ -176,7 +176,7 @@ fn layouts() {
     assert_eq!(<Everything as Message>::NAME, "Everything");
 }
 
-/// The identity tells layouts apart by names and types.
+/// The identity distinguishes layouts by names and types.
 #[test]
 fn identities() {
     mod renamed {

@@ -79,7 +79,7 @@ fn backends() -> [Box<dyn Backend>; 2] {
     [Box::new(CpuBackend::new()), Box::new(Interp::new(Options::default()))]
 }
 
-/// Whoever waits is told, whoever comes later too, and the actor goes on elsewhere from its last
+/// Callers that wait get an error, later ones too, and the actor goes on elsewhere from its last
 /// checkpoint by the clock.
 #[test]
 fn a_lost_device_ends_all_waits_and_its_actors_come_back() {
@@ -136,7 +136,7 @@ fn a_lost_device_ends_all_waits_and_its_actors_come_back() {
     }
 }
 
-/// Senders that wait for room in a full queue are told too.
+/// Senders that wait for room in a full queue get an error too.
 #[test]
 fn a_sender_that_waits_is_told() {
     let (device, lost) = frail::device(Box::new(CpuBackend::new()));
@@ -210,8 +210,8 @@ fn a_handler_that_never_ends_is_reported_and_left_behind() {
     assert_eq!(back.ask(1).unwrap(), Some(5));
 }
 
-/// Whatever its worker does, and whoever speaks with the device meanwhile, an actor's end is known
-/// in time.
+/// Whatever its worker does, and whichever threads use the device meanwhile, an actor's end is
+/// known in time.
 #[test]
 fn termination_returns_in_time_with_a_handler_that_does_not_end() {
     let device = Device::open("cpu").unwrap();
@@ -274,8 +274,8 @@ fn failing(_ctx: &RingCtx, _x: u32) -> Result<(), u32> {
     Err(1)
 }
 
-/// That somebody waited in vain for a worker is no reason not to look at it: its stall is reported
-/// all the same. (How soon the supervisor looks again is tested in `runtime/supervisor.rs`.)
+/// A wait for a worker that timed out is no reason not to check it: its stall is reported all the
+/// same. (How soon the supervisor checks again is tested in `runtime/supervisor.rs`.)
 #[test]
 fn a_stall_is_reported_after_a_command_in_vain() {
     let config = RuntimeConfig {
@@ -297,7 +297,7 @@ fn a_stall_is_reported_after_a_command_in_vain() {
     let gate = rt.payload_of(&[0, 0]).unwrap();
     bad.send(gate.clone()).unwrap();
     until_held_up(&gate);
-    // The supervisor tells the worker that is held up to give back what the linked actor has.
+    // The supervisor commands the worker that is held up to give back what the linked actor has.
     falls.send(1).unwrap();
     find(&events, |event| matches!(event.what, What::Stalled { worker: 0 }));
     std::mem::forget((bad, beside, gate, rt));
@@ -337,7 +337,7 @@ fn a_draining_actor_is_seen_and_given_more_time() {
     find(&events, |event| event.what == What::StateChanged(Lifecycle::Draining));
     std::thread::scope(|scope| {
         let more = scope.spawn(|| actor.terminate_with(Ending::Drain, NEVER).unwrap());
-        // Whoever looks does not wait for whoever waits.
+        // A reader does not wait for a thread that waits.
         let told = rt.telemetry().unwrap();
         assert!(!more.is_finished(), "it is held up");
         assert_eq!(told.actors[0].lifecycle, Lifecycle::Draining);

@@ -66,7 +66,7 @@ impl Entry {
         fs::remove_file(self.write_aside(b"")?)
     }
 
-    /// Writes the bytes under a name that nobody else has or can foresee.
+    /// Writes the bytes under a name that no other process has or can foresee.
     fn write_aside(&self, bytes: &[u8]) -> io::Result<PathBuf> {
         create_folder(&self.folder)?;
         let (path, mut file) = loop {
@@ -96,7 +96,7 @@ impl Entry {
         hash.finalize().into()
     }
 
-    /// Removes what crashes have left in the folder. What cannot be removed stays.
+    /// Removes what crashes have left in the folder. What cannot be removed is left.
     pub(super) fn remove_leftovers(&self) {
         let is_old = |path: &PathBuf| {
             let modified = fs::symlink_metadata(path).and_then(|metadata| metadata.modified());

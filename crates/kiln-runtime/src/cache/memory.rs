@@ -219,7 +219,7 @@ impl ProgramCache {
     }
 
     /// Takes out what was not launched for longest, as far as there are too many. What is being
-    /// compiled stays.
+    /// compiled is kept.
     fn evict(&self, slots: &mut Programs, new: Option<&Specialization>) -> Vec<Kept> {
         let excess = slots.len().saturating_sub(self.limit());
         if excess == 0 {

@@ -90,7 +90,7 @@ impl Link {
 impl Talk {
     /// Ends the process, if it does not end within `patience`; how it did.
     fn end(&mut self, patience: Duration) -> String {
-        // Closed for its own side too: that is how it knows.
+        // Closed for its own side too, as the signal to it.
         let _ = self.socket.shutdown(std::net::Shutdown::Both);
         let begun = Instant::now();
         while begun.elapsed() < patience {

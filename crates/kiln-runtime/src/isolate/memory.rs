@@ -60,7 +60,7 @@ impl Shared {
         &self.path
     }
 
-    /// Removes the file: nobody else maps the piece from now on.
+    /// Removes the file: no other process maps the range from now on.
     pub fn forget_path(&self) {
         remove(&self.path);
     }
@@ -132,7 +132,7 @@ fn map(file: &File) -> io::Result<MmapRaw> {
 }
 
 fn remove(path: &Path) {
-    // One that stays takes memory until the system restarts; there is nobody to tell.
+    // One that is not removed takes memory until the system restarts; the error cannot be reported.
     let _ = fs::remove_file(path);
 }
 

@@ -9,7 +9,7 @@
 //! The child is the same program, started again; [`init`] at the beginning of `main` makes it one.
 //! Kernels cross as the text of their IR, calls as frames over a socket, copies with them. [Mapped
 //! memory](kiln_backend::MappedPlace::Host) is shared by both processes and the device, so that a
-//! message to a kernel that stays costs no call. It is for systems with Unix sockets, for `cpu` and
+//! message to a resident kernel costs no call. It is for systems with Unix sockets, for `cpu` and
 //! `cuda:N`; kernels print on the child's standard output, which is this process's.
 //!
 //! ```no_run

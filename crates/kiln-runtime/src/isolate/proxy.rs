@@ -282,7 +282,7 @@ impl Residents for Isolated {
     }
 
     fn resident_wait(&self, id: ResidentId, timeout: Duration) -> Result<bool> {
-        // Asked and asked again, so that others are heard meanwhile.
+        // Polled again and again, so that other calls are served meanwhile.
         let begun = Instant::now();
         while !self.resident_done(id)? {
             if begun.elapsed() >= timeout {

@@ -257,7 +257,7 @@ impl DynTensor {
 
     /// Checks that every element has been written, by kernels or by the host, since the tensor was
     /// made by [`zeros`](Self::zeros) or [`uninit`](Self::uninit): whether the stores of a launch
-    /// cover it. The interpreter with its sanitizer knows.
+    /// cover it. The interpreter with its sanitizer records that.
     ///
     /// # Errors
     /// As of [`Tensor::check_written`](crate::Tensor::check_written), which has an example.
@@ -361,7 +361,7 @@ impl DynTensor {
         if self.layout.is_dense() {
             return access.write(offset, data, log);
         }
-        // What lies in the gaps belongs to others, and stays.
+        // What lies in the gaps belongs to other tensors, and is left as it is.
         let mut all = zeroed::<u8>(self.layout.span() * size)?;
         if access.is_written() {
             access.read(offset, &mut all, log)?;

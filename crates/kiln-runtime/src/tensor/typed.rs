@@ -65,7 +65,7 @@ impl Device {
 }
 
 impl<T: Elem, const R: usize> Tensor<T, R> {
-    /// A tensor of which the caller knows that it is of this type and rank.
+    /// A tensor that the caller has checked to be of this type and rank.
     pub(super) fn from_erased(erased: DynTensor) -> Tensor<T, R> {
         debug_assert!(erased.dtype() == T::SCALAR && erased.rank() == R);
         Tensor { erased, elem: PhantomData }
@@ -165,7 +165,7 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
 
     /// Checks that every element has been written, by kernels or by the host, since the tensor was
     /// made by [`Device::zeros`] or [`Device::uninit`]: whether the stores of a launch cover it.
-    /// The interpreter with its sanitizer knows.
+    /// The interpreter with its sanitizer records that.
     ///
     /// ```
     /// use kiln_lang::prelude::*;

@@ -207,7 +207,7 @@ fn a_file_that_is_a_folder_does_not_fail_a_launch() {
     assert_eq!(folder.files(), [path], "nothing half-written is left");
 }
 
-/// A path whose parent is a file: nobody can make a folder there, not even the superuser.
+/// A path whose parent is a file: not even the superuser can make a folder there.
 fn impossible(folder: &Folder) -> PathBuf {
     fs::create_dir_all(&folder.0).unwrap();
     let file = folder.0.join("file");

@@ -28,7 +28,7 @@ fn round_trip<T: Elem>(device: &Device, values: [T; 6]) {
     assert_eq!((transposed.is_contiguous(), transposed.to_vec::<T>().unwrap()), (false, order.to_vec()));
     assert_eq!(transposed.to_bytes().unwrap(), transposed.copy().unwrap().to_bytes().unwrap());
 
-    // What lies beside a view stays.
+    // What lies beside a view is not changed.
     let mut column = x.slice(1, 1..2).unwrap();
     column.write(&[values[5], values[0]]).unwrap();
     let [a, b, c, d, e, f] = values;

@@ -1,4 +1,4 @@
-//! Observers: what they are told, by which call site, and what they may do.
+//! Observers: what they receive, by which call site, and what they may do.
 
 use crate::kernels::{add, assert_works, double};
 use crate::probe::Probe;
@@ -6,7 +6,7 @@ use kiln_ir::Level;
 use kiln_runtime::{Activity, CopyKind, Device, DiskCache, DynTensor, LaunchActivity, Observer, Tensor};
 use std::sync::{Arc, Mutex};
 
-/// An observer that keeps what it is told.
+/// An observer that keeps what it receives.
 #[derive(Clone, Default)]
 struct Record {
     activities: Arc<Mutex<Vec<Activity>>>,

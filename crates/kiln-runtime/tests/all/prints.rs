@@ -14,7 +14,7 @@ fn speaking(y: &mut Tensor<f32, 1>) {
     y.tile(at, 4).store(y.tile(at, 4).load(0.0) + 1.0);
 }
 
-/// Devices of the test's own, so that nobody else prints there.
+/// Devices of the test's own, so that no other test prints there.
 fn devices() -> Vec<Device> {
     let backends: [Box<dyn Backend>; 4] = [
         Box::new(Interp::new(kiln_interp::Options::default())),

@@ -1,5 +1,5 @@
 //! The interpreter behind a backend that counts calls, checks the order of streams, keeps programs
-//! as text, and can be told to fail.
+//! as text, and can be made to fail.
 
 use crate::order::Order;
 use kiln_backend::{

@@ -204,7 +204,7 @@ fn bools_are_bytes_of_zero_and_one() {
         let part: Tensor<bool, 1> = device.uninit([64]).unwrap();
         part.slice(0, 8..9).unwrap().write(&[true]).unwrap();
         match part.to_vec() {
-            // The sanitizer knows that it holds nothing.
+            // The sanitizer records that it holds nothing.
             Err(error) => {
                 assert!(matches!(error, Error::Unwritten { missing: 63, of: 64, .. }), "{error}");
                 assert_eq!(device.id(), "interp");

@@ -18,7 +18,7 @@ pub const ROUND_TRIP: &str = "ring.bare_round_trip_48B";
 const ROUNDS: u32 = 100_000;
 const WARM_UP: u32 = 2000;
 
-/// Polls after which a kernel leaves that nobody speaks to: seconds.
+/// Polls after which a kernel leaves that gets no messages: seconds.
 const PATIENCE: u32 = 20_000_000;
 
 /// Words of a slot of four quads, each of three words of payload and a stamp.
@@ -129,7 +129,7 @@ impl Slot<'_> {
 
 impl Drop for Slot<'_> {
     fn drop(&mut self) {
-        // SAFETY: mapped in `new`, and whoever launched a kernel upon it has waited for that.
+        // SAFETY: mapped in `new`, and every launch that used it was waited for.
         self.mapped.take().into_iter().for_each(|mapped| unsafe { self.backend.unmap(mapped) });
     }
 }

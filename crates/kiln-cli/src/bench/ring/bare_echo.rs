@@ -107,7 +107,7 @@ impl Slots<'_> {
 
 impl Drop for Slots<'_> {
     fn drop(&mut self) {
-        // SAFETY: mapped in `new`, and whoever launched a kernel upon it has waited for that.
+        // SAFETY: mapped in `new`, and every launch that used it was waited for.
         self.mapped.take().into_iter().for_each(|mapped| unsafe { self.backend.unmap(mapped) });
     }
 }
@@ -121,7 +121,7 @@ struct Host<'a> {
     rounds: u32,
 }
 
-/// What the thread knows of a ring: how many messages it sent, and how many answers it took.
+/// A thread's side of a ring: how many messages it sent, and how many answers it took.
 #[derive(Clone, Copy, Default)]
 struct Flow {
     sent: u32,

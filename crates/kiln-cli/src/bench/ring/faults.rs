@@ -99,7 +99,7 @@ pub fn losses(device: &Device, name: &str) -> Result<Row, Failure> {
         actor.checkpoint()?;
         idle.checkpoint()?;
         let begun = Instant::now();
-        // Nobody waits for this one: of what a trap ends, the host hears by its own means.
+        // Its answer is not awaited: the host detects what a trap ends by its own means.
         actor.send(poison)?;
         while !runtime.is_lost() {
             if begun.elapsed() > PATIENCE {

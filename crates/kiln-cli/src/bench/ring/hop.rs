@@ -22,7 +22,7 @@ const WORDS: usize = 12;
 
 type Message = [Val<u32>; WORDS];
 
-/// What a block knows of its ring and of the other's.
+/// A block's side of its ring and of the other's.
 #[derive(Clone, Copy)]
 struct Ends {
     memory: Shared<u32, 1>,
@@ -103,7 +103,7 @@ fn hop(last: &mut Tensor<u32, 1>, times: &mut Tensor<u64, 1>) {
                 ends.send(sent, &mut seen, &message);
                 sent += 1;
             }
-            // After the message, for which somebody waits.
+            // After the message, which is latency-critical.
             if lane == 0 {
                 // SAFETY: the other's quad behind its ring.
                 unsafe { ends.memory.set_quad_of(ends.other, HEAD, [received, val(0), val(0), val(0)]) };

@@ -35,8 +35,8 @@ pub struct Reading(u64, Instant);
 impl Meter {
     /// The meter of a device; `None` where there is none.
     ///
-    /// NVML numbers the GPUs of the machine, CUDA those that it was told to use: so the GPU is
-    /// looked for by its UUID.
+    /// NVML numbers the GPUs of the machine, CUDA those that are visible to it: so the GPU is found
+    /// by its UUID.
     pub fn of(device: &Device) -> Option<Meter> {
         let uuid = CString::new(name_of(&device.properties().uuid?)).ok()?;
         // SAFETY: loading the library runs its initializers, which are NVIDIA's and expect to be
@@ -58,7 +58,7 @@ impl Meter {
         // GPUs before Volta have no such meter.
         let works = found && meter.read().is_some();
         works.then(|| {
-            // NVML stays initialized until the process ends.
+            // NVML remains initialized until the process ends.
             std::mem::forget(library);
             meter
         })

@@ -1,4 +1,4 @@
-//! What this process uses, where the system tells: on Linux, by `/proc`.
+//! What this process uses, as far as the system reports it: on Linux, by `/proc`.
 
 use std::time::Duration;
 

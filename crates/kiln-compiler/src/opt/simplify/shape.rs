@@ -14,8 +14,8 @@ fn spread(kernel: &Kernel, value: Value) -> Option<Value> {
     operand_of(kernel, value, |k| *k == OpKind::Broadcast).filter(|&s| kernel.ty(s).is_scalar())
 }
 
-/// What is common to operations that only move elements: a tile of one element everywhere stays
-/// one.
+/// What is common to operations that only move elements: a tile that is one element everywhere
+/// remains one.
 fn moved(cx: &Cursor<'_>, x: Value) -> Change {
     if let Some(literal) = cx.kernel.as_const(x) {
         return Change::Constant(literal);

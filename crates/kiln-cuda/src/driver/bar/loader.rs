@@ -6,7 +6,7 @@ use libloading::Library;
 use std::ffi::{CStr, c_void};
 use std::ptr::{null, null_mut};
 
-/// The name under which Linux knows the loader.
+/// The name of the loader on Linux.
 pub(super) const LIBRARY: &str = "libvulkan.so.1";
 
 /// Vulkan's functions that need no device. They live as long as the process: the library is never

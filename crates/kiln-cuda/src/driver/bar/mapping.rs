@@ -50,7 +50,7 @@ impl Mapping {
     /// # Safety
     /// The right context is current, and nothing uses the memory any more.
     pub(in super::super) unsafe fn free(self, api: &Api) {
-        // A failure has nobody to report to.
+        // A failure cannot be reported.
         // SAFETY: made in `new`; as the caller promises.
         unsafe {
             if self.address.0 != 0 {

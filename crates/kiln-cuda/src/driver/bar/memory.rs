@@ -30,7 +30,7 @@ unsafe impl Send for Gpu {}
 unsafe impl Sync for Gpu {}
 
 impl Gpu {
-    /// Opens it, with one queue, which nobody uses: Vulkan insists.
+    /// Opens it, with one queue, which is not used: Vulkan requires it.
     pub(super) fn open(found: Found) -> Result<Gpu, MapObstacle> {
         // SAFETY: each has the type of the function that is named.
         let gpu = unsafe {
@@ -196,7 +196,7 @@ impl Drop for Shared {
     }
 }
 
-/// A file descriptor, closed on drop unless somebody took it.
+/// A file descriptor, closed on drop unless it was taken.
 pub(super) struct Descriptor(c_int);
 
 impl Descriptor {
@@ -204,7 +204,7 @@ impl Descriptor {
         self.0
     }
 
-    /// Somebody else closes it.
+    /// Its new owner closes it.
     pub(super) fn was_taken(self) {
         std::mem::forget(self);
     }

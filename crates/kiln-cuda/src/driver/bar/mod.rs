@@ -165,7 +165,7 @@ impl BarBuffer {
         let count = WORDS.min(self.len() / 4);
         let word = |at: usize| (at as u32 + 1).wrapping_mul(0x9e37_79b9);
         for at in 0..count {
-            // SAFETY: inside the memory, aligned, and used by nobody else yet.
+            // SAFETY: inside the memory, aligned, and not used yet.
             let word_at = unsafe { AtomicU32::from_ptr(self.host_pointer().as_ptr().cast::<u32>().add(at)) };
             word_at.store(word(at), Ordering::Relaxed);
         }

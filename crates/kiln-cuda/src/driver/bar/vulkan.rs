@@ -111,7 +111,7 @@ pub(super) struct PhysicalDeviceProperties2 {
     pub(super) kind: i32,
     pub(super) name: [c_char; 256],
     pub(super) pipeline_cache_uuid: [u8; 16],
-    /// `VkPhysicalDeviceLimits` and `VkPhysicalDeviceSparseProperties`, which nobody reads here.
+    /// `VkPhysicalDeviceLimits` and `VkPhysicalDeviceSparseProperties`, which are not read here.
     pub(super) limits: [u64; 66],
 }
 

@@ -21,7 +21,7 @@ pub(super) fn quotient(of: Idx, by: Idx) -> Idx {
 fn place(tile: Idx, down: Idx, across: Idx, group: usize) -> (Idx, Idx) {
     let (tile, down, across) = (tile.cast::<i32>(), down.cast::<i32>(), across.cast::<i32>());
     let group = group as i32;
-    // Never below 1, which a division wants to know.
+    // Never below 1, so that the compiler can divide by it without a check.
     let wide = (across * group).maximum(1);
     let before = tile / wide;
     let (first, within) = (before * group, tile - before * wide);
@@ -82,7 +82,7 @@ impl Jobs {
     pub fn new<O: Numeric>(inner: Idx, c: ViewMut<O, 3>, plan: MatmulPlan, by_step: bool) -> Jobs {
         let MatmulPlan { rows, columns, depth, cluster: blocks, group, splits, .. } = plan;
         let (high, wide) = if plan.side_by_side { (1, blocks) } else { (blocks, 1) };
-        // There is a step, which the compiler wants to know.
+        // There is a step, which the compiler must be able to prove.
         let steps = tiles_over(inner, depth).maximum(1);
         let each = if splits > 1 { tiles_over(steps, splits) } else { steps };
         let across = tiles_over(c.extent(2), columns * wide);

@@ -20,8 +20,8 @@ pub struct MatmulPlan {
     /// Whether the programs of a cluster stand side by side and share tiles of a; else one above
     /// the other, and share tiles of b.
     pub side_by_side: bool,
-    /// Whether programs stay and go through tiles, so many rows of clusters' tiles at a time, so
-    /// that what they read stays in L2; 0 is a program for each tile.
+    /// Whether programs are persistent and go through tiles, so many rows of clusters' tiles at a
+    /// time, so that what they read remains in L2; 0 is a program for each tile.
     pub group: usize,
     /// Tasks that multiply, each of 4 warps.
     pub tasks: usize,

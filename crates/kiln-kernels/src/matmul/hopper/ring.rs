@@ -90,7 +90,7 @@ impl<T: Factor, U: Factor> Ring<T, U> {
         if self.plan.b_transposed { tile.transposed() } else { tile }
     }
 
-    /// Tells every block of the cluster that this task is done with a stage.
+    /// Signals every block of the cluster that this task is done with a stage.
     pub fn release(&self, stage: Idx) {
         match self.plan.cluster {
             1 => self.empty.at(stage).arrive(),
