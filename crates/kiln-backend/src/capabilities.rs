@@ -1,7 +1,7 @@
 //! What a device can do beyond the core that every device has.
 //!
-//! Code above the backends asks for a capability, never for the name of a device: a backend that is
-//! added later then gets what it can do, and is refused by the capability's name what it cannot.
+//! Code above the backends checks for a capability, never for the name of a device: a backend that
+//! is added later then gets what it can do, and is refused by the capability's name what it cannot.
 
 use std::fmt;
 

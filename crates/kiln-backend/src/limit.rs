@@ -46,7 +46,7 @@ pub fn parse_launch_limit(text: &str) -> Result<Option<Duration>> {
     }
 }
 
-/// The limit that the environment asks for: `None` if the variable is not set.
+/// The limit that the environment sets: `None` if the variable is not set.
 ///
 /// # Errors
 /// As [`parse_launch_limit`].

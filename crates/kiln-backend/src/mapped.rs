@@ -69,7 +69,7 @@ unsafe impl Sync for Mapped {}
 /// [`Backend::mapped_memory`](crate::Backend::mapped_memory).
 pub trait MappedMemory {
     /// Which mapped memory there is, and why not where there is none. The first call may take a
-    /// while: it looks for other libraries.
+    /// while: it searches for other libraries.
     fn mapped_places(&self) -> MappedPlaces;
 
     /// Allocates `bytes` (at least 1) of zeroed memory that the host and running kernels share,

@@ -1,4 +1,4 @@
-//! Kernels that stay: launches that may run for ever.
+//! Resident kernels: launches that may run for ever.
 
 use crate::{Launch, Program, Result};
 use std::sync::{Arc, Weak};
@@ -56,8 +56,8 @@ pub trait Residents {
         None
     }
 
-    /// Makes known who can end resident launches for a moment. A device that cannot load a program
-    /// beside them asks every tenant to leave first; without one,
+    /// Registers who can end resident launches for a moment. A device that cannot load a program
+    /// beside them requests that every tenant leave first; without one,
     /// [`compile`](crate::Backend::compile) and [`load`](crate::Artifacts::load) fail there while a
     /// resident launch runs.
     fn add_tenant(&self, tenant: Weak<dyn Tenant>);

@@ -12,7 +12,7 @@ pub(crate) struct Frame {
     pub(crate) grid: [i64; 3],
     /// The launch's parameter words.
     pub(crate) words: *const u64,
-    /// Memory of this worker, aligned to [`SCRATCH_ALIGN`], of the size that the program asks for.
+    /// Memory of this worker, aligned to [`SCRATCH_ALIGN`], of the size that the program declares.
     pub(crate) scratch: *mut u8,
     /// Where faults and prints go.
     pub(crate) reporter: *const Reporter,

@@ -1,5 +1,5 @@
-//! The end of launches that run for too long: a thread watches the clock and asks them to stop, and
-//! loops look whether they are asked.
+//! The end of launches that run for too long: a thread watches the clock and sets a flag, which
+//! loops poll.
 
 use kiln_backend::{Error, LAUNCH_LIMIT, Result};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -52,7 +52,7 @@ struct Entry {
 pub(crate) struct Watched {
     shared: Arc<Shared>,
     number: u64,
-    /// What its loops look at.
+    /// The flag that its loops poll.
     pub(crate) stop: Stop,
     /// How long it may run.
     pub(crate) limit: Duration,
@@ -128,7 +128,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks each launch to stop whose time is over, until the device is gone.
+    /// Stops each launch whose time is over, until the device is gone.
     fn watch(&self) {
         let mut state = self.state();
         while !state.over {

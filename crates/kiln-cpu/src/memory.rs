@@ -9,7 +9,7 @@ const ALIGN: usize = 256;
 /// The size of a huge page in bytes. Allocations of several are aligned to it, and the system is
 /// asked to use such pages.
 const HUGE: usize = 2 << 20;
-/// From this size on, free memory is looked at first: the system would promise more than it has.
+/// From this size on, free memory is checked first: the system would promise more than it has.
 const CAUTIOUS: usize = 64 << 20;
 
 /// Allocates, frees and counts.

@@ -1,4 +1,4 @@
-//! A persistent pool of threads that runs one job at a time, with the thread that asks for it.
+//! A persistent pool of threads that runs one job at a time, with the thread that submits it.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 /// Work that each thread of the pool calls once; the call returns when nothing is left to do.
 type Body<'a> = dyn Fn() + Sync + 'a;
 
-/// How often a worker looks for a job before it sleeps: launches that follow each other closely
+/// How often a worker polls for a job before it sleeps: launches that follow each other closely
 /// find it awake.
 const SPINS: u32 = 4000;
 
@@ -32,7 +32,7 @@ struct Shared {
     arrived: Condvar,
     /// A worker has left a job.
     left: Condvar,
-    /// Set while there is a job: what spinning workers look at.
+    /// Set while there is a job: what spinning workers poll.
     open: AtomicBool,
 }
 

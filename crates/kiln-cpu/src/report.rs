@@ -34,7 +34,7 @@ pub(crate) struct Reporter {
     fault: Mutex<Option<(u64, Fault)>>,
     /// The limit of the launch, if it has one, and loops that look whether it is over.
     watched: Option<Watched>,
-    /// What loops look at where there is no limit: it is never set.
+    /// What loops poll where there is no limit: it is never set.
     unlimited: Stop,
 }
 

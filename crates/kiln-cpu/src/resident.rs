@@ -1,5 +1,5 @@
 //! Resident launches: each block has an operating-system thread of its own, apart from the pool,
-//! whose threads must stay free for launches that end.
+//! whose threads must be free for launches that end.
 
 use crate::launch::Launch;
 use crate::program::CpuProgram;

@@ -24,8 +24,8 @@ use std::time::Duration;
 /// How an [`Interp`] is set up.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// Whether the sanitizer is on: it looks for reads of memory that nothing has written and for
-    /// races between threads and between blocks. Device memory is then not
+    /// Whether the sanitizer is on: it finds reads of memory that nothing has written and races
+    /// between threads and between blocks. Device memory is then not
     /// [`unified`](Properties::unified), because writes by the host would go unseen.
     pub sanitize: bool,
     /// How many bytes of device memory there are.

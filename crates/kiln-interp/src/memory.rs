@@ -366,7 +366,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    /// The host fills slots word by word, the stamp last, while a kernel looks at them.
+    /// The host fills slots word by word, the stamp last, while a kernel polls them.
     #[test]
     fn a_slot_with_a_new_stamp_is_new() {
         const ROUNDS: u32 = 100_000;

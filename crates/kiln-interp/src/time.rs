@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Rounds of loops between two looks at the clock.
+/// Rounds of loops between two readings of the clock.
 const ROUNDS: u32 = 16;
 
 /// The time of a launch.
@@ -10,7 +10,7 @@ const ROUNDS: u32 = 16;
 pub struct Time {
     /// How long it may run, and until when.
     limit: Option<(Duration, Instant)>,
-    /// Rounds of loops since the last look at the clock.
+    /// Rounds of loops since the last reading of the clock.
     rounds: u32,
 }
 

@@ -1,5 +1,5 @@
 //! Products of warpgroups. They take place when they are begun; whether their factors are still the
-//! same when they are waited for is looked at then, since a GPU may read them as late as that.
+//! same when they are waited for is checked then, since a GPU may read them as late as that.
 
 use crate::fragment::{FRAGMENT_LANES, Row, element_of, set_sum, sums_of};
 use crate::in_flight::{CHUNK, Chunks};

@@ -190,7 +190,7 @@ impl Number {
             Number::Float(x) if x.fract() == 0.0 && x.abs() < 2f64.powi(64) => {
                 Number::Int(x as i128).literal(elem)
             }
-            Number::Float(x) => Err(format!("{x} is not an integer, as {elem} wants")),
+            Number::Float(x) => Err(format!("{x} is not an integer, as {elem} requires")),
         }
     }
 }

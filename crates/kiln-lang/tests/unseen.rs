@@ -216,7 +216,7 @@ errors! {
             let _ = p.next(); // <- plain
         }
     }
-    a_struct_that_says_nothing "opaque" "does not tell whether it changes", "PartialEq": |n| {
+    a_struct_that_says_nothing "opaque" "does not show whether it changes", "PartialEq": |n| {
         let mut p = Opaque(1);
         if n > 3 {
             let _ = p.next(); // <- opaque

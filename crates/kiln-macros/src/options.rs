@@ -87,7 +87,7 @@ fn respan(tokens: TokenStream, span: Span) -> TokenStream {
 }
 
 /// Gives the names that an expansion makes up (`__kiln_…`, labels too) one hygiene, that of `base`,
-/// whatever macro the syntax around them came from. Their places stay the user's, so that errors
+/// whatever macro the syntax around them came from. Their spans remain the user's, so that errors
 /// point there.
 pub fn hygienic(tokens: TokenStream, base: Span) -> TokenStream {
     let own = |span: Span| span.resolved_at(base);

@@ -36,7 +36,7 @@ impl fmt::Display for Reason {
             Reason::Failed { cause, number } => failed(f, *cause, *number),
             Reason::Dropped => f.write_str("it was dropped from a full queue"),
             Reason::Undeliverable => f.write_str("the actor had stopped"),
-            Reason::Unclaimed => f.write_str("nobody waited for its reply any more"),
+            Reason::Unclaimed => f.write_str("its caller no longer waited for the reply"),
         }
     }
 }

@@ -71,7 +71,7 @@ struct Use {
     byte_offset: u64,
 }
 
-/// The packed arguments of one launch. They are packed where they stay, for they are large to move.
+/// The packed arguments of one launch. They are packed in place, for they are large to move.
 #[derive(Default)]
 pub(crate) struct Arguments {
     words: SmallVec<[u64; 32]>,

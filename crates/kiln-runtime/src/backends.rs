@@ -1,5 +1,5 @@
 //! The backends that this build has: the features `cuda`, `wgpu`, `cpu` and `interp`. No other file
-//! asks which.
+//! depends on which.
 
 use crate::error::{Error, Result};
 use kiln_backend::{Backend, launch_limit_of_environment};

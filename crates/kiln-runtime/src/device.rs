@@ -1,4 +1,4 @@
-//! Devices: finding them, opening them, and what hangs on one.
+//! Devices: finding them, opening them, and the state of one.
 
 use crate::backends;
 use crate::cache::{Choices, DiskCache, ProgramCache};

@@ -4,7 +4,8 @@ use kiln_ir::Scalar;
 use std::panic::Location;
 use std::path::PathBuf;
 
-/// Why an operation of the runtime failed. Whatever it is, the device and every tensor stay usable.
+/// Why an operation of the runtime failed. Whatever it is, the device and every tensor remain
+/// usable.
 ///
 /// ```
 /// use kiln_runtime::{Device, Error};

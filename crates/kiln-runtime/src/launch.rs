@@ -187,7 +187,7 @@ impl Settings {
         Ok(loaded.program.report())
     }
 
-    /// The specialization that a request asks for, and whether it was there.
+    /// The specialization for a request, and whether it was there.
     fn load(
         &self,
         request: &dyn Request,
@@ -256,7 +256,7 @@ fn header(kernel: &Kernel) -> String {
 /// A launch that is observed.
 struct Started {
     start: Instant,
-    /// The device's clock before it, if an observer asks for that.
+    /// The device's clock before it, if an observer times launches.
     before: Option<Event>,
 }
 

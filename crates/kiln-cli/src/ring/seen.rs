@@ -136,8 +136,8 @@ fn metric(line: &str) -> Option<(&str, Labels, f64)> {
     Some((name, labels, rest[1..].trim().parse().ok()?))
 }
 
-/// The character, or a mark in the place of one that a terminal would obey or that changes how
-/// others are shown: what is in a file is not to be trusted.
+/// The character, or a mark in the place of one that controls a terminal or changes how others are
+/// shown: what is in a file is not to be trusted.
 fn printable(c: char) -> char {
     let invisible =
         matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
@@ -177,7 +177,7 @@ mod tests {
         }
     }
 
-    /// A terminal obeys control characters: a name must not move the cursor or set the title.
+    /// A terminal acts on control characters: a name must not move the cursor or set the title.
     #[test]
     fn what_a_terminal_would_obey_is_not_read() {
         let (_, labels, _) = metric("a{x=\"\u{1b}]0;title\u{7}b\u{9b}2J\r\u{202e}c\"} 1").unwrap();

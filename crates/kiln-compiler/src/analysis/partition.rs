@@ -122,7 +122,7 @@ impl Pin {
 fn collision(store: &Access, all: &[Access], used: [bool; 3]) -> Option<String> {
     for (a, name) in ["x", "y", "z"].into_iter().enumerate().filter(|&(a, _)| used[a]) {
         let Some(pin) = store.pins[a] else {
-            return Some(format!("its offsets do not tell programs apart that differ on grid axis {name}"));
+            return Some(format!("its offsets are the same for programs that differ on grid axis {name}"));
         };
         let (mut low, mut high) = (pin.low, pin.high);
         for other in all.iter().filter(|o| o.param == store.param) {

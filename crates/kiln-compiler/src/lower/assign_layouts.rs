@@ -90,7 +90,7 @@ struct Hints {
 enum Settled {
     #[default]
     No,
-    /// On the way: what asks again must do without.
+    /// On the way: a recursive query must do without.
     Begun,
     Yes(LayoutId),
 }
@@ -323,8 +323,8 @@ fn access(kernel: &Kernel, facts: &mut IntFacts, data: &OpData) -> Contiguity {
             let shape = kernel.shape(data.stored_value());
             Contiguity::of(facts, kernel, data.view(), data.coordinates(), &shape)
         }
-        // Where indices point is not known: neighboring lanes take neighboring elements. Nothing
-        // else than these four asks.
+        // Where indices point is not known: neighboring lanes take neighboring elements. Only these
+        // four have indices.
         _ => {
             debug_assert!(data.kind.bounds().is_some(), "{:?} is no access of elements", data.kind);
             let last = data.access_values().last();

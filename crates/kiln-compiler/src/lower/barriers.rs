@@ -230,7 +230,7 @@ impl Pass<'_> {
             open.clear();
         }
         for access in accesses {
-            // The vectors of a tile follow each other: look at the latest first.
+            // The vectors of a tile follow each other: check the latest first.
             if !open.iter().rev().any(|earlier| earlier == access) {
                 open.push(access.clone());
             }

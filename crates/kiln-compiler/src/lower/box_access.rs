@@ -18,7 +18,7 @@ pub(super) struct BoxAccess<'a> {
     pub place: Option<AccessTarget>,
     /// Several threads of the layout hold the same elements.
     pub copies: bool,
-    /// Register bits that step through an aligned vector, and how many of them stay in a vector
+    /// Register bits that step through an aligned vector, and how many of them belong to a vector
     /// that no edge of the view cuts.
     pub vector_bits: Vec<usize>,
     pub uncut_bits: usize,

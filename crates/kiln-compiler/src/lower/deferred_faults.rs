@@ -92,7 +92,7 @@ fn refuse(kernel: &Kernel, loc: Loc, what: &str, hint: &str) -> Result<(), Compi
 }
 
 impl DeferredFaults {
-    /// Looks at a kernel over tiles; `None` if a thread may leave, or nothing can fault.
+    /// Analyzes a kernel over tiles; `None` if a thread may leave, or nothing can fault.
     pub fn of(
         kernel: &Kernel,
         facts: &mut IntFacts<'_>,

@@ -1,8 +1,8 @@
 //! Products of warpgroups that are still under way when the next round of their loop begins, so
 //! that matrix units need not wait for the barrier between.
 //!
-//! Such a product adds to what its loop carries and nothing else in the loop looks at that, and its
-//! factors are stages of the loop. Its sums stay in the registers in which it makes them, from
+//! Such a product adds to what its loop carries and nothing else in the loop reads that, and its
+//! factors are stages of the loop. Its sums remain in the registers in which it makes them, from
 //! round to round.
 
 use super::layouts::LayoutId;

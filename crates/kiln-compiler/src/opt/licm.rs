@@ -1,8 +1,8 @@
 //! Loop-invariant code motion: a pure operation in a loop whose operands come from outside moves
 //! before the loop.
 //!
-//! Loads stay, since memory may change. Operations inside an `if` stay, since the loop may never
-//! reach them.
+//! Loads are not moved, since memory may change. Nor are operations inside an `if`, since the loop
+//! may never reach them.
 
 use kiln_ir::{Block, Def, Kernel, Op, OpKind};
 

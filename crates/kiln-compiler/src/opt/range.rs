@@ -21,7 +21,7 @@ pub(crate) fn run(kernel: &mut Kernel) -> bool {
     !found.is_empty() && rewrite(kernel, &mut Apply(found))
 }
 
-/// Frees accesses that surely stay inside their views from checks; changes nothing else.
+/// Frees accesses that are surely inside their views from checks; changes nothing else.
 pub(crate) fn prove_bounds(kernel: &mut Kernel) {
     let mut finder =
         Finder { kernel, facts: IntFacts::new(kernel), below: Vec::new(), found: HashMap::new() };

@@ -42,7 +42,7 @@ pub(super) enum Fate {
     Drop,
 }
 
-/// A pass that looks at one operation after the other, in order, and may replace it.
+/// A pass that visits one operation after the other, in order, and may replace it.
 pub(super) trait Pass {
     /// Sees an operation before its regions, with its operands renamed.
     fn enter(&mut self, _: &mut Cursor<'_>, _: Op) -> Fate {

@@ -40,7 +40,7 @@ impl Specializer<'_> {
         block
     }
 
-    /// Waits for the factors that stay.
+    /// Waits for the factors that are kept.
     fn await_kept(&mut self, block: Block, memory: &SharedMemory) {
         let mut b = Builder { kernel: &mut self.kernel, block, loc: Default::default() };
         let Some(arrived) = memory.arrived else { return };

@@ -460,7 +460,7 @@ impl<'k> Finder<'k> {
         })
     }
 
-    /// Whether nothing else in the loop looks at a product's sums.
+    /// Whether nothing else in the loop reads a product's sums.
     fn flows(&self, found: &EligibleLoop, product: &Product) -> bool {
         let (data, block) = (self.kernel.op(product.op), self.kernel.block(found.body));
         let (before, after) = (data.addend(), data.results[0]);

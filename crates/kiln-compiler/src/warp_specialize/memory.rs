@@ -1,5 +1,5 @@
-//! The shared memory of the tasks: rings of stages, factors that stay, results on their way out,
-//! and the mbarriers between.
+//! The shared memory of the tasks: rings of stages, factors that are kept, results on their way
+//! out, and the mbarriers between.
 
 use super::NotEligible;
 use super::copies::Copied;

@@ -54,7 +54,7 @@ impl From<NotSpecialized> for CompileError {
     }
 }
 
-/// Why not, while it is looked for.
+/// Why a kernel is not eligible, before its location is resolved.
 #[derive(Debug)]
 struct NotEligible {
     loc: Loc,

@@ -122,7 +122,7 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    /// Whether a loop is known to have few rounds, so that it need not look at the time.
+    /// Whether a loop is known to have few rounds, so that it need not read the clock.
     fn is_short(&self, data: &OpData) -> bool {
         let bounds = data.for_bounds().map(|v| self.kernel.as_const(v).map(|l| l.as_i128()));
         let [Some(lo), Some(hi), Some(step)] = bounds else { return false };
@@ -265,7 +265,7 @@ impl Emitter<'_> {
             let in_place = if let OpKind::Dot(_) = data.kind {
                 is_arg(data.addend()) && !is_arg(data.left()) && !is_arg(data.right())
             } else {
-                // A fault looks for the zero among the divisors: they must stay.
+                // A fault searches for the zero among the divisors: they must be kept.
                 let divides = matches!(data.kind, OpKind::Binary(BinaryOp::Div | BinaryOp::Rem));
                 let divisor = divides && is_arg(data.right());
                 !divisor && is_elementwise(&data.kind) && self.same_size(arg, next)

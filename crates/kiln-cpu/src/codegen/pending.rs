@@ -10,7 +10,7 @@ pub(super) struct Group {
     pub(super) len: usize,
     pub(super) ops: Vec<Op>,
     pub(super) streamed: Vec<StreamedStore>,
-    /// Values that are copied to views when all operations are done: they stay until then.
+    /// Values that are copied to views when all operations are done: they live until then.
     pub(super) copied: Vec<Value>,
 }
 

@@ -17,7 +17,7 @@ const LARGE: usize = 2 << 20;
 #[derive(Default)]
 pub(super) struct Mappings {
     table: Mutex<Table>,
-    /// The way to GPU memory, looked for when it is first asked for.
+    /// The way to GPU memory, found on first use.
     bar: OnceLock<std::result::Result<Bar, MapObstacle>>,
 }
 

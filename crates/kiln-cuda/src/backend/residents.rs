@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a wait asks again and again before it sleeps between two questions.
+/// How long a wait polls without a pause before it sleeps between two polls.
 const SPIN: Duration = Duration::from_micros(50);
 /// How long it sleeps.
 const NAP: Duration = Duration::from_micros(100);
@@ -111,7 +111,7 @@ impl Residents {
         self.table().live.values().any(|resident| !resident.end.has_passed().unwrap_or(false))
     }
 
-    /// Gives up what still runs: its code, its stream and its context stay until the process ends.
+    /// Gives up what still runs: its code, its stream and its context live until the process ends.
     pub(super) fn abandon(&self) {
         for (_, resident) in self.table().live.drain() {
             if !resident.end.has_passed().unwrap_or(false) {

@@ -27,8 +27,8 @@ impl SiteTable {
 /// The tables of the programs of a device, by number. Numbers begin at 1: in a record, 0 is
 /// "nothing was written here".
 ///
-/// Tables stay for the life of the device, so that a report is readable after its program is gone.
-/// Equal ones share a number.
+/// Tables live as long as the device, so that a report is readable after its program is gone. Equal
+/// ones share a number.
 #[derive(Default)]
 pub(super) struct SiteTables(RwLock<Vec<Arc<SiteTable>>>);
 
@@ -205,7 +205,7 @@ mod tests {
         ring.extend(printed(k, 3, &[half, 3]));
         let texts = ["x = -0.5, n = 18446744073709551615", "here", "x = -0.5, n = 3"];
         assert_eq!(tables.prints(&ring), texts);
-        // Cut anywhere, whole records stay.
+        // Cut anywhere, whole records remain.
         for length in 0..ring.len() {
             let whole = [12, 20, 32].iter().filter(|&&end| end <= length).count();
             assert_eq!(tables.prints(&ring[..length]), texts[..whole], "{length}");

@@ -177,7 +177,7 @@ impl Events {
     pub(super) fn destroy(&self, id: EventId) {
         let mut table = self.table();
         let Some(recorded) = table.live.remove(&id.0) else { return };
-        // Not while another thread asks it something: then it is dropped by the last of them.
+        // Not while another thread uses it: then it is dropped by the last of them.
         if let Some(event) = Arc::into_inner(recorded.event) {
             table.idle[usize::from(recorded.timing)].push(event);
         }

@@ -17,7 +17,7 @@ pub(super) struct Tenants {
     known: Mutex<Vec<Weak<dyn Tenant>>>,
     /// Held for reading while a program is loaded, for writing while a resident launch begins.
     door: RwLock<()>,
-    /// One at a time asks the tenants to leave.
+    /// One thread at a time requests that the tenants leave.
     turn: Mutex<()>,
 }
 

@@ -152,7 +152,8 @@ impl Device {
         self.handle
     }
 
-    /// Asks the driver what the GPU is. Free memory is [`Context::memory`](super::Context::memory).
+    /// Queries the driver for the GPU's properties. Free memory is
+    /// [`Context::memory`](super::Context::memory).
     ///
     /// # Errors
     /// Those of the calls.

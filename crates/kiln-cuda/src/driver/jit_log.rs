@@ -91,7 +91,7 @@ pub struct FunctionUsage {
 }
 
 impl Diagnostic {
-    /// Whether the compiled code is slower than its PTX asks for.
+    /// Whether the compiled code is slower than its PTX should be.
     pub fn is_performance_loss(&self) -> bool {
         self.kind != DiagnosticKind::Other || self.message.starts_with("Potential Performance Loss")
     }
@@ -126,7 +126,7 @@ impl JitLog {
         self.diagnostics.iter().filter(|diagnostic| diagnostic.severity >= Severity::Error)
     }
 
-    /// Where the compiled code is slower than its PTX asks for: lost register budgets, serialized
+    /// Where the compiled code is slower than its PTX should be: lost register budgets, serialized
     /// matrix multiplications, spills.
     pub fn performance_losses(&self) -> impl Iterator<Item = &Diagnostic> {
         self.diagnostics.iter().filter(|diagnostic| diagnostic.is_performance_loss())
@@ -149,7 +149,7 @@ impl JitLog {
         }
     }
 
-    /// Moves the function of this name to the end, where the following lines look for it.
+    /// Moves the function of this name to the end, where the following lines find it.
     fn select(&mut self, name: &str) -> &mut FunctionUsage {
         let function = match self.functions.iter().position(|function| function.name == name) {
             Some(at) => self.functions.remove(at),

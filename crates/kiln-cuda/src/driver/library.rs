@@ -128,8 +128,8 @@ fn refused(name: &str, error: &libloading::Error) -> (String, bool) {
     if missing { (format!("no {name}"), true) } else { (words, false) }
 }
 
-/// Asks a library for its version before anything else: an old one lacks entry points, and that it
-/// is old says more than which.
+/// Queries a library's version before anything else: an old one lacks entry points, and that it is
+/// old says more than which.
 fn version_of(library: &Library) -> Result<CudaVersion> {
     const SYMBOL: &str = "cuDriverGetVersion";
     // SAFETY: the C signature of this function, which may be called before the driver is started.

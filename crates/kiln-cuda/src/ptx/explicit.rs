@@ -101,7 +101,7 @@ impl Writer<'_> {
         let always = self.reg(Class::Pred);
         self.put(format_args!("setp.eq.u32 {always}, 0, 0"));
         self.explicit.always = Some(always);
-        // Taken once: the assembler asks the hardware for it wherever it is named.
+        // Read once: the assembler reads it from the hardware wherever it is named.
         if shared > 0 {
             let shared = self.reg(Class::B32);
             self.put(format_args!("mov.u32 {shared}, shared_memory"));

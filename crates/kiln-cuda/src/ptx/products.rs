@@ -49,7 +49,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Asks for the PTX version that has products of signed by unsigned integers, if this is one.
+    /// Requires the PTX version that has products of signed by unsigned integers, if this is one.
     fn mixed_integers(&mut self, data: &OpData, a: Scalar, b: Scalar) -> Result<()> {
         if a != b && a.is_int() {
             if self.target.ptx < MIXED_VERSION {

@@ -55,7 +55,7 @@ impl Writer<'_> {
             }
             _ => by,
         };
-        // A warp that is not full may name lanes that the block does not have: those are looked for
+        // A warp that is not full may name lanes that the block does not have: those are checked
         // first.
         let (mode, by) = match self.members == ALL_LANES {
             true => (mode, by),

@@ -5,7 +5,7 @@ use crate::trap::Trap;
 use crate::value::{Data, dispatch};
 use kiln_ir::{E4M3, E5M2, Scalar};
 
-/// The low bits of an f32 that matrix units do not look at: tf32 has 10 bits of significand.
+/// The low bits of an f32 that matrix units ignore: tf32 has 10 bits of significand.
 const BELOW_TF32: u32 = (1 << 13) - 1;
 
 /// The elements of a factor as matrix units see them: of f32 the upper 19 bits, those of one byte

@@ -178,7 +178,7 @@ impl World {
         if phase >= 0 && phases.complete > phase + 1 {
             let now = phases.complete;
             return Err(unordered(format!(
-                "a wait for phase {phase} when {now} are complete: the hardware cannot tell it from phase {}",
+                "a wait for phase {phase} when {now} are complete: the hardware cannot distinguish it from phase {}",
                 phase + 2
             )));
         }

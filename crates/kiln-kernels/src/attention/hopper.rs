@@ -1,9 +1,9 @@
 //! Attention on a Hopper GPU, at the explicit level (Shah et al., "FlashAttention-3", 2024).
 //!
-//! Programs stay and go through tiles of queries. In each, one task copies queries, keys and values
-//! into shared memory; the others, copies of one, take 64 queries each: they multiply queries with
-//! the next keys and the last weights with their values at once, and while one computes weights,
-//! another one's products run. Weights go from registers to the tensor cores.
+//! Programs are persistent and go through tiles of queries. In each, one task copies queries, keys
+//! and values into shared memory; the others, copies of one, take 64 queries each: they multiply
+//! queries with the next keys and the last weights with their values at once, and while one
+//! computes weights, another one's products run. Weights go from registers to the tensor cores.
 
 use kiln_lang::explicit::*;
 use kiln_lang::prelude::*;

@@ -16,8 +16,8 @@ impl Start for i32 {}
 /// [`Attention::packed`] makes it.
 ///
 /// Tokens before the first start and from the last one on belong to no sequence: of q, k and v they
-/// are not looked at, of o they stay as they are. On a Hopper GPU the values of a sequence should
-/// be finite: what is not may reach the one before it.
+/// are not read, of o they are not written. On a Hopper GPU the values of a sequence should be
+/// finite: what is not may reach the one before it.
 ///
 /// ```
 /// use kiln_kernels::Attention;

@@ -58,7 +58,7 @@ fn estimate<T: Float + Accumulate<Acc = f32>>(problem: &Problem<'_, T>) -> Way {
     Way::Plain { queries, keys }
 }
 
-/// All ways that are looked at, the fastest of those tried first.
+/// All ways that are considered, the fastest of those tried first.
 fn of<T: Float + Accumulate<Acc = f32>>(problem: &Problem<'_, T>) -> Vec<Way> {
     let width = problem.q.shape()[3];
     let plain = plain::tiles::<T>(problem.q.device(), width);

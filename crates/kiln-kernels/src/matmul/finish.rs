@@ -15,7 +15,7 @@ pub type Tile = (usize, usize, usize);
 
 /// What is done to the sums of a product on their way to c.
 pub(super) trait Finish<T: Factor, U: Factor, O: Numeric> {
-    /// Whether sums stay as they are.
+    /// Whether sums are stored unchanged.
     fn is_identity(&self) -> bool;
 
     /// Refuses a result of these extents: products, rows, columns.

@@ -12,7 +12,7 @@ use kiln_runtime::CostModel;
 const MOST_STEPS: usize = 1 << 31;
 /// The most columns of a stage's product that fit a task's registers beside the sums.
 const MOST_PARTIAL_COLUMNS: usize = 128;
-/// Columns up to which tiles narrower than 64 are looked at.
+/// Columns up to which tiles narrower than 64 are considered.
 const NARROW_UP_TO: usize = 64;
 
 /// The fastest plan by the estimate, which takes a stream-K plan where that was measured to be
@@ -90,7 +90,7 @@ fn candidates(request: &Request, gpu: &CostModel) -> Vec<Choice> {
         &[[128, 256, 2], [192, 128, 3], [128, 128, 2], [64, 256, 1], [64, 128, 1], [128, 64, 2], [64, 64, 1]];
     const NARROW: &[[usize; 3]] = &[[64, 8, 1], [64, 16, 1], [64, 32, 1], [64, 64, 1]];
     let few = |extent: usize| extent <= NARROW_UP_TO;
-    // Swapped or not, shapes, whether they store in bulk, whether they are looked at.
+    // Transposed or not, shapes, whether they store in bulk, whether they are considered.
     let lists = [
         (true, NARROW, false, few(request.m)),
         (false, NARROW, false, few(request.n)),
@@ -151,7 +151,7 @@ impl Tile {
         (request.k * request.factor_bytes).div_ceil(self.depth * ROW)
     }
 
-    /// Numbers of parts of the inner extent to look at: more than one where there are fewer tiles
+    /// Numbers of parts of the inner extent to consider: more than one where there are fewer tiles
     /// than multiprocessors.
     fn splits(&self, request: &Request, gpu: &CostModel) -> Vec<usize> {
         let whole = self.choice(request, gpu, 2, 1);

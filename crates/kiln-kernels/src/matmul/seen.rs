@@ -1,4 +1,4 @@
-//! Choices of plans for what was multiplied lately: an estimate looks at every way to divide the
+//! Choices of plans for what was multiplied lately: an estimate compares every way to divide the
 //! work, which would be much of a call's time on the host.
 
 use super::plan::{Choice, Form, Request, choose, of_form};

@@ -58,7 +58,7 @@ impl Tuning {
         Tuning(Some(time))
     }
 
-    /// Whether choices are looked for at all.
+    /// Whether choices are looked up at all.
     pub(crate) fn is_off(self) -> bool {
         self == Tuning::OFF
     }

@@ -108,7 +108,7 @@ impl Loan {
             r.check_change(
                 self.declared,
                 self.site,
-                "a host value is borrowed mutably under device control flow, and its type does not tell whether it changes",
+                "a host value is borrowed mutably under device control flow, and its type does not show whether it changes",
                 "derive `Clone` and `PartialEq`, or `DeviceValue`, for its type; or use it through `&`",
             )
         });

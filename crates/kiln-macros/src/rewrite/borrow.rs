@@ -1,7 +1,7 @@
 //! Places that calls borrow: `&mut x` as an argument, the receiver of a method, the name of a
 //! mutable reference.
 //!
-//! What the callee does is plain Rust, unless it has the attribute too. So the place is looked at
+//! What the callee does is plain Rust, unless it has the attribute too. So the place is compared
 //! before and after the call; what becomes of a change is described in `kiln_lang::flow::watch`.
 //! Syntax decides how:
 //!
@@ -278,7 +278,7 @@ fn gives_mutable_reference(method: &str) -> bool {
         || matches!(method, "drain" | "entry" | "get_or_insert" | "get_or_insert_with" | "by_ref")
 }
 
-/// Methods that by their name take their receiver whole, or only look at it.
+/// Methods that by their name take their receiver whole, or only read it.
 fn leaves_alone(method: &str) -> bool {
     let starts = ["into_", "unwrap", "expect", "as_ref", "as_deref", "is_"];
     starts.iter().any(|s| method.starts_with(s))

@@ -20,7 +20,7 @@ pub enum ExitKind {
 }
 
 impl Exit {
-    /// Whether the exit aims at the loop with this label, whose body it was found in.
+    /// Whether the exit leads to the loop with this label, whose body it was found in.
     pub fn targets(&self, label: Option<&str>) -> bool {
         match (&self.label, self.kind) {
             (_, ExitKind::Return) => false,

@@ -470,7 +470,7 @@ impl<P: Platform> Mailbox<P> {
             tracing::warn!(
                 target: "kiln_ring",
                 actor,
-                "a send to actor {actor} waits for replies that nobody receives: receive them, or launch the actor with `replies(Replies::Discard)`"
+                "a send to actor {actor} waits for replies that no thread receives: receive them, or launch the actor with `replies(Replies::Discard)`"
             );
         }
     }

@@ -15,7 +15,7 @@
 //! - A slot is free again when its answer has been taken: the thread that holds the *receiving*
 //!   flag moves `head` over answers in order.
 //! - An actor with several priorities has a queue for each, and one limit for all: see
-//!   `priority.rs`.
+//!   `priority_ring.rs`.
 //! - A position of an *ask* is marked. Its answer belongs to the asker, which finds it in its slot
 //!   without the receiving flag. The flag's holder moves `head` over it when the mark says that it
 //!   was taken or given up.

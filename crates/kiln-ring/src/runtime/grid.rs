@@ -336,7 +336,7 @@ impl Grid {
                     self.resident = None;
                     return Ok(false);
                 }
-                Ok(true) => "the resident kernel ended without being told to".to_owned(),
+                Ok(true) => "the resident kernel ended without a command".to_owned(),
                 Err(error) => error.to_string(),
             };
         self.resident = None;

@@ -137,7 +137,7 @@ mod untyped {
     use super::{Arc, Body};
 
     /// An actor without its types.
-    #[allow(missing_debug_implementations, reason = "nobody outside of this crate can name it")]
+    #[allow(missing_debug_implementations, reason = "it cannot be named outside of this crate")]
     pub struct Untyped(pub(super) Arc<Body>);
 
     pub trait Erase {

@@ -22,9 +22,7 @@ const METRICS: [Metric; 13] = [
     ("undeliverable_total", "counter", "Messages to an actor that handled no more.", |a| {
         a.counts.undeliverable as f64
     }),
-    ("unclaimed_total", "counter", "Replies for which nobody waited any more.", |a| {
-        a.counts.unclaimed as f64
-    }),
+    ("unclaimed_total", "counter", "Replies whose caller no longer waited.", |a| a.counts.unclaimed as f64),
     ("restarts_total", "counter", "Restarts after failures.", |a| a.restarts as f64),
     ("queue_depth", "gauge", "Messages that wait for the device.", |a| a.depth as f64),
     ("uptime_seconds", "gauge", "Time since the actor was launched.", |a| a.uptime.as_secs_f64()),

@@ -56,7 +56,7 @@ pub(crate) const PREFIX: &str = "isolated:";
 #[cfg(unix)]
 const CHILD: &str = "KILN_ISOLATED";
 
-/// Opens a device by name, in a process of its own if the name asks for one.
+/// Opens a device by name, in a process of its own if the name says so.
 ///
 /// # Errors
 /// As of [`backends::open`], and if there can be no such process.

@@ -42,7 +42,7 @@ pub struct DynTensor {
     dtype: Scalar,
     /// It lies inside the buffer.
     layout: Layout,
-    /// The word of [`facts::bits`], which every launch looks at.
+    /// The word of [`facts::bits`], which every launch reads.
     facts: u64,
 }
 

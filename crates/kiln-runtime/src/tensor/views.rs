@@ -113,7 +113,7 @@ impl DynTensor {
         if axis > layout.rank() {
             return Err(self.out_of_range(format!("a new axis {axis}")));
         }
-        // Never taken; as for a dense tensor, so that those stay dense.
+        // Never taken; as for a dense tensor, so that those remain dense.
         let step = match axis < layout.rank() {
             true => layout.shape[axis].max(1) * layout.strides[axis],
             false => 1,

@@ -35,7 +35,7 @@ pub fn name(warps: usize, window: usize) -> String {
     format!("ring.bare_echo_48B_{warps}x{window}")
 }
 
-/// Each warp looks at the next eight slots of its ring, a quad a lane, and answers those that are
+/// Each warp polls the next eight slots of its ring, a quad a lane, and answers those that are
 /// there: every word raised by 1.
 #[device(crate = kiln_lang)]
 fn echo(inbox: View<u32, 1>, outbox: ViewMut<u32, 1>, log2_slots: Val<u32>, rounds: Val<u32>) {

@@ -36,7 +36,7 @@ fn place(number: Val<u32>) -> (Val<u32>, Val<u32>) {
 }
 
 impl Ends {
-    /// Waits for a message: each lane looks at a quad, and when all are there, all get all words.
+    /// Waits for a message: each lane polls a quad, and when all are there, all get all words.
     #[device(crate = kiln_lang)]
     fn receive(&self, number: Val<u32>, polls: &mut Val<u32>) -> Message {
         let (stamp, slot) = place(number);

@@ -1,5 +1,5 @@
-//! What a GPU draws, where NVIDIA's management library (NVML) is there. It is looked for at run
-//! time and never needed.
+//! What a GPU draws, where NVIDIA's management library (NVML) is there. It is opened at run time
+//! and never needed.
 
 use kiln_runtime::Device;
 use libloading::Library;

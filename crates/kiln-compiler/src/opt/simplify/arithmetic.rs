@@ -203,7 +203,8 @@ pub(super) fn compare(cx: &mut Cursor<'_>, kind: CompareOp, a: Value, b: Value) 
     }
 }
 
-/// A comparison with a selection of two constants asks what the selection asked, or nothing.
+/// A comparison with a selection of two constants is the selection's condition, its negation, or a
+/// constant.
 fn compare_choice(kernel: &Kernel, kind: CompareOp, choice: Value, with: Literal) -> Change {
     let Some(data) = kernel.defining_op(choice).filter(|data| data.kind == OpKind::Select) else {
         return Change::None;

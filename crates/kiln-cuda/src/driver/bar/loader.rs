@@ -59,7 +59,7 @@ pub(super) struct HostVisibleMemory {
 }
 
 impl Found {
-    /// Looks for the GPU with this UUID. `library` is loaded at the first call for it.
+    /// Finds the GPU with this UUID. `library` is loaded at the first call for it.
     pub(super) fn new(library: &'static str, uuid: &[u8; 16]) -> Result<Found, MapObstacle> {
         let get = loader(library)?;
         let instance = create_instance(get)?;

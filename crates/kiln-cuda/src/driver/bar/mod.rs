@@ -5,8 +5,8 @@
 //! and the host address the same bytes. A kernel that polls such memory finds it in the L2 cache
 //! and does not cross the bus, as it would for every poll of pinned host memory.
 //!
-//! Vulkan is never required: its loader is looked for at run time, and everything that can be
-//! missing is a [`MapObstacle`].
+//! Vulkan is never required: its loader is opened at run time, and everything that can be missing
+//! is a [`MapObstacle`].
 //!
 //! | file | holds |
 //! |---|---|

@@ -1,13 +1,13 @@
 //! The product of matrices on a Hopper GPU, at the explicit level.
 //!
-//! Programs stay and go through the tiles of c, in clusters of neighbors. In each, one task copies
-//! tiles of a and b into a ring of stages; the others multiply what has arrived, each for rows of
-//! its own, and store the sums, while the copies for the next tile are already under way. The
-//! multiplying tasks do not wait for each other: one stores while the other multiplies. What a
-//! tile's sums become may also wait in registers, and be stored while the tensor cores have the
-//! first products of the next tile. The blocks of a cluster stand one above the other and need the
-//! same tile of b, or side by side and need the same tile of a: each copies a part of it, into all
-//! of them.
+//! Programs are persistent and go through the tiles of c, in clusters of neighbors. In each, one
+//! task copies tiles of a and b into a ring of stages; the others multiply what has arrived, each
+//! for rows of its own, and store the sums, while the copies for the next tile are already under
+//! way. The multiplying tasks do not wait for each other: one stores while the other multiplies.
+//! What a tile's sums become may also wait in registers, and be stored while the tensor cores have
+//! the first products of the next tile. The blocks of a cluster stand one above the other and need
+//! the same tile of b, or side by side and need the same tile of a: each copies a part of it, into
+//! all of them.
 //!
 //! | file | holds |
 //! |---|---|

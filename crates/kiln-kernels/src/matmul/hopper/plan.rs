@@ -48,7 +48,7 @@ pub struct MatmulPlan {
     pub halves: usize,
     /// Whether what becomes of the sums of a tile waits in registers, packed by pairs, and is
     /// stored while the products of the next tile are computed. c is of f16 or bf16 and stored in
-    /// bulk, programs stay, and sums have one level.
+    /// bulk, programs are persistent, and sums have one level.
     pub held: bool,
     /// Whether programs begin at different steps of the inner extent and go round, so that they do
     /// not all read the same columns of memory at a time. With a `group` of 0 and one split.
