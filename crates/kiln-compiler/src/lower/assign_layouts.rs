@@ -6,9 +6,9 @@
 //! it is a transpose of, in this order. A walk from the last operation to the first then collects
 //! the layouts in which each value is used.
 
-use super::coalesce::Contiguity;
 use super::facts::IntFacts;
 use super::in_flight;
+use super::layout_classes::{Classes, access, registers_of_factor};
 use super::layouts::{LayoutId, Layouts};
 use super::pipeline::{self, Pipelines, Stages};
 use super::plan::{LayoutPlan, Room};
@@ -16,7 +16,7 @@ use super::products::{self, Products};
 use super::roles::{self, Role};
 use crate::layout::{Conversion, Layout, Threads};
 use crate::target::Target;
-use kiln_ir::{Block, ExplicitOp, Kernel, Op, OpData, OpKind, Shape, Value};
+use kiln_ir::{Block, ExplicitOp, Kernel, Op, OpData, OpKind, Value};
 use smallvec::{SmallVec, smallvec};
 use std::collections::HashMap;
 
@@ -57,281 +57,6 @@ pub(crate) fn assign_layouts<'k>(
     Demand { kernel, facts, classes, plan: &mut plan, exchange: room.exchanges }.collect();
     in_flight::find(kernel, &mut plan);
     plan
-}
-
-/// The layout of a tile that nothing else decides about.
-fn default_layout(plan: &mut LayoutPlan, shape: &Shape, bytes: u32) -> LayoutId {
-    let last = shape.rank().saturating_sub(1);
-    plan.intern(Layout::coalesced(shape, last, 16 / bytes, plan.threads))
-}
-
-/// Materialized values that share a layout, as a union-find forest, with what each class has to go
-/// by.
-struct Classes {
-    parent: Vec<u32>,
-    hints: HashMap<u32, Hints>,
-    /// Whether threads may exchange tiles.
-    exchange: bool,
-}
-
-#[derive(Default)]
-struct Hints {
-    product: Option<LayoutId>,
-    /// Operations whose result, a slice of their operand, is in the class.
-    reductions: Vec<Op>,
-    /// Bytes moved and the layout in which that is fastest.
-    memory: Option<(usize, LayoutId)>,
-    /// Transposes that are combined with the class.
-    seen: Vec<Value>,
-    settled: Settled,
-}
-
-#[derive(Default, Clone, Copy)]
-enum Settled {
-    #[default]
-    No,
-    /// On the way: a recursive query must do without.
-    Begun,
-    Yes(LayoutId),
-}
-
-impl Classes {
-    fn new(kernel: &Kernel, roles: &[Role], exchange: bool) -> Classes {
-        let parent = (0..roles.len() as u32).collect();
-        let mut classes = Classes { parent, hints: HashMap::new(), exchange };
-        let mut seen = Vec::new();
-        roles::joined(kernel, |a, b| match (roles[a.index()], roles[b.index()]) {
-            (Role::Materialized, Role::Materialized) => {
-                let (a, b) = (classes.find(a), classes.find(b));
-                // The earlier value stands for the class, so that the default layout is that of its
-                // shape.
-                classes.parent[a.max(b) as usize] = a.min(b);
-            }
-            (Role::Materialized, Role::View) => seen.push((a, b)),
-            _ => {}
-        });
-        for (value, transpose) in seen {
-            classes.hints(value).seen.push(transpose);
-        }
-        classes
-    }
-
-    /// The layout in which a value is at hand without a conversion.
-    fn natural(&mut self, kernel: &Kernel, plan: &mut LayoutPlan, value: Value) -> LayoutId {
-        let shape = kernel.shape(value);
-        match plan.roles[value.index()] {
-            Role::Uniform | Role::SharedStaged => LayoutId::SCALAR,
-            Role::Materialized => match plan.home[value.index()] {
-                Some(home) => home,
-                None => self.resolve(kernel, plan, value),
-            },
-            Role::Rematerializable => default_layout(plan, &shape, kernel.ty(value).elem().bytes()),
-            Role::View => {
-                let made = kernel.defining_op(value);
-                if let Some(data @ OpData { kind: OpKind::Transpose(perm), .. }) = made {
-                    let under = self.natural(kernel, plan, data.input());
-                    let after = plan.layout(under).after_transpose(&kernel.shape(data.input()), perm);
-                    plan.intern(after)
-                } else {
-                    default_layout(plan, &shape, kernel.ty(value).elem().bytes())
-                }
-            }
-        }
-    }
-
-    fn find(&mut self, value: Value) -> u32 {
-        let mut at = value.index() as u32;
-        while self.parent[at as usize] != at {
-            let above = self.parent[self.parent[at as usize] as usize];
-            self.parent[at as usize] = above;
-            at = above;
-        }
-        at
-    }
-
-    fn hints(&mut self, value: Value) -> &mut Hints {
-        let class = self.find(value);
-        self.hints.entry(class).or_default()
-    }
-
-    /// Collects what operations say about their classes.
-    fn gather(&mut self, kernel: &Kernel, facts: &mut IntFacts, plan: &mut LayoutPlan) {
-        kernel.walk(|op, data| {
-            let (value, layout) = match &data.kind {
-                OpKind::Dot(_) => {
-                    let sums = plan.products.by_op.get(&op).map(|p| p.sums).unwrap_or_else(|| {
-                        let layout = Layout::product(&kernel.shape(data.results[0]), plan.threads);
-                        plan.intern(layout)
-                    });
-                    self.hints(data.results[0]).product = Some(sums);
-                    return;
-                }
-                OpKind::Explicit(ExplicitOp::Wgmma { .. } | ExplicitOp::WgmmaRegisters { .. }) => {
-                    for &result in &data.results {
-                        let layout = Layout::wgmma(&kernel.shape(result), plan.warps);
-                        self.hints(result).product = Some(plan.intern(layout));
-                    }
-                    for &factor in registers_of_factor(data) {
-                        let packed = Layout::wgmma_pairs(&kernel.shape(factor), plan.warps);
-                        self.hints(factor).product = Some(plan.intern(packed));
-                    }
-                    return;
-                }
-                OpKind::Explicit(ExplicitOp::PackPairs { .. } | ExplicitOp::SharedLoad) => {
-                    // As what products become, and take.
-                    let shape = kernel.shape(data.results[0]);
-                    if plan.warps.is_multiple_of(4) && shape[0] >= 16 * plan.warps {
-                        let packed = plan.intern(Layout::wgmma_pairs(&shape, plan.warps));
-                        self.hints(data.results[0]).product.get_or_insert(packed);
-                    }
-                    return;
-                }
-                OpKind::Reduce { .. } if roles::is_tile(kernel, data.results[0]) => {
-                    self.hints(data.results[0]).reductions.push(op);
-                    return;
-                }
-                OpKind::Load(_)
-                | OpKind::Gather { .. }
-                | OpKind::Atomic { .. }
-                | OpKind::AtomicCas { .. } => (data.results[0], access(kernel, facts, data)),
-                OpKind::Store { .. } | OpKind::Scatter { .. } => {
-                    (data.stored_value(), access(kernel, facts, data))
-                }
-                OpKind::Reduce { .. }
-                | OpKind::Const(_)
-                | OpKind::Iota
-                | OpKind::ProgramId(_)
-                | OpKind::NumPrograms(_)
-                | OpKind::ThreadId(_)
-                | OpKind::BlockDim(_)
-                | OpKind::Unary(_)
-                | OpKind::Binary(_)
-                | OpKind::Compare(_)
-                | OpKind::Select
-                | OpKind::Fma
-                | OpKind::Cast
-                | OpKind::Bitcast
-                | OpKind::Broadcast
-                | OpKind::Reshape
-                | OpKind::Transpose(_)
-                | OpKind::Scan { .. }
-                | OpKind::Extent(_)
-                | OpKind::Stride(_)
-                | OpKind::Alloc { .. }
-                | OpKind::Fence(_)
-                | OpKind::OrderedLoad { .. }
-                | OpKind::OrderedStore { .. }
-                | OpKind::LoadQuad(_)
-                | OpKind::StoreQuad(_)
-                | OpKind::Barrier
-                | OpKind::Shuffle(_)
-                | OpKind::Vote(_)
-                | OpKind::BlockUniform
-                | OpKind::Cluster(_)
-                | OpKind::Clock(_)
-                | OpKind::Sleep
-                | OpKind::If
-                | OpKind::For
-                | OpKind::While
-                | OpKind::Yield
-                | OpKind::Condition
-                | OpKind::FaultRegion
-                | OpKind::Assert(_)
-                | OpKind::Print(_)
-                | OpKind::Explicit(_)
-                | OpKind::Fragment(_)
-                | OpKind::Linear { .. }
-                | OpKind::Address
-                | OpKind::Scratch { .. }
-                | OpKind::PtrLoad { .. }
-                | OpKind::PtrStore { .. }
-                | OpKind::PtrAtomic { .. }
-                | OpKind::PtrAtomicCas { .. }
-                | OpKind::PtrOrderedLoad { .. }
-                | OpKind::PtrOrderedStore { .. }
-                | OpKind::CheckBounds
-                | OpKind::CheckDivisor
-                | OpKind::BlockCheck(_)
-                | OpKind::DeferFault { .. }
-                | OpKind::Faulted => return,
-            };
-            if plan.roles[value.index()] != Role::Materialized {
-                return;
-            }
-            let shape = kernel.shape(value);
-            let bytes = shape.len() * kernel.ty(value).elem().bytes() as usize;
-            let id = plan.intern(layout.layout(&shape, plan.threads));
-            let hint = &mut self.hints(value).memory;
-            if hint.is_none_or(|(most, _)| bytes > most) {
-                *hint = Some((bytes, id));
-            }
-        });
-    }
-
-    /// The layout of a materialized value's class.
-    fn resolve(&mut self, kernel: &Kernel, plan: &mut LayoutPlan, value: Value) -> LayoutId {
-        let class = self.find(value);
-        let first = Value::from_index(class as usize);
-        let default = |plan: &mut LayoutPlan| {
-            default_layout(plan, &kernel.shape(first), kernel.ty(first).elem().bytes())
-        };
-        let hints = self.hints.entry(class).or_default();
-        match hints.settled {
-            Settled::Yes(layout) => return layout,
-            Settled::Begun => return default(plan),
-            Settled::No => hints.settled = Settled::Begun,
-        }
-        let memory = hints.memory.map(|(_, layout)| layout);
-        let (product, reductions, seen) =
-            (hints.product, std::mem::take(&mut hints.reductions), std::mem::take(&mut hints.seen));
-        // Where nothing can be exchanged, what comes from a transpose is as that is.
-        let bound = seen.first().filter(|_| !self.exchange);
-        let layout = product
-            .or_else(|| reductions.first().map(|&op| self.slice(kernel, plan, op)))
-            .or_else(|| bound.map(|&v| self.natural(kernel, plan, v)))
-            .or(memory)
-            .or_else(|| seen.first().map(|&v| self.natural(kernel, plan, v)))
-            .unwrap_or_else(|| default(plan));
-        self.hints(value).settled = Settled::Yes(layout);
-        layout
-    }
-
-    /// The layout that a reduction leaves its result in.
-    fn slice(&mut self, kernel: &Kernel, plan: &mut LayoutPlan, op: Op) -> LayoutId {
-        let data = kernel.op(op);
-        let OpKind::Reduce { axis, .. } = data.kind else { return LayoutId::SCALAR };
-        let from = self.natural(kernel, plan, data.input());
-        let slice = plan.layout(from).without(&kernel.shape(data.input()), axis as usize);
-        plan.intern(slice)
-    }
-}
-
-/// The tiles that an explicit product takes its left factor from, if that is in registers.
-pub(super) fn registers_of_factor(data: &OpData) -> &[Value] {
-    let OpKind::Explicit(ExplicitOp::WgmmaRegisters { .. }) = data.kind else { return &[] };
-    &data.registers()[..data.registers().len() - data.results.len()]
-}
-
-/// The best layout for memory of the tile of an access.
-fn access(kernel: &Kernel, facts: &mut IntFacts, data: &OpData) -> Contiguity {
-    match data.kind {
-        OpKind::Load(_) => {
-            let shape = kernel.shape(data.results[0]);
-            Contiguity::of(facts, kernel, data.view(), data.coordinates(), &shape)
-        }
-        OpKind::Store { .. } => {
-            let shape = kernel.shape(data.stored_value());
-            Contiguity::of(facts, kernel, data.view(), data.coordinates(), &shape)
-        }
-        // Where indices point is not known: neighboring lanes take neighboring elements. Only these
-        // four have indices.
-        _ => {
-            debug_assert!(data.kind.bounds().is_some(), "{:?} is no access of elements", data.kind);
-            let last = data.access_values().last();
-            let rank = last.map_or(0, |&v| kernel.shape(v).rank());
-            Contiguity::none(rank.saturating_sub(1))
-        }
-    }
 }
 
 /// Collects in which layouts values are used, from the last operation to the first.
@@ -408,23 +133,23 @@ impl Demand<'_, '_> {
         }
     }
 
-    fn want(&mut self, value: Value, layout: LayoutId) {
+    fn use_in(&mut self, value: Value, layout: LayoutId) {
         let wanted = &mut self.plan.wanted[value.index()];
         if !wanted.contains(&layout) {
             wanted.push(layout);
         }
     }
 
-    fn want_all(&mut self, values: &[Value], layout: LayoutId) {
+    fn use_all_in(&mut self, values: &[Value], layout: LayoutId) {
         for &value in values.iter().filter(|v| roles::is_tile(self.kernel, **v)) {
-            self.want(value, layout);
+            self.use_in(value, layout);
         }
     }
 
     /// Uses each value in the layout of its counterpart.
-    fn want_like(&mut self, values: &[Value], like: &[Value]) {
+    fn use_like(&mut self, values: &[Value], like: &[Value]) {
         for (&value, &like) in values.iter().zip(like) {
-            self.want_all(&[value], self.plan.home(like));
+            self.use_all_in(&[value], self.plan.home(like));
         }
     }
 
@@ -483,7 +208,7 @@ impl Demand<'_, '_> {
             OpKind::Broadcast | OpKind::Transpose(_) | OpKind::Reshape => {
                 for layout in self.made(data.results[0]) {
                     let before = self.plan.before(kernel, data, layout);
-                    self.want_all(&data.operands, before);
+                    self.use_all_in(&data.operands, before);
                 }
             }
             OpKind::Reduce { .. } => {
@@ -506,20 +231,20 @@ impl Demand<'_, '_> {
             OpKind::Dot(_) => {
                 let layouts: SmallVec<[LayoutId; 2]> =
                     [data.left(), data.right()].iter().map(|&v| self.natural(v)).collect();
-                self.want(data.left(), layouts[0]);
-                self.want(data.right(), layouts[1]);
+                self.use_in(data.left(), layouts[0]);
+                self.use_in(data.right(), layouts[1]);
                 self.plan.inputs.insert(op, layouts);
-                self.want_like(&[data.addend()], &data.results);
+                self.use_like(&[data.addend()], &data.results);
             }
             OpKind::Explicit(
                 ExplicitOp::Wgmma { .. } | ExplicitOp::WgmmaRegisters { .. } | ExplicitOp::WgmmaWait { .. },
             ) => {
-                self.want_like(data.sums(), &data.results);
+                self.use_like(data.sums(), &data.results);
                 let mut inputs = SmallVec::new();
                 for &factor in registers_of_factor(data) {
                     let pairs = Layout::wgmma_pairs(&kernel.shape(factor), self.plan.warps);
                     let pairs = self.plan.intern(pairs);
-                    self.want(factor, pairs);
+                    self.use_in(factor, pairs);
                     inputs.push(pairs);
                 }
                 self.plan.inputs.insert(op, inputs);
@@ -552,9 +277,9 @@ impl Demand<'_, '_> {
                     self.input(op, data, layout);
                 }
             }
-            OpKind::For => self.want_like(data.inits(), &data.results),
-            OpKind::While => self.want_like(&data.operands, &data.results),
-            OpKind::Yield => self.want_like(&data.operands, results),
+            OpKind::For => self.use_like(data.inits(), &data.results),
+            OpKind::While => self.use_like(&data.operands, &data.results),
+            OpKind::Yield => self.use_like(&data.operands, results),
             // Element by element: an element of the result needs those of the operands at its own
             // place.
             OpKind::Unary(_)
@@ -570,7 +295,7 @@ impl Demand<'_, '_> {
             | OpKind::Explicit(ExplicitOp::Exp2Flushed) => {
                 let Some(&result) = data.results.first() else { return };
                 for layout in self.made(result) {
-                    self.want_all(&data.operands, layout);
+                    self.use_all_in(&data.operands, layout);
                 }
             }
             // No operand is a tile. Fault regions have become branches, and addresses are not there
@@ -650,16 +375,16 @@ impl Demand<'_, '_> {
                 _ => self.natural(factor),
             };
             if !staged {
-                self.want(factor, layout);
+                self.use_in(factor, layout);
             }
             inputs.push(layout);
         }
         self.plan.inputs.insert(op, inputs);
-        self.want(data.addend(), product.sums);
+        self.use_in(data.addend(), product.sums);
     }
 
     fn input(&mut self, op: Op, data: &OpData, layout: LayoutId) {
         self.plan.inputs.insert(op, smallvec![layout]);
-        self.want_all(&data.operands, layout);
+        self.use_all_in(&data.operands, layout);
     }
 }

@@ -1,7 +1,8 @@
 //! The explicit level: what has tiles becomes registers and addresses, the rest is left to the
 //! emitter.
 
-use super::assign_layouts::{assign_layouts, registers_of_factor};
+use super::assign_layouts::assign_layouts;
+use super::layout_classes::registers_of_factor;
 use super::plan::Room;
 use super::roles::is_tile;
 use super::{Lowering, Registers};

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `roles.rs` | what each value becomes: scalar, rematerialized, a view, materialized |
 //! | `plan.rs`, `layouts.rs` | which layout each tile has and where it is wanted in another |
-//! | `assign_layouts.rs` | how that is decided |
+//! | `assign_layouts.rs`, `layout_classes.rs` | how that is decided; tiles that share a layout |
 //! | `facts.rs` | divisors and intervals of integers |
 //! | `narrow.rs` | index arithmetic in 32 bits |
 //! | `coalesce.rs` | how a box of memory is best moved |
@@ -55,6 +55,7 @@ pub(crate) mod facts;
 mod flow;
 mod in_flight;
 mod indexed;
+mod layout_classes;
 mod layouts;
 mod lowered;
 mod mask;
