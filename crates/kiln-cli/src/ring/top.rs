@@ -97,13 +97,15 @@ fn remember(runtimes: &[Runtime]) -> Past {
 
 impl Line<'_> {
     fn json(&self) -> Value {
+        // Counters are published as floats, exactly.
+        let count = |metric: &str| self.actor.value(metric) as u64;
+        let depths: Vec<u64> = self.actor.priorities.values().map(|&n| n as u64).collect();
         json!({
             "process": self.runtime.process, "device": self.runtime.device, "actor": self.number,
             "handler": self.actor.handler, "state": self.actor.state,
             "msgs_per_s": self.per_second,
-            "processed": self.actor.value("processed_total"), "failed": self.actor.value("failed_total"),
-            "depth": self.actor.value("queue_depth"),
-            "depths": self.actor.priorities.values().collect::<Vec<_>>(), "restarts": self.actor.value("restarts_total"),
+            "processed": count("processed_total"), "failed": count("failed_total"),
+            "depth": count("queue_depth"), "depths": depths, "restarts": count("restarts_total"),
             "handling_p50_us": self.actor.quantile(0.5).map(|s| s * 1e6),
             "handling_p99_us": self.actor.quantile(0.99).map(|s| s * 1e6),
             "uptime_s": self.actor.value("uptime_seconds"),
@@ -259,6 +261,14 @@ mod tests {
         let text = table(&later, Path::new("/nowhere"));
         assert!(text.contains("sum") && text.contains("2.00 us") && text.lines().count() == 3, "{text}");
         assert!(table(&[], Path::new("/nowhere")).contains("no actor is published in /nowhere"));
+    }
+
+    #[test]
+    fn counts_are_integers_in_json() {
+        let runtimes = [runtime(100.0, 10.0)];
+        let json = lines(&runtimes, &Past::new())[0].json();
+        assert_eq!((&json["processed"], &json["failed"]), (&json!(100), &json!(0)));
+        assert_eq!((&json["uptime_s"], &json["depths"]), (&json!(10.0), &json!([])));
     }
 
     #[test]
