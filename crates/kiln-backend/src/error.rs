@@ -176,6 +176,11 @@ pub enum FaultKind {
         /// How long it may run.
         limit: Duration,
     },
+    /// The device's driver ended a loop before it was done; the location is that of the loop.
+    LoopLimit {
+        /// How many rounds the driver lets all loops of a thread make.
+        rounds: u32,
+    },
     /// What only a backend that checks every access sees (the interpreter); on the others it is
     /// undefined behavior.
     Sanitizer {
@@ -238,6 +243,12 @@ impl fmt::Display for Fault {
                 f,
                 "`{}` ran longer than its limit of {limit:?}, in a loop that had not ended; if it needs more time, \
                  set {LAUNCH_LIMIT_VARIABLE} or call `Device::set_launch_limit`",
+                self.kernel
+            )?,
+            FaultKind::LoopLimit { rounds } => write!(
+                f,
+                "`{}` has a loop that had not ended when the driver ended it: the driver ends loops after {rounds} \
+                 rounds of a thread; give each thread less to do, or use another device",
                 self.kernel
             )?,
             FaultKind::Sanitizer { finding, detail } => {

@@ -88,7 +88,10 @@ impl Case {
                 Outcome::Skipped(format!("{given} {what}"))
             }
             Ok(Err(Stop::Missing(what))) => Outcome::Skipped(what.to_owned()),
-            Ok(Err(stop)) => failed(stop.to_string()),
+            Ok(Err(stop)) => match stop.loop_limit() {
+                Some(rounds) => Outcome::Skipped(format!("loops of more than {rounds} rounds")),
+                None => failed(stop.to_string()),
+            },
             Err(panic) => {
                 let text = panic.downcast_ref::<String>().map(String::as_str);
                 let text = text.or_else(|| panic.downcast_ref::<&str>().copied());

@@ -1,6 +1,6 @@
 //! One run of a case: its device, its random input and its comparisons.
 
-use kiln_backend::Residency;
+use kiln_backend::{FaultKind, Residency};
 use kiln_reference::{Host, Rng, Sample};
 use kiln_runtime::{Device, Error, Tensor};
 use std::fmt::Debug;
@@ -19,6 +19,14 @@ pub enum Stop {
     /// A result was wrong.
     #[error("{0}")]
     Wrong(String),
+}
+
+impl Stop {
+    /// The rounds of loops that the device's driver makes, if it ended one of more.
+    pub fn loop_limit(&self) -> Option<u32> {
+        let Stop::Kiln(Error::Device(kiln_backend::Error::Fault(fault))) = self else { return None };
+        if let FaultKind::LoopLimit { rounds } = fault.kind { Some(rounds) } else { None }
+    }
 }
 
 /// What a case comes to.

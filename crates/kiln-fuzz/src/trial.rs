@@ -279,7 +279,10 @@ fn difference_on_gpu(case: &Case, expected: &Outcome, found: &Outcome) -> Option
 
 /// Whether a fault is one that a kernel may have, as opposed to a broken rule or no end.
 fn ends(fault: &FaultKind) -> bool {
-    !matches!(fault, FaultKind::Sanitizer { .. } | FaultKind::LaunchLimit { .. })
+    !matches!(
+        fault,
+        FaultKind::Sanitizer { .. } | FaultKind::LaunchLimit { .. } | FaultKind::LoopLimit { .. }
+    )
 }
 
 /// Whether two faults of a program over tiles are of one operation: any of several elements that

@@ -67,6 +67,7 @@ impl Writer<'_> {
         let seen = self.body.variable("seen", ty, None);
         let first = self.body.load(part.word);
         self.body.store(seen, first);
+        let ended = self.has_ended();
         let outer = self.body.begin();
         let expected = self.body.load(seen);
         let old = self.extract(expected, part, place.elem);
@@ -74,10 +75,11 @@ impl Writer<'_> {
             .ok_or_else(|| self.unsupported(op, format!("`{}` of {}", op.kind.mnemonic(), place.elem), ""))?;
         let desired = self.insert(expected, part, place.elem, new);
         let (found, exchanged) = self.exchange_if(part.word, expected, desired, Scalar::U32);
-        self.body.break_if(exchanged);
+        self.end_loop_if(exchanged, ended);
         self.body.store(seen, found);
         let body = self.body.end(outer);
         self.body.push(Statement::Loop { body, continuing: naga::Block::new(), break_if: None });
+        self.check_ended(op, ended)?;
         // The last word seen is the one that was replaced.
         let word = self.body.load(seen);
         Ok(self.extract(word, part, place.elem))
@@ -90,7 +92,7 @@ impl Writer<'_> {
         let values = self.predicated(place.predicate, &zeros, |w| match place.region.cell {
             Cell::Atomic(scalar) => {
                 let pointer = w.body.element(place.region.array, place.at);
-                Ok(vec![w.exchange_strongly(pointer, expected, desired, scalar)])
+                Ok(vec![w.exchange_strongly(op, pointer, [expected, desired], scalar)?])
             }
             // Elements are the same if their bits are.
             Cell::Plain(_) | Cell::Words(_) => {
@@ -108,7 +110,14 @@ impl Writer<'_> {
     }
 
     /// A compare-and-exchange that fails only where another value is there.
-    fn exchange_strongly(&mut self, pointer: Expr, expected: Expr, desired: Expr, cell: Scalar) -> Expr {
+    fn exchange_strongly(
+        &mut self,
+        op: &OpData,
+        pointer: Expr,
+        [expected, desired]: [Expr; 2],
+        cell: Scalar,
+    ) -> Result<Expr> {
+        let ended = self.has_ended();
         let ty = self.scalar_type(cell);
         let seen = self.body.variable("seen", ty, None);
         let outer = self.body.begin();
@@ -116,10 +125,11 @@ impl Writer<'_> {
         self.body.store(seen, found);
         let other = self.body.binary(B::NotEqual, found, expected);
         let done = self.body.binary(B::LogicalOr, exchanged, other);
-        self.body.break_if(done);
+        self.end_loop_if(done, ended);
         let body = self.body.end(outer);
         self.body.push(Statement::Loop { body, continuing: naga::Block::new(), break_if: None });
-        self.body.load(seen)
+        self.check_ended(op, ended)?;
+        Ok(self.body.load(seen))
     }
 
     /// One attempt: the cell as it was found, and whether it was exchanged.

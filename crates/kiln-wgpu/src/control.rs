@@ -66,8 +66,6 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// The rest of the way, and not the variable, is compared with the step, so that nothing
-    /// overflows.
     pub(crate) fn for_loop(&mut self, number: Op) -> Result<()> {
         let op = self.kernel.op(number);
         let [low, high, step] = op.for_bounds();
@@ -95,24 +93,36 @@ impl Writer<'_> {
         self.store_all(&carried, &yielded)?;
         let body = self.body.end(before);
         let before = self.body.begin();
+        let at = self.body.load(variable);
+        let last = self.is_last(scalar, [at, high, step]);
+        let next = self.body.binary(B::Add, at, step);
+        self.body.store(variable, next);
+        let last = self.agreed(number, last);
+        let continuing = self.body.end(before);
+        self.body.push(Statement::Loop { body, continuing, break_if: Some(last) });
+        self.leave_further(number);
+        if self.round_limit.is_some() {
+            let next = self.body.load(variable);
+            let at = self.body.binary(B::Subtract, next, step);
+            let ended = self.is_last(scalar, [at, high, step]);
+            self.leave_unless_ended(op, ended)?;
+        }
+        let accept = self.body.end(outer);
+        self.body.branch(runs, accept, naga::Block::new());
+        self.load_all(&carried, &op.results);
+        Ok(())
+    }
+
+    /// Whether a round of a counted loop is the last one. The rest of the way, and not the
+    /// variable, is compared with the step, so that nothing overflows.
+    fn is_last(&mut self, scalar: naga::Scalar, [at, high, step]: [Expr; 3]) -> Expr {
         let b = &mut self.body;
-        let at = b.load(variable);
         let [far, near, by] = [high, at, step].map(|x| match scalar.kind {
             ScalarKind::Uint => x,
             _ => b.reinterpret(x, unsigned(scalar)),
         });
         let rest = b.binary(B::Subtract, far, near);
-        let last = b.binary(B::LessEqual, rest, by);
-        let next = b.binary(B::Add, at, step);
-        b.store(variable, next);
-        let last = self.agreed(number, last);
-        let continuing = self.body.end(before);
-        self.body.push(Statement::Loop { body, continuing, break_if: Some(last) });
-        self.leave_further(number);
-        let accept = self.body.end(outer);
-        self.body.branch(runs, accept, naga::Block::new());
-        self.load_all(&carried, &op.results);
-        Ok(())
+        b.binary(B::LessEqual, rest, by)
     }
 
     pub(crate) fn while_loop(&mut self, number: Op) -> Result<()> {
@@ -122,6 +132,7 @@ impl Writer<'_> {
         };
         let carried = self.variables(op, "carried", &op.results)?;
         self.store_all(&carried, op.inits())?;
+        let ended = self.has_ended();
         let outer = self.body.begin();
         for region in [test, rest] {
             let args = self.kernel.block(region).args.clone();
@@ -132,7 +143,7 @@ impl Writer<'_> {
                     let condition = self.get(condition)?;
                     let done = self.body.not(condition);
                     let done = self.agreed(number, done);
-                    self.body.break_if(done);
+                    self.end_loop_if(done, ended);
                 }
                 _ => self.store_all(&carried, &ends)?,
             }
@@ -140,6 +151,7 @@ impl Writer<'_> {
         let body = self.body.end(outer);
         self.body.push(Statement::Loop { body, continuing: naga::Block::new(), break_if: None });
         self.leave_further(number);
+        self.check_ended(op, ended)?;
         self.load_all(&carried, &op.results);
         Ok(())
     }

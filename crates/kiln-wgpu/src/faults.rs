@@ -39,7 +39,7 @@ impl Writer<'_> {
     }
 
     /// The number of a place that reports these values.
-    fn site(&mut self, op: &OpData, kind: SiteKind, values: &[Value]) -> Result<u32> {
+    pub(crate) fn site(&mut self, op: &OpData, kind: SiteKind, values: &[Value]) -> Result<u32> {
         if values.len() > MAX_VALUES {
             let what = format!("{} values in one message", values.len());
             return Err(self.unsupported(op, what, "Report eight at most."));
@@ -62,7 +62,7 @@ impl Writer<'_> {
         let fine = self.get(data.condition())?;
         let failed = self.body.not(fine);
         let outer = self.body.begin();
-        self.report_fault(data, check)?;
+        self.report_check(data, check)?;
         if way == Leave::Break {
             let (left, yes) = (self.left(), self.body.literal(naga::Literal::Bool(true)));
             self.body.store(left, yes);
@@ -84,7 +84,7 @@ impl Writer<'_> {
         let any = self.any_of_block(failed)?;
         let outer = self.body.begin();
         let inner = self.body.begin();
-        self.report_fault(data, check)?;
+        self.report_check(data, check)?;
         let own = self.body.end(inner);
         self.body.branch(failed, own, naga::Block::new());
         self.body.push(Statement::Return { value: None });
@@ -102,7 +102,7 @@ impl Writer<'_> {
         let outer = self.body.begin();
         let yes = self.body.literal(naga::Literal::Bool(true));
         self.body.store(faulted, yes);
-        self.report_fault(data, check)?;
+        self.report_check(data, check)?;
         let accept = self.body.end(outer);
         self.body.branch(failed, accept, naga::Block::new());
         if !together {
@@ -134,13 +134,12 @@ impl Writer<'_> {
     }
 
     /// Reports the fault of a check, unless another thread has reported one.
-    fn report_fault(&mut self, op: &OpData, check: Check) -> Result<()> {
+    fn report_check(&mut self, op: &OpData, check: Check) -> Result<()> {
         let kind = self.site_of(check);
         let site = self.site(op, kind, op.reported())?;
         let report = self.report()?;
-        let claim = self.claim_function()?;
-        let arguments = self.origin(site)?;
-        let claimed = self.call(claim, arguments);
+        let site = self.body.u32(site);
+        let claimed = self.claim_fault(site)?;
         if op.reported().is_empty() {
             return Ok(());
         }
@@ -152,11 +151,19 @@ impl Writer<'_> {
         Ok(())
     }
 
+    /// Claims the record of the fault for a site: whether this thread is the first.
+    pub(crate) fn claim_fault(&mut self, site: Expr) -> Result<Expr> {
+        let claim = self.claim_function()?;
+        let arguments = self.origin(site)?;
+        Ok(self.call(claim, arguments))
+    }
+
     pub(crate) fn print(&mut self, op: &OpData, message: Message) -> Result<()> {
         let kind = SiteKind::Print(self.text(message));
         let site = self.site(op, kind, op.shown())?;
         let report = self.report()?;
         let begin = self.print_function()?;
+        let site = self.body.u32(site);
         let mut arguments = self.origin(site)?;
         arguments.push(self.body.u32(2 * op.shown().len() as u32));
         let first = self.call(begin, arguments);

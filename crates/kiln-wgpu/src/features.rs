@@ -17,6 +17,9 @@ pub struct Features {
     pub exact_floats: bool,
     /// Subgroup operations, with as many lanes in every subgroup; wgpu's `SUBGROUP`.
     pub subgroup: Option<u32>,
+    /// The driver ends all loops of a thread, without an error, once they have made so many rounds.
+    /// A loop that it has ended is a fault then.
+    pub loop_rounds: Option<u32>,
     /// Threads of a warp in the kernel: a power of two up to 32.
     pub warp: u32,
 }
@@ -30,6 +33,7 @@ impl Default for Features {
             float16: false,
             exact_floats: true,
             subgroup: None,
+            loop_rounds: None,
             warp: 32,
         }
     }

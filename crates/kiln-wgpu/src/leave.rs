@@ -69,6 +69,7 @@ impl Writer<'_> {
         let left = self.body.load(left);
         let any = self.any_of_block(left)?;
         self.return_if(any);
+        self.leave_if_cut();
         Ok(())
     }
 

@@ -20,6 +20,7 @@
 //! | `exact.rs`, `doubles.rs`, `powers.rs` | floats that are exact whatever a driver does |
 //! | `cast.rs`, `codes.rs` | conversions; floats of 8 and 16 bits as words |
 //! | `control.rs` | `if`, `for`, `while` |
+//! | `rounds.rs`, `loop_end.rs` | loops that a driver ends before they are done |
 //! | `regions.rs`, `declare.rs` | how views, allocations and scratch memory lie in variables |
 //! | `memory.rs`, `cells.rs`, `access.rs` | loads and stores; of an element; at several indices |
 //! | `atomics.rs` | atomic operations |
@@ -99,6 +100,7 @@ mod lanes;
 #[cfg(feature = "languages")]
 mod language;
 mod leave;
+mod loop_end;
 mod memory;
 mod module;
 mod narrow;
@@ -109,6 +111,7 @@ mod records;
 mod refused;
 mod regions;
 mod report;
+mod rounds;
 mod threads;
 mod types;
 mod uniform;

@@ -81,7 +81,7 @@ pub fn compile(kernel: &Kernel, features: Features) -> Result<Module> {
     };
     let kernel = &*with_agreement(kernel);
     let mut writer = Writer::new(kernel, features, block);
-    let reports = faults::reports(kernel);
+    let reports = faults::reports(kernel) || writer.round_limit.is_some();
     writer.find_positions(reports);
     writer.declare_parameters(0, reports)?;
     let bound: Vec<usize> =
@@ -95,7 +95,7 @@ pub fn compile(kernel: &Kernel, features: Features) -> Result<Module> {
     writer.find_zero()?;
     writer.find_program()?;
     writer.begin_deciding()?;
-    writer.block(kernel.body)?;
+    writer.body_with_limit()?;
     let entry = entry_name(&kernel.name);
     let workgroup_size = writer.workgroup_size();
     let Writer { mut module, body, parameters, sites, ranges, .. } = writer;

@@ -35,9 +35,9 @@ impl Writer<'_> {
     }
 
     /// The first arguments of the functions below: site, program, block and thread.
-    pub(crate) fn origin(&mut self, site: u32) -> Result<Vec<Expr>> {
+    pub(crate) fn origin(&mut self, site: Expr) -> Result<Vec<Expr>> {
         let program = self.program_number()?;
-        Ok(vec![self.body.u32(site), program, self.program()?, self.thread_indices()?])
+        Ok(vec![site, program, self.program()?, self.thread_indices()?])
     }
 
     /// A function of an origin and maybe a number more.

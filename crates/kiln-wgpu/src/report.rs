@@ -77,6 +77,8 @@ pub(crate) enum SiteKind {
     Bounds,
     /// A division by zero.
     Divisor,
+    /// A loop that the driver ended, and after how many rounds it does.
+    LoopLimit(u32),
     /// A print, with the text and its `{}`.
     Print(String),
 }
@@ -111,6 +113,7 @@ impl Report {
                 _ => return None,
             },
             SiteKind::Divisor => FaultKind::DivisionByZero,
+            SiteKind::LoopLimit(rounds) => FaultKind::LoopLimit { rounds: *rounds },
             SiteKind::Print(_) => return None,
         };
         let thread = axes(Word::Thread)?;
@@ -208,6 +211,7 @@ mod tests {
             site(SiteKind::Divisor, &[]),
             site(SiteKind::Print("x = {}, n = {}".into()), &[Scalar::BF16, Scalar::U64]),
             site(SiteKind::Print("here".into()), &[]),
+            site(SiteKind::LoopLimit(65_535), &[]),
         ];
         Arc::new(Report { binding: 3, per_thread, kernel: "k".into(), sites })
     }
@@ -236,6 +240,8 @@ mod tests {
         assert_eq!(fault.thread, None, "a program over tiles names no thread");
         let fault = read(&faulted(2, 2, &[]), true).unwrap().fault.unwrap();
         assert_eq!(fault.kind, FaultKind::DivisionByZero);
+        let fault = read(&faulted(2, 5, &[]), true).unwrap().fault.unwrap();
+        assert_eq!(fault.kind, FaultKind::LoopLimit { rounds: 65_535 });
     }
 
     #[test]

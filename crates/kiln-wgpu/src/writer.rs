@@ -7,6 +7,7 @@ use crate::narrow::Ranges;
 use crate::parameters::Parameters;
 use crate::regions::Regions;
 use crate::report::Site;
+use crate::rounds::loop_limit;
 use kiln_backend::{Error, Result};
 use kiln_ir::{Kernel, OpData, Scalar as Elem, Uniformity, Value};
 use naga::{ArraySize, Function, GlobalVariable, Handle, Scalar, Span, Type, TypeInner};
@@ -49,6 +50,10 @@ pub(crate) struct Writer<'k> {
     pub(crate) deciding: Option<[Expr; 2]>,
     /// A word that is zero, which no driver knows; if results are hidden from it.
     pub(crate) zero: Option<Expr>,
+    /// After how many rounds the driver ends loops, if the kernel may make as many.
+    pub(crate) round_limit: Option<u32>,
+    /// The number of the site of a loop that the driver ended, and 1; or 0. A pointer.
+    pub(crate) cut: Option<Expr>,
     /// The report's buffer, its functions, and the places that report.
     pub(crate) report: Option<Handle<GlobalVariable>>,
     pub(crate) claim_function: Option<Handle<Function>>,
@@ -79,6 +84,8 @@ impl<'k> Writer<'k> {
             faulted: None,
             deciding: None,
             zero: None,
+            round_limit: loop_limit(kernel, features.loop_rounds),
+            cut: None,
             report: None,
             claim_function: None,
             print_function: None,

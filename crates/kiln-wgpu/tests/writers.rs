@@ -18,8 +18,15 @@ const KERNELS: &[(&str, &str)] = &[
 ];
 
 /// What Apple's GPUs have: no 64-bit floats.
-const FEATURES: Features =
-    Features { int64: true, float64: false, float16: true, exact_floats: true, subgroup: Some(32), warp: 32 };
+const FEATURES: Features = Features {
+    int64: true,
+    float64: false,
+    float16: true,
+    exact_floats: true,
+    subgroup: Some(32),
+    loop_rounds: None,
+    warp: 32,
+};
 
 fn module(text: &str, features: Features) -> Result<Module, Error> {
     let kernel = kiln_ir::parse(text).unwrap_or_else(|e| panic!("{e}"));

@@ -10,8 +10,15 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What GPUs with Apple's name have: no f64. Their shaders are MSL, and those of browsers WGSL.
-const APPLE: Features =
-    Features { int64: true, float64: false, float16: true, exact_floats: true, subgroup: Some(32), warp: 32 };
+const APPLE: Features = Features {
+    int64: true,
+    float64: false,
+    float16: true,
+    exact_floats: true,
+    subgroup: Some(32),
+    loop_rounds: None,
+    warp: 32,
+};
 
 /// Mesa's driver for processors: everything, but for floats that are kept as they are written.
 const MESA: Features = Features { float64: true, exact_floats: false, subgroup: Some(8), warp: 8, ..APPLE };

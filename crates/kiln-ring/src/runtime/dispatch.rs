@@ -24,8 +24,8 @@ const MOST: usize = 2;
 
 /// Turns of a worker in a dispatch at most, each of about a message. So actors that send to each
 /// other without an end do not hold up the host, nor have a driver's watchdog end the dispatch.
-/// Mesa's driver for processors ends the loops of a thread after 65,535 rounds in all, without an
-/// error; so few turns leave a thousand rounds for each.
+/// Mesa's driver for processors ends the loops of a thread after 65,535 rounds in all, which is a
+/// fault of the kernel; so few turns leave a thousand rounds for each.
 pub(super) const TURNS: u64 = 64;
 
 /// How long the supervisor has rounds run before it checks its actors again.

@@ -60,6 +60,9 @@ pub struct Adapter {
     pub is_software: bool,
     /// The driver's name and version.
     pub driver: String,
+    /// The rounds that loops of a thread make at most, where the driver ends them after that. A
+    /// loop that it ends is a fault.
+    pub loop_rounds: Option<u32>,
     /// The optional features that it does not have: wgpu's name of each, and what it is for.
     pub lacks: Vec<(&'static str, &'static str)>,
 }
@@ -180,6 +183,7 @@ fn describe(number: usize, adapter: &wgpu::Adapter) -> Adapter {
         api: APIS.iter().find(|(_, api)| *api == info.backend).map_or("unknown", |&(name, _)| name),
         is_software: is_software(&info),
         driver: driver(&info),
+        loop_rounds: loop_rounds(&info),
         name: info.name,
         lacks: lacks.map(|&(_, name, what)| (name, what)).collect(),
     }
@@ -191,6 +195,12 @@ pub(crate) fn is_software(info: &wgpu::AdapterInfo) -> bool {
 
 pub(crate) fn driver(info: &wgpu::AdapterInfo) -> String {
     format!("{} {}", info.driver, info.driver_info).trim().to_owned()
+}
+
+/// After how many rounds the driver ends the loops of a thread, if it does. Mesa's driver for
+/// processors has the number as `LP_MAX_TGSI_LOOP_ITERATIONS`.
+fn loop_rounds(info: &wgpu::AdapterInfo) -> Option<u32> {
+    (info.driver == "llvmpipe").then_some(65_535)
 }
 
 /// Those of the optional features that an adapter has.
@@ -208,6 +218,7 @@ pub(crate) fn code_features(has: F, info: &wgpu::AdapterInfo) -> Features {
         float64: has.contains(F::SHADER_F64),
         float16: has.contains(F::SHADER_F16),
         subgroup: (same && has.contains(F::SUBGROUP)).then_some(info.subgroup_max_size),
+        loop_rounds: loop_rounds(info),
         ..Features::default()
     }
 }

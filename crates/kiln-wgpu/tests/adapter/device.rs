@@ -75,6 +75,7 @@ async fn open() -> Option<Device> {
         float16: has.contains(wgpu::Features::SHADER_F16),
         exact_floats: false,
         subgroup: (same && has.contains(wgpu::Features::SUBGROUP)).then_some(info.subgroup_max_size),
+        loop_rounds: None,
         warp: 32,
     };
     Some(Device { name: info.name, features, device, queue, launches: Mutex::new(()) })

@@ -7,6 +7,7 @@ mod launches;
 mod memory;
 mod reports;
 mod residents;
+mod rounds;
 mod streams;
 
 use kiln_backend::{Backend, DevicePtr, Launch, Program, StreamId};
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         streams::TESTS,
         reports::TESTS,
         residents::TESTS,
+        rounds::TESTS,
         failures::TESTS,
     ]
     .concat();
