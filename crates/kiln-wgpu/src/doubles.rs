@@ -38,8 +38,10 @@ impl Writer<'_> {
     pub(crate) fn multiply_add_of_doubles(&mut self, a: Expr, b: Expr, c: Expr) -> Expr {
         let f64 = Scalar::F64;
         // What is not ordinary needs no more than this.
-        let product = self.exactly(B::Multiply, f64, a, b);
-        let plain = self.exactly(B::Add, f64, product, c);
+        let rounded_product = self.exactly(B::Multiply, f64, a, b);
+        let plain = self.exactly(B::Add, f64, rounded_product, c);
+        let zero = self.body.literal(Literal::F64(0.0));
+        let adds_nothing = self.body.binary(B::Equal, c, zero);
         let [a, b, c] = [a, b, c].map(|x| self.parts_of(x));
         let of_product = self.body.binary(B::Add, a.exponent, b.exponent);
         let far = self.i32(FAR);
@@ -58,6 +60,9 @@ impl Writer<'_> {
         let sum = self.exactly(B::Add, f64, high, rest);
         let result = self.scaled(sum, scale);
         let factors = self.body.binary(B::LogicalAnd, a.is_ordinary, b.is_ordinary);
+        // A product that is too small for any number is a zero with its own sign.
+        let alone = self.body.binary(B::LogicalAnd, factors, adds_nothing);
+        let plain = self.body.select(alone, rounded_product, plain);
         let all = self.body.binary(B::LogicalAnd, factors, c.is_ordinary);
         self.body.select(all, result, plain)
     }

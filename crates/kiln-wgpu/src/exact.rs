@@ -82,11 +82,13 @@ impl Writer<'_> {
         }
     }
 
-    /// Whether an expression is the literal zero.
+    /// Whether an expression is the literal zero, or that of another type converted.
     fn is_zero(&self, x: Expr) -> bool {
         match self.body.function.expressions[x] {
+            Expression::Literal(Literal::F16(number)) => number.to_f32() == 0.0,
             Expression::Literal(Literal::F32(number)) => number == 0.0,
             Expression::Literal(Literal::F64(number)) => number == 0.0,
+            Expression::As { expr, convert: Some(_), .. } => self.is_zero(expr),
             _ => false,
         }
     }

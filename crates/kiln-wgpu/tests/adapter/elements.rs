@@ -371,6 +371,10 @@ fn multiply_adds_of_any_size(on: &On<'_>) -> Result<(), String> {
             }
         }
     }
+    // Products that are too small for any number, beside zeros of both signs.
+    for (a, b, c) in [(1e-200, -1e-200, 0.0), (-1e-200, 1e-200, -0.0), (1e-200, 1e-200, -0.0)] {
+        [a, b, c].into_iter().zip(&mut columns).for_each(|(x, column)| column.push(x));
+    }
     let expected: Vec<Literal> = (0..columns[0].len())
         .map(|i| columns[0][i].mul_add(columns[1][i], columns[2][i]))
         .map(|x| Literal::from_f64(Scalar::F64, x))
@@ -409,6 +413,10 @@ fn zeros(on: &On<'_>) -> Result<(), String> {
             let a = std::slice::from_ref(&a);
             check(on, &format!("{} {elem} by zero", op.name()), &text, a, &expected, 0.0)?;
         }
+        let expected: Option<Vec<Literal>> = a.iter().map(|&x| eval::fma(x, zero, x)).collect();
+        let (text, expected) =
+            (format!("const {zero} : {elem}\nfma %a, %r0, %a"), expected.ok_or("no meaning")?);
+        check(on, &format!("fma {elem} by zero"), &text, std::slice::from_ref(&a), &expected, 0.0)?;
         let expected: Option<Vec<Literal>> = a.iter().map(|&x| eval::binary(Sub, x, x)).collect();
         let expected = expected.ok_or("no meaning")?;
         check(on, &format!("sub {elem} by itself"), "sub %a, %a", std::slice::from_ref(&a), &expected, 0.0)?;
