@@ -6,7 +6,7 @@ use super::dispatches::{self, Dispatches, finish, in_order, is_over};
 use super::gpu::{Gpu, refused};
 use super::passes;
 use super::program::{WgpuProgram, report_of};
-use super::reports::{ReportTables, collect};
+use super::reports::{ReportTables, collect, deliver};
 use super::state::State;
 use super::streams::{Event, EventTime};
 use super::transfers::{download, locked, read};
@@ -161,8 +161,14 @@ impl Wgpu {
             }
             finish(&self.gpu, &self.state, &self.dispatches, id)?
         };
-        reports.into_iter().try_for_each(|stream| self.collect(stream))?;
-        Ok(true)
+        let mut fault = None;
+        for report in reports {
+            fault = fault.or(deliver(&self.tables, &self.prints, &report)?);
+        }
+        match fault {
+            Some(fault) => Err(fault.into()),
+            None => self.prints.outcome(&self.properties.id).map(|()| true),
+        }
     }
 
     fn collect(&self, stream: StreamId) -> Result<()> {

@@ -10,7 +10,7 @@ use super::program::WgpuProgram;
 use super::state::State;
 use super::transfers::{Staged, locked};
 use crate::module::Binding;
-use kiln_backend::{DevicePtr, Launch, ResidentId, Result, StreamId, view_span};
+use kiln_backend::{DevicePtr, Launch, ResidentId, Result, view_span};
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -49,14 +49,19 @@ struct UnderWay {
     /// The recording that it is in.
     recording: u64,
     submission: Option<wgpu::SubmissionIndex>,
-    /// The stream in which it reports, if it can.
-    reports: Option<StreamId>,
     results: Vec<DispatchResult>,
+    /// What its stream has to report.
+    reports: Vec<Arriving>,
 }
 
 /// What a dispatch leaves in a part of mapped memory.
 struct DispatchResult {
     part: MappedPart,
+    arriving: Arriving,
+}
+
+/// Bytes on their way to the host, which have arrived when the dispatch is over.
+struct Arriving {
     staged: Staged,
     arrived: Receiver<std::result::Result<(), wgpu::BufferAsyncError>>,
 }
@@ -76,7 +81,12 @@ pub(crate) fn begin(
         state.send_changes(gpu, &part, dispatches.numbers())?;
         written.extend(writable.then_some(part));
     }
+    let stream = launch.stream;
     state.launch(gpu, program, launch)?;
+    let reports = match program.report {
+        Some(_) => state.stage_reports(gpu, stream)?,
+        None => Vec::new(),
+    };
     let mut results = Vec::new();
     for part in written {
         let staged = state.stage(gpu, part.place_of(part.words.start), part.bytes())?;
@@ -84,8 +94,9 @@ pub(crate) fn begin(
     }
     let recording = state.recorder.number();
     state.recorder.submit(gpu)?;
-    let results = results.into_iter().map(|(part, staged)| DispatchResult::begin(part, staged)).collect();
-    let reports = program.report.as_ref().map(|_| launch.stream);
+    let arriving = |(part, staged)| DispatchResult { part, arriving: Arriving::begin(staged) };
+    let results = results.into_iter().map(arriving).collect();
+    let reports = reports.into_iter().map(Arriving::begin).collect();
     let under_way = UnderWay { recording, submission: state.recorder.submitted(), reports, results };
     let number = dispatches.begun;
     dispatches.under_way.insert(number, under_way);
@@ -93,18 +104,18 @@ pub(crate) fn begin(
     Ok(ResidentId(number))
 }
 
-impl DispatchResult {
-    fn begin(part: MappedPart, staged: Staged) -> DispatchResult {
+impl Arriving {
+    fn begin(staged: Staged) -> Arriving {
         let (arrive, arrived) = channel();
         staged.buffer.slice(..staged.length).map_async(wgpu::MapMode::Read, move |result| {
             // Nobody listens any more where the wait has failed.
             let _ = arrive.send(result);
         });
-        DispatchResult { part, staged, arrived }
+        Arriving { staged, arrived }
     }
 
-    /// Hands the host what arrived.
-    fn publish(self, state: &Mutex<State>, number: u64) -> Result<()> {
+    /// Hands over what arrived.
+    fn take<T>(self, state: &Mutex<State>, take: impl FnOnce(&[u8]) -> T) -> Result<T> {
         match self.arrived.try_recv() {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return Err(refused("map_async", error.to_string())),
@@ -113,10 +124,9 @@ impl DispatchResult {
                 return Err(refused("map_async", why.to_owned()));
             }
         }
-        let first = self.part.words.start;
-        self.staged.take(|bytes| region(&self.part.region).publish(first, bytes, number))?;
+        let taken = self.staged.take(take)?;
         locked(state).keep(self.staged.buffer);
-        Ok(())
+        Ok(taken)
     }
 }
 
@@ -143,14 +153,14 @@ pub(crate) fn is_over(gpu: &Gpu, dispatches: &Mutex<Dispatches>, id: ResidentId)
     Ok(last.is_none_or(|(_, last)| gpu.status.done() >= last.recording))
 }
 
-/// Waits for a dispatch and all before it, and hands the host what they left. Gives the streams in
-/// which they may have something to report.
+/// Waits for a dispatch and all before it, and hands the host what they left. Gives the bytes of
+/// what they report.
 pub(crate) fn finish(
     gpu: &Gpu,
     state: &Mutex<State>,
     dispatches: &Mutex<Dispatches>,
     id: ResidentId,
-) -> Result<Vec<StreamId>> {
+) -> Result<Vec<Vec<u8>>> {
     in_order(dispatches).check(id)?;
     let mut reports = Vec::new();
     loop {
@@ -158,10 +168,13 @@ pub(crate) fn finish(
         if let Some(submission) = first.submission {
             gpu.wait(submission)?;
         }
-        for result in first.results {
-            result.publish(state, number)?;
+        for DispatchResult { part, arriving } in first.results {
+            let publish = |bytes: &[u8]| region(&part.region).publish(part.words.start, bytes, number);
+            arriving.take(state, publish)?;
         }
-        reports.extend(first.reports);
+        for report in first.reports {
+            reports.push(report.take(state, <[u8]>::to_vec)?);
+        }
     }
 }
 

@@ -24,6 +24,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Words of a quad.
 const QUAD: usize = 4;
 
+/// Words that are compared at once.
+const BLOCK: usize = 64;
+
 /// Bytes of a word.
 const WORD: usize = 4;
 
@@ -146,6 +149,20 @@ impl MappedRegion {
     /// before it have been dealt with.
     pub(crate) fn publish(&mut self, first: usize, bytes: &[u8], dispatch: u64) {
         self.sent.retain(|(later, _)| *later > dispatch);
+        for (i, block) in bytes.chunks(BLOCK * WORD).enumerate().rev() {
+            self.publish_block(first + i * BLOCK, block);
+        }
+    }
+
+    /// Publishes some quads. Mostly nothing has changed, which is seen for all of them at once.
+    fn publish_block(&mut self, first: usize, bytes: &[u8]) {
+        let (words, _) = bytes.as_chunks::<WORD>();
+        let known = &self.known[first..first + words.len()];
+        let changed =
+            known.iter().zip(words).fold(0, |bits, (&known, &word)| bits | known ^ u32::from_le_bytes(word));
+        if changed == 0 {
+            return;
+        }
         for (i, quad) in bytes.chunks_exact(QUAD * WORD).enumerate().rev() {
             let at = first + i * QUAD;
             let quad: [u32; QUAD] = std::array::from_fn(|word| {
