@@ -29,6 +29,9 @@ pub struct Args {
     /// Runs only the cases whose names contain this text.
     #[arg(long, short)]
     filter: Option<String>,
+    /// Leaves out the cases whose names contain this text; may be given several times.
+    #[arg(long, value_name = "TEXT")]
+    skip: Vec<String>,
     /// Runs the kernels of the library in many sizes, in place of the suite; takes minutes without
     /// a GPU.
     #[arg(long)]
@@ -109,6 +112,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if let Some(filter) = &args.filter {
         cases.retain(|case| case.name.contains(filter.as_str()));
     }
+    cases.retain(|case| !args.skip.iter().any(|text| case.name.contains(text.as_str())));
     if let Some(Shard { first, of }) = args.shard {
         cases = cases.into_iter().skip(first).step_by(of).collect();
     }

@@ -273,6 +273,9 @@ fn selftest_ends_with_the_counts() {
     assert_eq!(kiln(&["selftest", "--shard", "5/4"]).status.code(), Some(2));
     let list = text(&kiln(&["selftest", "--list"]).stdout);
     assert!(list.lines().any(|name| name == "faults::failing_assert"), "{list}");
+    let fewer = text(&kiln(&["selftest", "--list", "--skip", "faults::", "--skip", "scan::"]).stdout);
+    let left = |name: &&str| !name.contains("faults::") && !name.contains("scan::");
+    assert!(fewer.lines().eq(list.lines().filter(left)), "{fewer}");
     let sweep = text(&kiln(&["selftest", "--sweep", "--list"]).stdout);
     assert!(sweep.lines().all(|name| !list.lines().any(|other| other == name)), "{sweep}");
     assert!(sweep.lines().any(|name| name == "attention::any_lengths::bf16"), "{sweep}");
