@@ -39,8 +39,8 @@
 //!
 //! # Features
 //!
-//! All but `wgpu` are on by default; a program that needs less sets `default-features = false` and
-//! names those that it uses.
+//! All but `wgpu` and `files` are on by default; a program that needs less sets `default-features =
+//! false` and names those that it uses.
 //!
 //! | feature | what it adds |
 //! |---|---|
@@ -49,10 +49,13 @@
 //! | `cpu` | the host's processor |
 //! | `interp` | the interpreter with its sanitizer |
 //! | `ring` | ring kernels: the module `ring` |
+//! | `files` | tensors in `.npy` and safetensors files: the module `files`; not on by default |
 //!
 //! Opening a device whose backend is not in the build is [`Error::MissingBackend`], which names the
 //! feature.
 
+#[cfg(feature = "files")]
+pub use kiln_files as files;
 pub use kiln_ir as ir;
 pub use kiln_kernels as kernels;
 pub use kiln_lang as lang;

@@ -353,6 +353,30 @@ impl<T: Elem> Tensor<T, 2> {
     }
 }
 
+/// Functions that take a tensor of any type take either kind by this.
+///
+/// ```
+/// # use kiln_runtime::{Device, DynTensor};
+/// fn bytes(tensor: impl AsRef<DynTensor>) -> usize {
+///     let tensor = tensor.as_ref();
+///     tensor.len() * tensor.dtype().bytes() as usize
+/// }
+/// let x = Device::open("interp")?.tensor(&[1.0f64, 2.0], [2])?;
+/// assert_eq!((bytes(&x), bytes(x.into_dyn())), (16, 16));
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
+impl<T: Elem, const R: usize> AsRef<DynTensor> for Tensor<T, R> {
+    fn as_ref(&self) -> &DynTensor {
+        self.as_dyn()
+    }
+}
+
+impl AsRef<DynTensor> for DynTensor {
+    fn as_ref(&self) -> &DynTensor {
+        self
+    }
+}
+
 impl<T: Elem, const R: usize> fmt::Debug for Tensor<T, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
