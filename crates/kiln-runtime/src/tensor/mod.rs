@@ -6,10 +6,12 @@
 //! | `views.rs` | its views: slices, axes in other orders, other shapes |
 //! | `typed.rs`, `axes.rs` | [`Tensor`]: the same tensor under a static element type and rank |
 //! | `awaited.rs` | reads of both that are awaited |
+//! | `display.rs` | what `{}` prints of both |
 //! | `layout.rs` | where the elements lie |
 
 mod awaited;
 mod axes;
+mod display;
 mod dynamic;
 mod layout;
 mod typed;

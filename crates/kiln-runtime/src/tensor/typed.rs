@@ -275,6 +275,21 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
         self.erased.slice(axis, range).map(Tensor::from_erased)
     }
 
+    /// Every `step`th element along an axis, from the first on, as a view.
+    ///
+    /// ```
+    /// # use kiln_runtime::Device;
+    /// let x = Device::open("interp")?.tensor(&[1, 2, 3, 4, 5, 6], [2, 3])?;
+    /// assert_eq!(x.step_by(1, 2)?.to_vec()?, [1, 3, 4, 6]);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Range`](crate::Error::Range) if the axis does not exist or the step is 0.
+    pub fn step_by(&self, axis: usize, step: usize) -> Result<Tensor<T, R>> {
+        self.erased.step_by(axis, step).map(Tensor::from_erased)
+    }
+
     /// The axes in reverse order, as a view.
     pub fn transpose(&self) -> Tensor<T, R> {
         Tensor::from_erased(self.erased.transpose())

@@ -30,6 +30,31 @@ impl DynTensor {
         Ok(self.view(layout))
     }
 
+    /// Every `step`th element along an axis, from the first on, as a view.
+    ///
+    /// ```
+    /// # use kiln_runtime::{Device, DynTensor};
+    /// let x = DynTensor::new(&Device::open("interp")?, &[0, 1, 2, 3, 4, 5, 6], &[7])?;
+    /// assert_eq!(x.step_by(0, 3)?.to_vec::<i32>()?, [0, 3, 6]);
+    /// assert_eq!(x.slice(0, 1..7)?.step_by(0, 2)?.to_vec::<i32>()?, [1, 3, 5]);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Range`] if the axis does not exist or the step is 0.
+    pub fn step_by(&self, axis: usize, step: usize) -> Result<DynTensor> {
+        let mut layout = self.layout().clone();
+        if axis >= layout.rank() || step == 0 {
+            return Err(self.out_of_range(format!("steps of {step} on axis {axis}")));
+        }
+        layout.shape[axis] = layout.shape[axis].div_ceil(step);
+        // Of at most one element no step is ever taken, and a long one could overflow.
+        if layout.shape[axis] > 1 {
+            layout.strides[axis] *= step;
+        }
+        Ok(self.view(layout))
+    }
+
     /// The axes in reverse order, as a view.
     pub fn transpose(&self) -> DynTensor {
         let mut layout = self.layout().clone();

@@ -2,7 +2,7 @@
 
 use crate::probe::Probe;
 use kiln_lang::prelude::*;
-use kiln_runtime::{Device, DiskCache, Tensor};
+use kiln_runtime::{Device, DiskCache, Error, Tensor};
 use proptest::prelude::*;
 
 /// A view as the host thinks of it: for each of its elements, in row-major order, where it lies in
@@ -34,6 +34,7 @@ impl Model {
 #[derive(Debug, Clone)]
 enum Change {
     Slice { axis: usize, start: usize, len: usize },
+    StepBy { axis: usize, step: usize },
     Transpose,
     Reshape { order: usize },
 }
@@ -41,6 +42,7 @@ enum Change {
 fn change() -> impl Strategy<Value = Change> {
     prop_oneof![
         3 => (0..3usize, 0..100usize, 0..100usize).prop_map(|(axis, start, len)| Change::Slice { axis, start, len }),
+        2 => (0..3usize, 1..9usize).prop_map(|(axis, step)| Change::StepBy { axis, step }),
         2 => Just(Change::Transpose),
         1 => (0..3usize).prop_map(|order| Change::Reshape { order }),
     ]
@@ -59,6 +61,15 @@ fn apply(change: &Change, t: &Tensor<i32, 3>, m: &Model) -> (Tensor<i32, 3>, Mod
                 index
             });
             (t.slice(axis, start..start + len).unwrap(), model)
+        }
+        Change::StepBy { axis, step } => {
+            let mut shape = m.shape;
+            shape[axis] = (0..shape[axis]).step_by(step).len();
+            let model = m.map(shape, |mut index| {
+                index[axis] *= step;
+                index
+            });
+            (t.step_by(axis, step).unwrap(), model)
         }
         Change::Transpose => (t.transpose(), m.map([c, b, a], |[i, j, k]| [k, j, i])),
         Change::Reshape { order } => {
@@ -148,4 +159,14 @@ fn reshapes_keep_the_offset() {
         assert_eq!(rows.to_vec().unwrap(), (6..18).collect::<Vec<_>>());
         assert_eq!(rows.transpose().slice(0, 2..3).unwrap().to_vec().unwrap(), [8, 12, 16]);
     }
+}
+
+#[test]
+fn steps_that_are_none() {
+    let device = Device::open("interp").unwrap();
+    let x = device.tensor(&[1, 2, 3], [3]).unwrap();
+    assert_eq!(x.step_by(0, usize::MAX).unwrap().to_vec().unwrap(), [1]);
+    assert_eq!(x.slice(0, 1..1).unwrap().step_by(0, 2).unwrap().to_vec().unwrap(), []);
+    assert!(matches!(x.step_by(0, 0), Err(Error::Range { .. })));
+    assert!(matches!(x.step_by(1, 2), Err(Error::Range { .. })));
 }
