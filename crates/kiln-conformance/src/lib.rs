@@ -70,6 +70,7 @@ mod functions;
 mod language;
 mod launch;
 mod library;
+mod library_create;
 mod library_rows;
 mod math;
 mod matrix_units;
@@ -132,6 +133,7 @@ pub fn suite() -> Vec<Case> {
         fault_regions::cases,
         prints::cases,
         library::cases,
+        library_create::cases,
         library_rows::cases,
         products::cases,
         products_large::cases,

@@ -6,6 +6,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `attention/` | [`Attention`], for every device and at the explicit level |
+//! | `create.rs` | [`Create`]: tensors of one number, of numbers in order, identity matrices |
 //! | `elementwise.rs` | `add`, `copy` |
 //! | `reduce.rs` | `sum` |
 //! | `rows.rs` | `softmax`, `layer_norm` |
@@ -36,6 +37,7 @@
 //! what happens to be on a disk.
 
 pub mod attention;
+pub mod create;
 pub mod elementwise;
 pub mod matmul;
 pub mod reduce;
@@ -44,6 +46,7 @@ mod sizes;
 mod tuning;
 
 pub use attention::{Attention, attention, attention_with_sums};
+pub use create::Create;
 pub use elementwise::{add, copy};
 pub use matmul::{Matmul, matmul};
 pub use reduce::sum;

@@ -1,0 +1,159 @@
+//! Tensors with contents to begin with, which the device writes itself.
+
+use crate::sizes::elements_per_program;
+use kiln_ir::Scalar;
+use kiln_lang::prelude::*;
+use kiln_runtime::{Device, Result, Tensor};
+
+/// Kernels, for launches of one's own.
+pub mod kernels {
+    use super::*;
+
+    /// One number everywhere, in `block` elements a program.
+    #[kernel(crate = kiln_runtime)]
+    pub fn fill<T: Num>(y: &mut Tensor<T, 1>, value: Val<T>, block: usize) {
+        y.tile(program_id(0) * block, block).store(full(block, value));
+    }
+
+    /// `start + i * step` at index `i`, `block` elements a program.
+    #[kernel(crate = kiln_runtime)]
+    pub fn count<T: Int>(y: &mut Tensor<T, 1>, start: Val<T>, step: Val<T>, block: usize) {
+        let at = program_id(0) * block;
+        let index = (iota::<i64>(block) + at).cast::<T>();
+        y.tile(at, block).store(index * step + start);
+    }
+
+    /// Numbers from `start` to `end`, `step` apart, counted from the nearer end: both ends are
+    /// exact, and the numbers between are rounded alike from both sides. `C` is what is computed
+    /// in. `block` elements a program.
+    #[kernel(crate = kiln_runtime)]
+    pub fn interpolate<T: Float, C: Float>(
+        y: &mut Tensor<T, 1>,
+        start: Val<C>,
+        end: Val<C>,
+        step: Val<C>,
+        block: usize,
+    ) {
+        let at = program_id(0) * block;
+        let index = iota::<i64>(block) + at;
+        let left = y.extent(0) - 1 - index;
+        let from_start = start + index.cast::<C>() * step;
+        let from_end = end - left.cast::<C>() * step;
+        y.tile(at, block).store(select(index.le(left), from_start, from_end).cast::<T>());
+    }
+
+    /// 1 where row and column are the same, 0 elsewhere; `block` columns of a row a program.
+    #[kernel(crate = kiln_runtime)]
+    pub fn identity<T: Num>(y: &mut Tensor<T, 2>, block: usize) {
+        let (row, column) = (program_id(0), program_id(1) * block);
+        let diagonal = (iota::<i64>(block) + column).eq(row);
+        y.tile((row, column), (1, block)).store(diagonal.cast::<T>().expand(0));
+    }
+}
+
+/// Makes tensors whose contents follow from a few numbers. The device writes them: nothing is
+/// copied to it.
+///
+/// ```
+/// use kiln_kernels::Create;
+/// use kiln_runtime::Device;
+///
+/// let device = Device::open("interp")?;
+/// assert_eq!(device.full([2, 3], 0.5f32)?.to_vec()?, [0.5; 6]);
+/// assert_eq!(device.arange(10, -3, 4)?.to_vec()?, [10, 7, 4, 1]);
+/// assert_eq!(device.linspace::<f32>(0.0, 1.0, 5)?.to_vec()?, [0.0, 0.25, 0.5, 0.75, 1.0]);
+/// assert_eq!(device.eye::<f64>(2)?.to_vec()?, [1.0, 0.0, 0.0, 1.0]);
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
+pub trait Create {
+    /// A tensor of one number.
+    ///
+    /// ```
+    /// # use kiln_kernels::Create;
+    /// let y = kiln_runtime::Device::open("interp")?.full([2, 2], 7)?;
+    /// assert_eq!(y.to_vec()?, [7, 7, 7, 7]);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Out of memory; a shape that cannot be addressed.
+    fn full<T: Num, const R: usize>(&self, shape: [usize; R], value: T) -> Result<Tensor<T, R>>;
+
+    /// `count` integers, `step` apart: `start`, `start + step`, …, modulo what the type holds.
+    ///
+    /// ```
+    /// # use kiln_kernels::Create;
+    /// let y = kiln_runtime::Device::open("interp")?.arange(0u32, 1, 4)?;
+    /// assert_eq!(y.to_vec()?, [0, 1, 2, 3]);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As of [`full`](Self::full).
+    fn arange<T: Int>(&self, start: T, step: T, count: usize) -> Result<Tensor<T, 1>>;
+
+    /// `count` numbers at equal distances, the first `start` and the last `end`; of one, `start`.
+    /// They are computed in f32, of f64 in f64, so that each is within three roundings of the exact
+    /// one.
+    ///
+    /// ```
+    /// # use kiln_kernels::Create;
+    /// let y = kiln_runtime::Device::open("interp")?.linspace::<f64>(1.0, -1.0, 3)?;
+    /// assert_eq!(y.to_vec()?, [1.0, 0.0, -1.0]);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As of [`full`](Self::full).
+    fn linspace<T: Float>(&self, start: f64, end: f64, count: usize) -> Result<Tensor<T, 1>>;
+
+    /// The identity matrix of `n` rows.
+    ///
+    /// ```
+    /// # use kiln_kernels::Create;
+    /// let y = kiln_runtime::Device::open("interp")?.eye::<i32>(2)?;
+    /// assert_eq!(y.to_vec()?, [1, 0, 0, 1]);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As of [`full`](Self::full).
+    fn eye<T: Num>(&self, n: usize) -> Result<Tensor<T, 2>>;
+}
+
+impl Create for Device {
+    #[track_caller]
+    fn full<T: Num, const R: usize>(&self, shape: [usize; R], value: T) -> Result<Tensor<T, R>> {
+        let y = self.uninit(shape)?;
+        let block = elements_per_program(self, size_of::<T>());
+        kernels::fill(&mut y.reshape([y.len()])?, value, block).launch(self)?;
+        Ok(y)
+    }
+
+    #[track_caller]
+    fn arange<T: Int>(&self, start: T, step: T, count: usize) -> Result<Tensor<T, 1>> {
+        let mut y = self.uninit([count])?;
+        kernels::count(&mut y, start, step, elements_per_program(self, size_of::<T>())).launch(self)?;
+        Ok(y)
+    }
+
+    #[track_caller]
+    fn linspace<T: Float>(&self, start: f64, end: f64, count: usize) -> Result<Tensor<T, 1>> {
+        let mut y = self.uninit([count])?;
+        let step = if count > 1 { (end - start) / (count - 1) as f64 } else { 0.0 };
+        let block = elements_per_program(self, size_of::<T>());
+        match T::SCALAR {
+            Scalar::F64 => kernels::interpolate::<T, f64>(&mut y, start, end, step, block).launch(self)?,
+            _ => kernels::interpolate::<T, f32>(&mut y, start as f32, end as f32, step as f32, block)
+                .launch(self)?,
+        }
+        Ok(y)
+    }
+
+    #[track_caller]
+    fn eye<T: Num>(&self, n: usize) -> Result<Tensor<T, 2>> {
+        let mut y = self.uninit([n, n])?;
+        kernels::identity(&mut y, elements_per_program(self, size_of::<T>())).launch(self)?;
+        Ok(y)
+    }
+}
