@@ -13,6 +13,8 @@
 //! | `elementwise.rs`, `arithmetic.rs`, `math.rs`, `casts.rs` | element-wise operations |
 //! | `exact.rs` | arithmetic that has Rust's bits on every device |
 //! | `shapes.rs`, `reduce.rs`, `scan.rs`, `dot.rs` | operations on tiles |
+//! | `rearrange.rs`, `combine_with.rs` | moving elements of tiles, reductions with any function |
+//! | `ranks.rs`, `random.rs` | sorting, counting, softmax; random numbers |
 //! | `matrix_units*.rs` | products on matrix units |
 //! | `extents.rs`, `odd_shapes.rs` | tiles, blocks and tensors of any extents |
 //! | `explicit.rs` | asynchronous copies and products, tasks, clusters |
@@ -52,6 +54,7 @@ mod case;
 mod casts;
 mod checkpoints;
 mod clusters;
+mod combine_with;
 mod dot;
 mod elementwise;
 mod exact;
@@ -83,6 +86,9 @@ mod prints;
 mod priorities;
 mod products;
 mod products_large;
+mod random;
+mod ranks;
+mod rearrange;
 mod reduce;
 mod scan;
 mod shapes;
@@ -106,8 +112,12 @@ pub fn suite() -> Vec<Case> {
         casts::cases,
         exact::cases,
         shapes::cases,
+        rearrange::cases,
         reduce::cases,
         scan::cases,
+        combine_with::cases,
+        ranks::cases,
+        random::cases,
         dot::cases,
         matrix_units::cases,
         extents::cases,

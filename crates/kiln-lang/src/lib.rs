@@ -66,7 +66,8 @@ pub use kiln_ir::{Level, Order, Precision, Scope};
 pub use kiln_macros::{DeviceValue, KernelConst, device, kernel};
 pub use memory::{Local, Shared, local, shared};
 pub use ops::{
-    Accumulate, Combine, Float8, Int8, IntoShape, dot, dot_acc, dot_with, full, iota, select, zeros,
+    Accumulate, AlongAxis, Combine, Float8, Int8, IntoShape, dot, dot_acc, dot_with, full, iota, philox,
+    rand, randint, randint4x, randn, select, zeros,
 };
 pub use param::trace;
 pub use thread::*;
@@ -81,13 +82,13 @@ pub use view::{
 /// Everything a kernel uses.
 pub mod prelude {
     pub use crate::{
-        Accumulate, Bits, Combine, DeviceValue, E4M3, E5M2, Elem, Float, Idx, Int, IntoIndex, IntoVal,
-        KernelConst, Level, Local, Num, Numeric, Order, Scope, Shared, ThreadIndex, Tile, Val, View, ViewMut,
-        Word, ballot, barrier, bf16, block_dim, block_uniform, clock_cycles, clock_ns, device, device_assert,
-        device_print, dot, dot_acc, dot_with, f16, fault_region, fence, full, iota, kernel, lane_id, local,
-        num_programs, program_id, range, range_step, select, shared, shuffle_down, shuffle_idx, shuffle_up,
-        shuffle_xor, sleep_ns, thread_id, thread_index, thread_index_2d, thread_index_3d, trace, val,
-        vote_all, vote_any, warp_id, zeros,
+        Accumulate, AlongAxis, Bits, Combine, DeviceValue, E4M3, E5M2, Elem, Float, Idx, Int, IntoIndex,
+        IntoVal, KernelConst, Level, Local, Num, Numeric, Order, Scope, Shared, ThreadIndex, Tile, Val, View,
+        ViewMut, Word, ballot, barrier, bf16, block_dim, block_uniform, clock_cycles, clock_ns, device,
+        device_assert, device_print, dot, dot_acc, dot_with, f16, fault_region, fence, full, iota, kernel,
+        lane_id, local, num_programs, philox, program_id, rand, randint, randint4x, randn, range, range_step,
+        select, shared, shuffle_down, shuffle_idx, shuffle_up, shuffle_xor, sleep_ns, thread_id,
+        thread_index, thread_index_2d, thread_index_3d, trace, val, vote_all, vote_any, warp_id, zeros,
     };
 }
 

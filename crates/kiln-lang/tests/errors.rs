@@ -106,6 +106,65 @@ fn shapes_that_do_not_combine() {
 }
 
 #[test]
+fn tiles_that_do_not_come_apart_or_together() {
+    let e = errors(|_, _, _| _ = zeros::<f32>([4, 3]).split());
+    assert_error(&e, line!() - 1, "the last axis of shape [4, 3] is no pair", "reshape");
+    let e = errors(|_, _, _| _ = val::<f32>(1.0).split());
+    assert_error(&e, line!() - 1, "`split` divides pairs", "reshape");
+    let e = errors(|_, _, _| _ = zeros::<f32>(4).join(zeros(3)));
+    assert_error(&e, line!() - 1, "shapes [4] and [3] do not combine", "");
+    let e = errors(|_, _, _| _ = zeros::<f32>([4, 2]).interleave(zeros([3, 2])));
+    assert_error(&e, line!() - 1, "shapes [4, 2] and [3, 2] do not combine", "");
+    let e = errors(|_, _, _| _ = zeros::<f32>([4, 8]).concat(zeros([4, 6]), 0));
+    assert_error(&e, line!() - 1, "[4, 8] and [4, 6] do not fit together on axis 0", "equal extents");
+    let e = errors(|_, _, _| _ = zeros::<f32>([4, 8]).concat(zeros(8), 0));
+    assert_error(&e, line!() - 1, "[4, 8] and [8] do not fit together on axis 0", "reshape");
+    let e = errors(|_, _, _| _ = zeros::<f32>([4, 8]).flip(2));
+    assert_error(&e, line!() - 1, "shape [4, 8] has no axis 2", "count from 0");
+    let e = errors(|_, _, _| _ = zeros::<f32>([4, 8]).slice(1, 5..9));
+    assert_error(&e, line!() - 1, "axis 1 of shape [4, 8] has no part 5..9", "at least one element");
+    let e = errors(|_, _, _| _ = zeros::<f32>([4, 8]).slice(1, 3..3));
+    assert_error(&e, line!() - 1, "has no part 3..3", "at least one element");
+    let e = errors(|_, _, _| _ = zeros::<f32>([4, 8]).gather(zeros::<i32>([3, 8]), 1));
+    assert_error(&e, line!() - 1, "indices of shape [3, 8] do not fit axis 1", "as long as the tile's");
+    let e = errors(|_, _, _| _ = val::<f32>(1.0).gather(zeros::<i32>(4), 0));
+    assert_error(&e, line!() - 1, "no axis 0", "a scalar has no axes");
+}
+
+#[test]
+fn functions_along_an_axis_that_do_not_fit() {
+    let e = errors(|_, _, _| _ = zeros::<f32>([4, 8]).reduce_with(2, |a, b| a + b));
+    assert_error(&e, line!() - 1, "shape [4, 8] has no axis 2", "count from 0");
+    let e = errors(|_, _, n| _ = n.scan_with(0, |a, b| a + b));
+    assert_error(&e, line!() - 1, "no axis 0", "a scalar has no axes");
+    let e = errors(|_, _, _| _ = (zeros::<f32>(4), zeros::<i32>(5)).scan_with(0, |a, _| a));
+    assert_error(&e, line!() - 1, "shapes [4] and [5] do not combine", "");
+    let e = errors(|_, _, _| ().reduce_with(0, |(), ()| ()));
+    assert_error(&e, line!() - 1, "`reduce_with` combines tiles, and this value has none", "tuple or struct");
+    let e = errors(|_, _, _| _ = zeros::<f32>(4).reduce_with(0, |_, _| zeros(3)));
+    assert_error(&e, line!() - 1, "the function of `reduce_with` gives a tile of shape [3]", "of the same");
+    let e = errors(|_, _, _| _ = zeros::<f32>(8).sort_by(0, |_, _| zeros(7)));
+    assert_error(&e, line!() - 1, "the function of `sort_by` gives a tile of shape [7]", "of the same");
+    let e = errors(|_, _, _| _ = zeros::<f32>([4, 8]).sort(2));
+    assert_error(&e, line!() - 1, "shape [4, 8] has no axis 2", "count from 0");
+    let e = errors(|_, _, _| _ = zeros::<f32>(8).top_k(0, 9));
+    assert_error(&e, line!() - 1, "axis 0 of shape [8] has no 9 greatest elements", "1 to 8");
+    let e = errors(|_, _, _| _ = zeros::<f32>([4, 8]).max_with_index(3));
+    assert_eq!((e.len(), e[0].line), (1, line!() - 1), "{e:?}");
+    let e = errors(|_, _, _| _ = zeros::<f32>([4, 8]).softmax(2));
+    assert_error(&e, line!() - 1, "shape [4, 8] has no axis 2", "count from 0");
+    let e = errors(|_, _, _| _ = zeros::<i32>(8).histogram(0));
+    assert_error(&e, line!() - 1, "no extent of 0", "");
+}
+
+#[test]
+fn tasks_do_not_move_elements_between_threads() {
+    use kiln_lang::explicit::tasks;
+    let e = errors(|_, _, _| tasks().task(4, 0, || _ = zeros::<f32>([4, 8]).flip(1)).run());
+    assert_error(&e, line!() - 1, "`flip` moves elements between all threads", "before or after the tasks");
+}
+
+#[test]
 fn poison_raises_no_second_error() {
     let e = errors(|x, y, _| {
         let bad = zeros::<f32>(4) + zeros::<f32>(5);

@@ -1,7 +1,7 @@
 //! Tasks, among which a program divides its warps, and clusters of programs.
 
 use super::{number, over_tiles};
-use crate::trace::{Item, Recorder, Region, RegionKind, Site, error, with, writes_outer};
+use crate::trace::{Item, Region, RegionKind, Site, error, with, writes_outer};
 use crate::val::{Idx, Val};
 use kiln_ir::{ExplicitOp, OpKind, Scalar, Task, Type};
 use std::panic::Location;
@@ -33,7 +33,10 @@ pub fn tasks() -> Tasks {
 }
 
 fn begin_task() {
-    with(|r| r.open(RegionKind::Device));
+    with(|r| {
+        r.open(RegionKind::Device);
+        r.tasks += 1;
+    });
 }
 
 impl Tasks {
@@ -63,7 +66,11 @@ impl Tasks {
             warps: number("the number of warps", warps, site),
             registers: number("the number of registers", registers, site),
         };
-        let region = with(Recorder::close).unwrap_or_default();
+        let closed = with(|r| {
+            r.tasks = r.tasks.saturating_sub(1);
+            r.close()
+        });
+        let region = closed.unwrap_or_default();
         if writes_outer(&region) {
             error(site, "a task changes a variable of the program around it", "declare it inside the task");
         }

@@ -28,7 +28,8 @@ pub(crate) fn cast(raw: Raw, from: Scalar, to: Scalar, site: Site) -> Raw {
     if from == to { now(raw, site) } else { elementwise(OpKind::Cast, &[raw], to, site) }
 }
 
-fn bitcast(raw: Raw, from: Scalar, to: Scalar, site: Site) -> Raw {
+/// Records the same bits as another type.
+pub(super) fn bitcast(raw: Raw, from: Scalar, to: Scalar, site: Site) -> Raw {
     if from == to {
         return now(raw, site);
     }

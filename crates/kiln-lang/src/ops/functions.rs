@@ -123,6 +123,25 @@ impl<T: Float> Val<T> {
         }
     }
 
+    /// e to the power of each element along an axis, over the sum of all of them. The greatest is
+    /// subtracted first, so that nothing overflows.
+    ///
+    /// ```
+    /// use kiln_lang::{Val, dot};
+    ///
+    /// /// What queries find among keys and values, unmasked.
+    /// fn attention(queries: Val<f32>, keys: Val<f32>, values: Val<f32>) -> Val<f32> {
+    ///     dot(dot(queries, keys.transpose()).softmax(1), values)
+    /// }
+    /// ```
+    #[track_caller]
+    pub fn softmax(self, axis: usize) -> Val<T> {
+        match T::SCALAR {
+            Scalar::F16 | Scalar::BF16 => softmax(self.cast::<f32>(), axis).cast::<T>(),
+            _ => softmax(self, axis),
+        }
+    }
+
     /// Whether the value is an infinity of either sign.
     #[track_caller]
     pub fn is_infinite(self) -> Val<bool> {
@@ -286,6 +305,12 @@ fn hypot<F: Float>(x: Val<F>, y: Val<F>) -> Val<F> {
     // A number wins over NaN in `max` and `min`, and infinity over both here.
     let length = select(x.is_nan() | y.is_nan(), x + y, length);
     select(long.eq(f64::INFINITY), long, length)
+}
+
+#[track_caller]
+fn softmax<F: Float>(x: Val<F>, axis: usize) -> Val<F> {
+    let e = (x - x.max_keep(axis)).exp();
+    e / e.sum_keep(axis)
 }
 
 #[track_caller]

@@ -13,20 +13,34 @@
 //! | `convert.rs` | casts |
 //! | `shape.rs` | making tiles and changing their shape |
 //! | `reduce.rs` | reductions and scans |
+//! | `rearrange.rs` | splitting, joining, gathering |
+//! | `combine_with.rs` | reductions and scans with any function |
+//! | `sort.rs`, `histogram.rs` | sorting, the greatest elements, counts |
+//! | `random.rs` | random numbers |
+//! | `axis.rs`, `each.rs` | one axis of a tile; what is done with each tile of a value |
 //! | `dot.rs` | matrix products |
 
 mod arith;
+mod axis;
 mod bits;
+mod combine_with;
 mod compare;
 mod convert;
 mod dot;
+mod each;
 mod functions;
+mod histogram;
 mod math;
+mod random;
+mod rearrange;
 mod reduce;
 mod shape;
+mod sort;
 
+pub use combine_with::AlongAxis;
 pub use compare::select;
 pub use dot::{Accumulate, Float8, Int8, dot, dot_acc, dot_with};
+pub use random::{philox, rand, randint, randint4x, randn};
 pub use reduce::Combine;
 pub use shape::{IntoShape, full, iota, zeros};
 pub(crate) use shape::{checked_shape, reshaped};

@@ -1,10 +1,12 @@
 //! Reductions and scans.
 
+use super::elementwise;
 use super::shape::reshaped;
 use crate::elem::{Bits, Elem, Num};
 use crate::trace::{Raw, Site, error, with};
 use crate::val::{Idx, Val, shape_of};
-use kiln_ir::{OpKind, ReduceOp, Scalar, Shape, Type};
+use kiln_ir::{CompareOp, Literal, OpKind, ReduceOp, Scalar, Shape, Type};
+use smallvec::SmallVec;
 use std::panic::Location;
 
 /// How the elements of a scan combine.
@@ -17,6 +19,7 @@ use std::panic::Location;
 /// let before = x.scan_axis_exclusive(Combine::Max, 1); // the first of each row is minus infinity
 /// let (total, of_rows) = (x.sum(), x.sum_axis(1));
 /// assert_eq!((total.rank(), of_rows.shape()), (0, vec![2]));
+/// let shares = x / x.sum_keep(1); // the axis stays, so that the two combine
 /// # })?;
 /// # Ok::<(), kiln_lang::TraceErrors>(())
 /// ```
@@ -43,7 +46,7 @@ impl Combine {
     }
 }
 
-fn has_axis(shape: &Shape, axis: usize, site: Site) -> bool {
+pub(super) fn has_axis(shape: &Shape, axis: usize, site: Site) -> bool {
     if axis < shape.rank() {
         return true;
     }
@@ -66,7 +69,7 @@ fn refuse_scalar(name: &str, site: Site) -> Raw {
 }
 
 /// Records a reduction along an axis, whose result has the type `elem`.
-fn reduce_axis(raw: Raw, op: ReduceOp, axis: usize, elem: Scalar, site: Site) -> Raw {
+pub(super) fn reduce_axis(raw: Raw, op: ReduceOp, axis: usize, elem: Scalar, site: Site) -> Raw {
     let Some(shape) = shape_of(raw) else { return Raw::Poison };
     if !has_axis(&shape, axis, site) {
         return Raw::Poison;
@@ -79,6 +82,18 @@ fn reduce_axis(raw: Raw, op: ReduceOp, axis: usize, elem: Scalar, site: Site) ->
     Raw::of(id.flatten())
 }
 
+/// Records a reduction along an axis, which stays with an extent of 1.
+fn reduce_kept(raw: Raw, op: ReduceOp, axis: usize, elem: Scalar, site: Site) -> Raw {
+    let Some(shape) = shape_of(raw) else { return Raw::Poison };
+    let reduced = reduce_axis(raw, op, axis, elem, site);
+    let mut extents: SmallVec<[u32; 4]> = SmallVec::from_slice(shape.extents());
+    match extents.get_mut(axis) {
+        Some(extent) => *extent = 1,
+        None => return Raw::Poison,
+    }
+    reshaped(reduced, Shape::new(&extents), elem, site)
+}
+
 /// Records the index of an element among all of them, whose type is `elem`.
 fn position_of(raw: Raw, name: &str, op: ReduceOp, elem: Scalar, site: Site) -> Raw {
     let flat = match shape_of(raw) {
@@ -87,6 +102,23 @@ fn position_of(raw: Raw, name: &str, op: ReduceOp, elem: Scalar, site: Site) -> 
         _ => raw,
     };
     reduce_axis(flat, op, 0, Scalar::I64, site)
+}
+
+/// Records the index of the last true element along an axis; where none is, the last index.
+fn last_hit(hits: Raw, axis: usize, site: Site) -> Raw {
+    let Some(shape) = shape_of(hits) else { return Raw::Poison };
+    if !has_axis(&shape, axis, site) {
+        return Raw::Poison;
+    }
+    let int = |value: i64| Raw::Const(Literal::wrapping(Scalar::I64, value.into()));
+    let along = with(|r| r.op(OpKind::Iota, &[], Type::tile(Scalar::I64, Shape::new(&[shape[axis]])), site));
+    let mut extents: SmallVec<[u32; 4]> = SmallVec::from_elem(1, shape.rank() - axis);
+    extents[0] = shape[axis];
+    let along = reshaped(Raw::of(along), Shape::new(&extents), Scalar::I64, site);
+    let places = elementwise(OpKind::Select, &[hits, along, int(-1)], Scalar::I64, site);
+    let last = reduce_axis(places, ReduceOp::Max, axis, Scalar::I64, site);
+    let none = elementwise(OpKind::Compare(CompareOp::Lt), &[last, int(0)], Scalar::Bool, site);
+    elementwise(OpKind::Select, &[none, int(i64::from(shape[axis]) - 1), last], Scalar::I64, site)
 }
 
 fn reduce_all(raw: Raw, name: &str, op: ReduceOp, elem: Scalar, site: Site) -> Raw {
@@ -139,7 +171,7 @@ impl<T: Elem> Val<T> {
 }
 
 macro_rules! reductions {
-    ($bound:ident: $($(#[$doc:meta])* $name:ident $on_axis:ident $op:ident;)*) => {
+    ($bound:ident: $($(#[$doc:meta])* $name:ident $on_axis:ident $keep:ident $op:ident;)*) => {
         impl<T: $bound> Val<T> {$(
             $(#[$doc])*
             ///
@@ -156,28 +188,37 @@ macro_rules! reductions {
             pub fn $on_axis(self, axis: usize) -> Val<T> {
                 self.reduce_axis(ReduceOp::$op, axis, Location::caller())
             }
+
+            $(#[$doc])*
+            ///
+            /// Along one axis, which stays with an extent of 1, so that the result combines with
+            /// the tile.
+            #[track_caller]
+            pub fn $keep(self, axis: usize) -> Val<T> {
+                Val::from_raw(reduce_kept(self.raw(), ReduceOp::$op, axis, T::SCALAR, Location::caller()))
+            }
         )*}
     };
 }
 
 reductions! { Num:
     /// The sum. Its order is unspecified; f16 and bf16 accumulate in f32.
-    sum sum_axis Sum;
+    sum sum_axis sum_keep Sum;
     /// The product. Its order is unspecified; f16 and bf16 accumulate in f32.
-    prod prod_axis Prod;
+    prod prod_axis prod_keep Prod;
     /// The least element; NaN loses to numbers. [`min`](Val::min) compares two values.
-    reduce_min min_axis Min;
+    reduce_min min_axis min_keep Min;
     /// The greatest element; NaN loses to numbers. [`max`](Val::max) compares two values.
-    reduce_max max_axis Max;
+    reduce_max max_axis max_keep Max;
 }
 
 reductions! { Bits:
     /// All bits that every element has; for bool, whether all are true.
-    and_bits and_bits_axis And;
+    and_bits and_bits_axis and_bits_keep And;
     /// All bits that some element has; for bool, whether any is true.
-    or_bits or_bits_axis Or;
+    or_bits or_bits_axis or_bits_keep Or;
     /// The exclusive or of all elements.
-    xor_bits xor_bits_axis Xor;
+    xor_bits xor_bits_axis xor_bits_keep Xor;
 }
 
 impl<T: Num> Val<T> {
@@ -203,6 +244,76 @@ impl<T: Num> Val<T> {
     #[track_caller]
     pub fn argmin_axis(self, axis: usize) -> Idx {
         self.reduce_axis(ReduceOp::ArgMin, axis, Location::caller())
+    }
+
+    /// The index of the last greatest element along an axis, which goes.
+    /// [`argmax_axis`](Val::argmax_axis) gives the first one.
+    ///
+    /// ```
+    /// use kiln_lang::{Idx, Val};
+    ///
+    /// /// How many of the greatest elements lie apart in each row, at most.
+    /// fn spread(rows: Val<f32>) -> Idx {
+    ///     rows.argmax_axis_last(1) - rows.argmax_axis(1)
+    /// }
+    /// ```
+    #[track_caller]
+    pub fn argmax_axis_last(self, axis: usize) -> Idx {
+        let best = self.max_keep(axis);
+        Val::from_raw(last_hit(self.eq(best).raw(), axis, Location::caller()))
+    }
+
+    /// The index of the last least element along an axis, which goes.
+    /// [`argmin_axis`](Val::argmin_axis) gives the first one.
+    ///
+    /// ```
+    /// use kiln_lang::{Idx, Val};
+    ///
+    /// /// Where the height of each profile was last at its lowest.
+    /// fn lowest(profiles: Val<f32>) -> Idx {
+    ///     profiles.argmin_axis_last(1)
+    /// }
+    /// ```
+    #[track_caller]
+    pub fn argmin_axis_last(self, axis: usize) -> Idx {
+        let best = self.min_keep(axis);
+        Val::from_raw(last_hit(self.eq(best).raw(), axis, Location::caller()))
+    }
+
+    /// The greatest element along an axis, which goes, and its index: of equal ones the first.
+    ///
+    /// ```
+    /// use kiln_lang::{Idx, Val};
+    ///
+    /// /// The most likely class of each row, and how likely it is.
+    /// fn classes(scores: Val<f32>) -> (Val<f32>, Idx) {
+    ///     scores.softmax(1).max_with_index(1)
+    /// }
+    /// ```
+    #[track_caller]
+    pub fn max_with_index(self, axis: usize) -> (Val<T>, Idx) {
+        (self.max_axis(axis), self.argmax_axis(axis))
+    }
+
+    /// The least element along an axis, which goes, and its index: of equal ones the first.
+    ///
+    /// ```
+    /// use kiln_lang::{Idx, Val};
+    ///
+    /// /// The nearest center of each point, and the square of its distance.
+    /// fn nearest(points: Val<f32>, centers: Val<f32>) -> (Val<f32>, Idx) {
+    ///     let apart = points.expand(1) - centers.expand(0);
+    ///     (apart * apart).sum_axis(2).min_with_index(1)
+    /// }
+    /// # use kiln_lang::{trace, zeros, Level};
+    /// # trace("k", Level::Tile { warps: None }, |_| {
+    /// assert_eq!(nearest(zeros([16, 2]), zeros([4, 2])).1.shape(), [16]);
+    /// # })?;
+    /// # Ok::<(), kiln_lang::TraceErrors>(())
+    /// ```
+    #[track_caller]
+    pub fn min_with_index(self, axis: usize) -> (Val<T>, Idx) {
+        (self.min_axis(axis), self.argmin_axis(axis))
     }
 
     /// Running sums along an axis: element `i` is the sum of elements `0 ..= i`.

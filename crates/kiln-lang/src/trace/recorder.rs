@@ -4,7 +4,7 @@ use super::error::TraceError;
 use super::item::{Id, Item, Raw, Region, Var};
 use super::scope::Scope;
 use super::site::{Site, SourceLocation};
-use kiln_ir::{BinaryOp, Level, Literal, Message, OpKind, Param, Scalar, Shape, Type};
+use kiln_ir::{BinaryOp, Level, Literal, Message, OpKind, Param, Scalar, Shape, Space, Type};
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -102,6 +102,10 @@ pub(crate) struct Recorder {
     written: HashSet<Var>,
     recorded: usize,
     uids: u32,
+    /// Tasks around what is recorded now.
+    pub tasks: u32,
+    /// Memory of the block through which tiles are rearranged.
+    staging: HashMap<(Scalar, Shape), Id>,
 }
 
 impl Recorder {
@@ -124,6 +128,8 @@ impl Recorder {
             written: HashSet::new(),
             recorded: 0,
             uids: 0,
+            tasks: 0,
+            staging: HashMap::new(),
         };
         recorder.open(RegionKind::Device);
         recorder
@@ -423,6 +429,21 @@ impl Recorder {
     pub fn binary(&mut self, op: BinaryOp, a: Id, b: Id, site: Site) -> Option<Id> {
         let ty = self.type_of(a)?.clone();
         Some(self.op(OpKind::Binary(op), &[a, b], ty, site))
+    }
+
+    /// Memory of the block for a tile on its way to other threads. Accesses of it are ordered by
+    /// the compiler, so that tiles of one type and shape take turns in one memory.
+    pub fn staging(&mut self, elem: Scalar, shape: &Shape, site: Site) -> Id {
+        let key = (elem, shape.clone());
+        if let Some(&known) = self.staging.get(&key)
+            && self.exists_here(known)
+        {
+            return known;
+        }
+        let kind = OpKind::Alloc { space: Space::Shared, elem, shape: shape.clone() };
+        let made = self.op(kind, &[], Type::view(elem, shape.rank() as u32, Space::Shared), site);
+        self.staging.insert(key, made);
+        made
     }
 
     /// The number of a message text.

@@ -3,16 +3,21 @@
 const PAGE: &str = include_str!("../../../../book/src/operations.md");
 
 /// The files whose public functions and methods are operations of kernels.
-const SOURCES: [(&str, &str); 16] = [
+const SOURCES: [(&str, &str); 21] = [
     ("arith", include_str!("../../../kiln-lang/src/ops/arith.rs")),
     ("bits", include_str!("../../../kiln-lang/src/ops/bits.rs")),
+    ("combine_with", include_str!("../../../kiln-lang/src/ops/combine_with.rs")),
     ("compare", include_str!("../../../kiln-lang/src/ops/compare.rs")),
     ("convert", include_str!("../../../kiln-lang/src/ops/convert.rs")),
     ("dot", include_str!("../../../kiln-lang/src/ops/dot.rs")),
     ("functions", include_str!("../../../kiln-lang/src/ops/functions.rs")),
+    ("histogram", include_str!("../../../kiln-lang/src/ops/histogram.rs")),
     ("math", include_str!("../../../kiln-lang/src/ops/math.rs")),
+    ("random", include_str!("../../../kiln-lang/src/ops/random.rs")),
+    ("rearrange", include_str!("../../../kiln-lang/src/ops/rearrange.rs")),
     ("reduce", include_str!("../../../kiln-lang/src/ops/reduce.rs")),
     ("shape", include_str!("../../../kiln-lang/src/ops/shape.rs")),
+    ("sort", include_str!("../../../kiln-lang/src/ops/sort.rs")),
     ("view", include_str!("../../../kiln-lang/src/view/mod.rs")),
     ("atomic", include_str!("../../../kiln-lang/src/view/atomic.rs")),
     ("element", include_str!("../../../kiln-lang/src/view/element.rs")),
@@ -32,7 +37,12 @@ fn declared(line: &str) -> Option<&str> {
     let name = |text: &str| {
         text.len() - text.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_').len()
     };
-    if let Some(rest) = text.strip_prefix("pub fn ").or_else(|| text.strip_prefix("pub unsafe fn ")) {
+    // Of a trait, whose methods have no `pub`.
+    let method = text
+        .strip_prefix("fn ")
+        .filter(|rest| rest.contains("(&self, axis: usize, ") && rest.contains("impl Fn("));
+    let public = text.strip_prefix("pub fn ").or_else(|| text.strip_prefix("pub unsafe fn "));
+    if let Some(rest) = public.or(method) {
         return Some(&rest[..name(rest)]).filter(|name| !name.is_empty());
     }
     // `exp UnaryOp::…;`, `min Min;`, `sum sum_axis Sum;`, `tan: tan;`
