@@ -183,7 +183,8 @@ impl<T: Int, B: IntoVal<T>> RangeProbe<Val<T>, B> {
     }
 }
 
-/// A device bound on the right.
+/// A device bound on the right. It is for a reference, and so found after [`RangeHost`]: a bound
+/// whose type is inferred later, such as `2 * k` of a host literal `k`, is a host number.
 pub trait RangeTo<T> {
     type Range;
     type Inclusive;
@@ -193,7 +194,7 @@ pub trait RangeTo<T> {
     fn range_inclusive(self) -> Self::Inclusive;
 }
 
-impl<T: Int, A: HostNumber + IntoVal<T>> RangeTo<Val<T>> for RangeProbe<A, Val<T>> {
+impl<T: Int, A: HostNumber + IntoVal<T>> RangeTo<Val<T>> for &RangeProbe<A, Val<T>> {
     type Range = DeviceRange<T>;
     type Inclusive = DeviceRange<T>;
 

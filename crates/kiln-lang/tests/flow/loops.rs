@@ -59,6 +59,15 @@ both! {
         for i in 0..x { for k in [1, 10] { s += k * i; } }
         s
     }
+    unrolled_to_a_literal_less_a_literal(x) {
+        let mut s: I = 0;
+        for i in 0..3 { for j in 0..3 - i { s = s * 3 + x; } }
+        let k = 2;
+        for _ in 0..2 * k { s = s + x; }
+        for _ in 1..=5 - k { s = s * 2 + 1; }
+        for _ in 0..2 * x { s += 1; }
+        s
+    }
     device_inside_unrolled(x) {
         let mut s: I = 0;
         for k in [1, 10] { for i in 0..x { s += k * i; } s += 1; }

@@ -80,7 +80,7 @@ pub enum RingError {
     },
     /// A region of shared memory is used up.
     #[error(
-        "the {region} has no {needed} contiguous bytes left (it has {size} in all): use smaller queues, or a larger one with `RuntimeConfig`"
+        "the {region} has no {needed} contiguous bytes left (it has {size} in all): use smaller queues or payloads, or raise `RuntimeConfig::{region}_bytes`"
     )]
     OutOfRegion {
         /// Which.

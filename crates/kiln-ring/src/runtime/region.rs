@@ -96,6 +96,7 @@ mod tests {
             error.contains("inbox has no 256 contiguous bytes") && error.contains("512 in all"),
             "{error}"
         );
+        assert!(error.ends_with("or raise `RuntimeConfig::inbox_bytes`"), "{error}");
         assert!(FreeList::new("inbox", 0, 0).allocate(1).is_err());
         for words in [usize::MAX, usize::MAX / 4 + 1, usize::MAX - 63] {
             assert!(list.allocate(words).is_err());
