@@ -3,8 +3,9 @@
 
 use crate::case::{Case, cases};
 use crate::trial::{Trial, Verdict, close, ensure, list, same};
+use kiln_kernels::Create;
 use kiln_lang::prelude::*;
-use kiln_reference::Host;
+use kiln_reference::{Host, Sample};
 use kiln_runtime::Tensor;
 
 pub fn cases() -> Vec<Case> {
@@ -12,6 +13,7 @@ pub fn cases() -> Vec<Case> {
         published_words;
         words_of_offsets for i32 u32 i64 u64;
         distributions;
+        tensors for f16 bf16 f32 f64;
     ]
 }
 
@@ -106,7 +108,7 @@ fn uniform_and_normal(words: [u32; 4]) -> [f64; 2] {
     [first, length * (second * std::f64::consts::TAU).cos()]
 }
 
-fn words_of_offsets<T: kiln_reference::Sample + Int>(trial: &mut Trial<'_>) -> Verdict {
+fn words_of_offsets<T: Sample + Int>(trial: &mut Trial<'_>) -> Verdict {
     let n = 37;
     let (seed, data) = (trial.rng.bits(), trial.random::<T>(n));
     let offsets = trial.vector(&data)?;
@@ -128,6 +130,21 @@ fn words_of_offsets<T: kiln_reference::Sample + Int>(trial: &mut Trial<'_>) -> V
     close("rand", &got[..n], &expected[..n], 0.0, 0.0)?;
     // The angle is rounded before its cosine is taken.
     close("randn", &got[n..], &expected[n..], 32.0, 1.0)
+}
+
+/// Tensors that the library fills.
+fn tensors<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
+    let (seed, shape, n) = (trial.rng.bits(), [3, 5, 7], 105);
+    let of =
+        |i: usize| uniform_and_normal(reference([i as u32, 0, 0, 0], [seed as u32, (seed >> 32) as u32]));
+    // What the type holds of a number below 1 without rounding it up, of 24 bits.
+    let steps = f64::min(2.0 / T::EPSILON, 16_777_216.0);
+    let expected = list(0..n, |i| Host::Float((of(i)[0] * steps).floor() / steps));
+    close("rand", &trial.device.rand::<T, 3>(shape, seed)?.to_vec()?, &expected, 0.0, 0.0)?;
+    let expected = list(0..n, |i| Host::Float(of(i)[1]));
+    let ulps = 32.0 * (f64::from(f32::EPSILON) / T::EPSILON).max(1.0 / 32.0);
+    close("randn", &trial.device.randn::<T, 3>(shape, seed)?.to_vec()?, &expected, ulps, 1.0)?;
+    ensure(trial.device.rand::<T, 1>([0], seed)?.is_empty(), || "none has elements".into())
 }
 
 #[kernel(crate = kiln_runtime)]

@@ -3,6 +3,7 @@
 use crate::sizes::elements_per_program;
 use kiln_ir::Scalar;
 use kiln_lang::prelude::*;
+use kiln_lang::{rand, randn};
 use kiln_runtime::{Device, Result, Tensor};
 
 /// Kernels, for launches of one's own.
@@ -40,6 +41,24 @@ pub mod kernels {
         let from_start = start + index.cast::<C>() * step;
         let from_end = end - left.cast::<C>() * step;
         y.tile(at, block).store(select(index.le(left), from_start, from_end).cast::<T>());
+    }
+
+    /// Random numbers of at least 0 and less than 1, that of offset `i` at index `i`, all multiples
+    /// of a distance that `T` holds exactly. `block` elements a program.
+    #[kernel(crate = kiln_runtime)]
+    pub fn uniform<T: Float>(y: &mut Tensor<T, 1>, seed: Val<u64>, distance: f32, block: usize) {
+        let at = program_id(0) * block;
+        let number = super::rand(seed, iota::<i64>(block) + at);
+        let steps = (number * (1.0 / distance)).floor();
+        y.tile(at, block).store((steps * distance).cast::<T>());
+    }
+
+    /// Random numbers of the standard normal distribution, that of offset `i` at index `i`. `block`
+    /// elements a program.
+    #[kernel(crate = kiln_runtime)]
+    pub fn normal<T: Float>(y: &mut Tensor<T, 1>, seed: Val<u64>, block: usize) {
+        let at = program_id(0) * block;
+        y.tile(at, block).store(super::randn(seed, iota::<i64>(block) + at).cast::<T>());
     }
 
     /// 1 where row and column are the same, 0 elsewhere; `block` columns of a row a program.
@@ -119,6 +138,37 @@ pub trait Create {
     /// # Errors
     /// As of [`full`](Self::full).
     fn eye<T: Num>(&self, n: usize) -> Result<Tensor<T, 2>>;
+
+    /// Random numbers of at least 0 and less than 1: element `i`, in row-major order, is what
+    /// [`rand`] gives for the seed and offset `i`, with as many bits as the type holds exactly. The
+    /// same seed gives the same numbers on every device.
+    ///
+    /// ```
+    /// # use kiln_kernels::Create;
+    /// let y = kiln_runtime::Device::open("interp")?.rand::<f32, 2>([100, 100], 42)?.to_vec()?;
+    /// let mean = y.iter().sum::<f32>() / 10_000.0;
+    /// assert!((mean - 0.5).abs() < 0.02 && y.iter().all(|x| (0.0..1.0).contains(x)));
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As of [`full`](Self::full).
+    fn rand<T: Float, const R: usize>(&self, shape: [usize; R], seed: u64) -> Result<Tensor<T, R>>;
+
+    /// Random numbers of the standard normal distribution: element `i`, in row-major order, is what
+    /// [`randn`] gives for the seed and offset `i`, rounded to the type.
+    ///
+    /// ```
+    /// # use kiln_kernels::Create;
+    /// let y = kiln_runtime::Device::open("interp")?.randn::<f32, 1>([10_000], 42)?.to_vec()?;
+    /// let variance = y.iter().map(|x| x * x).sum::<f32>() / 10_000.0;
+    /// assert!((variance - 1.0).abs() < 0.1);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As of [`full`](Self::full).
+    fn randn<T: Float, const R: usize>(&self, shape: [usize; R], seed: u64) -> Result<Tensor<T, R>>;
 }
 
 impl Create for Device {
@@ -154,6 +204,29 @@ impl Create for Device {
     fn eye<T: Num>(&self, n: usize) -> Result<Tensor<T, 2>> {
         let mut y = self.uninit([n, n])?;
         kernels::identity(&mut y, elements_per_program(self, size_of::<T>())).launch(self)?;
+        Ok(y)
+    }
+
+    #[track_caller]
+    fn rand<T: Float, const R: usize>(&self, shape: [usize; R], seed: u64) -> Result<Tensor<T, R>> {
+        let y = self.uninit(shape)?;
+        // Bits of the significand, of which `rand` has 24 at most.
+        let bits = match T::SCALAR {
+            Scalar::F16 => 11,
+            Scalar::BF16 => 8,
+            _ => 24,
+        };
+        let block = elements_per_program(self, size_of::<T>());
+        let distance = 1.0 / (1u32 << bits) as f32;
+        kernels::uniform(&mut y.reshape([y.len()])?, seed, distance, block).launch(self)?;
+        Ok(y)
+    }
+
+    #[track_caller]
+    fn randn<T: Float, const R: usize>(&self, shape: [usize; R], seed: u64) -> Result<Tensor<T, R>> {
+        let y = self.uninit(shape)?;
+        let block = elements_per_program(self, size_of::<T>());
+        kernels::normal(&mut y.reshape([y.len()])?, seed, block).launch(self)?;
         Ok(y)
     }
 }
