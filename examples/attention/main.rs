@@ -26,6 +26,8 @@ struct Size {
 impl Size {
     fn of(device: &Device) -> Size {
         match device.capabilities().execution {
+            // A small GPU, or software.
+            Execution::Simt if device.properties().units < 16 => Size { heads: 2, length: 1024, width: 64 },
             Execution::Simt => Size { heads: 16, length: 4096, width: 64 },
             Execution::Simd => Size { heads: 4, length: 1024, width: 64 },
             Execution::Interpreted => Size { heads: 1, length: 96, width: 16 },

@@ -334,6 +334,8 @@ fn many(trial: &Trial<'_>) -> usize {
     match trial.device.capabilities().execution {
         Execution::Interpreted => 1 << 20,
         Execution::Simd => 1 << 26,
+        // It may be software.
+        Execution::Simt if trial.device.properties().compute_capability.is_none() => 1 << 24,
         Execution::Simt => usize::MAX,
     }
 }

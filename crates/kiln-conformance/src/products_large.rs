@@ -43,7 +43,9 @@ fn many(trial: &Trial<'_>) -> f64 {
     match trial.device.capabilities().execution {
         Execution::Interpreted => 3e6,
         Execution::Simd => 3e9,
-        _ => f64::INFINITY,
+        // It may be software.
+        Execution::Simt if trial.device.properties().compute_capability.is_none() => 1e8,
+        Execution::Simt => f64::INFINITY,
     }
 }
 
