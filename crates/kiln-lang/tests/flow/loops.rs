@@ -61,7 +61,7 @@ both! {
     }
     unrolled_to_a_literal_less_a_literal(x) {
         let mut s: I = 0;
-        for i in 0..3 { for j in 0..3 - i { s = s * 3 + x; } }
+        for i in 0..3 { for _ in 0..3 - i { s = s * 3 + x; } }
         let k = 2;
         for _ in 0..2 * k { s = s + x; }
         for _ in 1..=5 - k { s = s * 2 + 1; }
