@@ -53,6 +53,12 @@ impl<T: Elem> Shown for Val<T> {
     }
 }
 
+impl Shown for crate::ThreadIndex<1> {
+    fn shown(&self) -> Raw {
+        self.get().raw()
+    }
+}
+
 impl Shown for bool {
     fn shown(&self) -> Raw {
         Raw::Const(self.literal())
@@ -73,6 +79,28 @@ macro_rules! shown {
     )*};
 }
 for_host_numbers!(shown);
+
+/// The condition of an `assert!` of the standard library.
+#[doc(hidden)]
+pub struct AssertProbe<C>(pub C);
+
+impl AssertProbe<Val<bool>> {
+    /// Checks it on the device.
+    #[track_caller]
+    pub fn check(self, text: &str) {
+        assert(self.0, text, &[]);
+    }
+}
+
+impl AssertProbe<bool> {
+    /// Checks it on the host, now.
+    #[track_caller]
+    pub fn check(self, text: &str) {
+        if !self.0 {
+            panic!("{text}");
+        }
+    }
+}
 
 #[doc(hidden)]
 #[track_caller]

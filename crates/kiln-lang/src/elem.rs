@@ -124,7 +124,10 @@ elem! {
 }
 
 macro_rules! mark {
-    ($($trait:ident: $($t:ty)*;)*) => {$($(impl $trait for $t {})*)*};
+    ($($trait:ident: $($t:ty)*;)*) => {$($(
+        #[diagnostic::do_not_recommend]
+        impl $trait for $t {}
+    )*)*};
 }
 
 mark! {

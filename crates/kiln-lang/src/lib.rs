@@ -38,11 +38,13 @@
 //! | [`explicit`] | asynchronous copies and products, mbarriers, tasks (Hopper GPUs) |
 //! | `diag` | `device_assert!`, `device_print!` |
 //! | `flow` | what control flow becomes |
+//! | `explain` | what newcomers write, and what to write instead |
 //! | `trace` | recording, exits, variables to SSA |
 //! | `param` | parameters: the contract with a runtime |
 
 pub mod diag;
 mod elem;
+mod explain;
 pub mod explicit;
 #[doc(hidden)]
 pub mod flow;
@@ -92,11 +94,30 @@ pub mod prelude {
     };
 }
 
+/// Traits that nothing on the device has: where code needs one, the compiler gives its message,
+/// which says what to write instead.
+///
+/// ```compile_fail,E0277
+/// use kiln_lang::prelude::*;
+///
+/// #[device(crate = kiln_lang)]
+/// fn halved(x: Val<i32>) -> Val<f32> {
+///     x as f32 * 0.5 // error: `as` does not cast device values … write `x.cast::<f32>()`
+/// }
+/// ```
+pub mod mistakes {
+    pub use crate::explain::{ComparedOutsideOfDeviceCode, Iterable, Optional, Subscript, Writable};
+    pub use crate::flow::compare::OfNumber;
+    pub use crate::flow::refuse::{Castable, Formattable, HostCondition, HostOperand, LoopSource, Matchable};
+}
+
 /// What the macros name. No part of the public interface.
 #[doc(hidden)]
 pub mod __private {
+    pub use crate::diag::AssertProbe;
     pub use crate::flow::branch::{Branch, JoinProbe, LikeProbe, after_exit, branch};
-    pub use crate::flow::compare::{CompareProbe, LiteralLeft};
+    pub use crate::flow::compare::{CompareProbe, LiteralLeft, WideProbe, of_number};
+    pub use crate::flow::condition::Condition;
     pub use crate::flow::exit::{
         Block, Slot, SlotLike, SlotProbe, TakeProbe, exit_break, exit_continue, mark_unreachable,
         never_returns, unreachable,
@@ -104,7 +125,9 @@ pub mod __private {
     pub use crate::flow::logic::{and, or};
     pub use crate::flow::loops::{Loop, LoopProbe, While};
     pub use crate::flow::range::RangeProbe;
-    pub use crate::flow::refuse::{CastProbe, MatchProbe};
+    pub use crate::flow::refuse::{
+        Castable, Formattable, HostCondition, HostOperand, LoopSource, Matchable, OperandProbe, RefuseProbe,
+    };
     pub use crate::flow::variable::{Annotated, PlaceProbe, Probe, depth};
     pub use crate::flow::watch::{Borrowed, CellProbe, ReferenceProbe, WatchProbe, open, settle, unchanged};
     pub use crate::flow::{DeviceValue, FieldProbe, HostField, IntoDevice, Zip};
@@ -119,12 +142,12 @@ pub mod __private {
         pub use crate::flow::branch::{JoinHost as _, JoinOpaque as _, LikeHost as _};
         pub use crate::flow::compare::{
             CompareEq as _, CompareOrd as _, CompareRight as _, CompareRightOrd as _, LiteralAdd as _,
-            LiteralDiv as _, LiteralMul as _, LiteralRem as _, LiteralSub as _,
+            LiteralDiv as _, LiteralMul as _, LiteralRem as _, LiteralSub as _, WideHost as _,
         };
         pub use crate::flow::exit::{SlotHost as _, SlotLikeHost as _, SlotOpaque as _, TakeHost as _};
         pub use crate::flow::loops::LoopHost as _;
         pub use crate::flow::range::{RangeHost as _, RangeTo as _};
-        pub use crate::flow::refuse::{CastHost as _, MatchHost as _};
+        pub use crate::flow::refuse::{OperandHost as _, RefuseHost as _};
         pub use crate::flow::variable::{HostAnnotated as _, HostPlace as _, HostProbe as _};
         pub use crate::flow::watch::{
             CellNone as _, ReferenceDevice as _, ReferenceHost as _, ReferenceMarked as _,

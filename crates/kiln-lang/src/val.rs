@@ -131,6 +131,7 @@ pub trait IntoVal<T: Elem>: Copy {
     fn into_val(self) -> Val<T>;
 }
 
+#[diagnostic::do_not_recommend]
 impl<T: Elem> IntoVal<T> for Val<T> {
     fn into_val(self) -> Val<T> {
         self
@@ -154,6 +155,19 @@ macro_rules! into_val {
     )*};
 }
 for_host_numbers!(into_val);
+
+/// An integer literal of a kernel that is larger than the largest `i32`, the type that Rust would
+/// give it.
+#[doc(hidden)]
+#[derive(Clone, Copy)]
+pub struct WideLiteral(pub i128);
+
+impl<T: Numeric> IntoVal<T> for WideLiteral {
+    #[track_caller]
+    fn into_val(self) -> Val<T> {
+        Val::from_raw(constant(Number::Int(self.0), T::SCALAR, Location::caller()))
+    }
+}
 
 fn constant(number: Number, elem: Scalar, site: Site) -> Raw {
     match number.literal(elem) {

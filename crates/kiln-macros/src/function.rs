@@ -5,7 +5,6 @@ use crate::rewrite::exits::{self, ExitKind};
 use crate::rewrite::{Rewriter, Scope, ScopeKind, names};
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
-use syn::spanned::Spanned;
 use syn::{FnArg, ItemFn, ReturnType, Type};
 
 /// Lints that the expansion would raise in the user's name.
@@ -39,6 +38,7 @@ pub fn rewritten(options: &Options, item: &mut ItemFn, references: bool) -> syn:
     let mut rewriter = Rewriter::new(options);
     rewriter.assigned = names::assigned(&item.block);
     rewriter.borrowed = names::borrowed(&item.block);
+    rewriter.is_kernel = !references;
     let (result, is_unit) = match &sig.output {
         ReturnType::Default => (None, true),
         ReturnType::Type(_, ty) => (Some((**ty).clone()), is_unit(ty)),
@@ -144,13 +144,34 @@ fn is_unit(ty: &Type) -> bool {
     matches!(ty, Type::Tuple(t) if t.elems.is_empty())
 }
 
-/// Reports a type that is not allowed in a signature.
-pub fn reject_impl_trait(ty: &Type) -> syn::Result<()> {
-    match ty {
-        Type::ImplTrait(t) => Err(syn::Error::new(
-            t.span(),
-            "a kernel's parameters have named types: the type of an argument is part of the specialization",
-        )),
-        _ => Ok(()),
-    }
+/// Reports a type that no parameter of a kernel has, as far as its syntax shows it: the type system
+/// would do so for each use of the parameter.
+pub fn reject_parameter(ty: &Type) -> syn::Result<()> {
+    const HOST_ONLY: [&str; 6] = ["Vec", "String", "Box", "Rc", "Arc", "HashMap"];
+    let message = match ty {
+        Type::ImplTrait(_) | Type::BareFn(_) | Type::TraitObject(_) => {
+            "a kernel takes no functions: write the code as a generic `#[device]` function, with one kernel for each \
+             function it is called with, or choose by a host constant, such as an enum with `#[derive(KernelConst)]`"
+        }
+        Type::Reference(r) if matches!(&*r.elem, Type::Slice(_) | Type::Array(_)) => {
+            "a kernel takes tensors, not slices of the host: write `&Tensor<f32, 1>` or `&mut Tensor<f32, 1>`, and make the \
+             tensor with `device.tensor(&data, [n])`"
+        }
+        Type::Reference(r) if matches!(&*r.elem, Type::ImplTrait(_) | Type::TraitObject(_)) => {
+            return reject_parameter(&r.elem);
+        }
+        Type::Slice(_) | Type::Ptr(_) => {
+            "a kernel takes tensors, not memory of the host: write `&Tensor<f32, 1>` or `&mut Tensor<f32, 1>`"
+        }
+        Type::Path(path) => {
+            let last = path.path.segments.last().map(|s| s.ident.to_string());
+            if !last.is_some_and(|name| HOST_ONLY.contains(&name.as_str())) {
+                return Ok(());
+            }
+            "a kernel takes no collections of the host: write `&Tensor<f32, 1>` for data, and `usize`, `bool` or an enum \
+             with `#[derive(KernelConst)]` for constants"
+        }
+        _ => return Ok(()),
+    };
+    Err(syn::Error::new_spanned(ty, message))
 }

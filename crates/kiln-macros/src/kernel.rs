@@ -88,7 +88,7 @@ fn parameter(input: &FnArg) -> syn::Result<(Ident, Type)> {
         let message = "a kernel's parameter is a name; take it apart in the body";
         return Err(syn::Error::new(arg.pat.span(), message));
     };
-    function::reject_impl_trait(&arg.ty)?;
+    function::reject_parameter(&arg.ty)?;
     let mut ty = (*arg.ty).clone();
     NameLifetimes.visit_type_mut(&mut ty);
     Ok((pat.ident.clone(), ty))

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 /// assert_eq!(error.to_string(), "2 elements do not fill shape [3], which has 3");
 /// # Ok::<(), Error>(())
 /// ```
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The device failed, or a kernel on it did.
@@ -292,6 +292,14 @@ pub enum Error {
         /// The system's words.
         message: String,
     },
+}
+
+/// The message, as `Display` gives it: `main` prints an error that it returns by `Debug`, and
+/// `unwrap` does.
+impl std::fmt::Debug for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
 }
 
 impl Error {

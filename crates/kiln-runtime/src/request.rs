@@ -66,15 +66,28 @@ fn specialized(site: &KernelSite, level: Level, function: &dyn Record) -> Result
     let refuse = |problems| Error::Kernel { kernel: site.name.to_owned(), problems };
     let kernel = trace_function(site, level, &mut || function.record())
         .map_err(|errors| refuse(errors.errors().iter().map(ToString::to_string).collect()))?;
-    verify(&kernel).map_err(|errors| refuse(errors.iter().map(|e| problem(site, e)).collect()))?;
+    verify(&kernel).map_err(|errors| refuse(problems(site, &errors)))?;
     Ok(kernel)
+}
+
+/// The findings of the verifier, each once: a value that breaks a rule may be used many times.
+fn problems(site: &KernelSite, errors: &[VerifyError]) -> Vec<String> {
+    let mut seen: Vec<&str> = Vec::new();
+    let mut problems = Vec::new();
+    for error in errors {
+        if !seen.contains(&error.message.as_str()) {
+            seen.push(&error.message);
+            problems.push(problem(site, error));
+        }
+    }
+    problems
 }
 
 /// A finding of the verifier in words. One about the kernel as a whole is placed at the function.
 fn problem(site: &KernelSite, error: &VerifyError) -> String {
-    let (location, op) = (&error.location, &error.op);
+    let location = &error.location;
     match location.contains(':') {
-        true => format!("{location}: {} (in `{op}`)", error.message),
+        true => format!("{location}: {}", error.message),
         false => format!("{}:{}:{}: {}", site.file, site.line, site.column, error.message),
     }
 }

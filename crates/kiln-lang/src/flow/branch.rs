@@ -12,7 +12,7 @@
 //! A host condition runs one arm; a device condition traces both into regions of their own. An arm
 //! that ends in an exit is `None`.
 
-use super::condition::{Condition, Decision, scalar_condition};
+use super::condition::{Decision, scalar_condition};
 use super::value::{DeviceValue, IntoDevice, Places, Zip, type_of};
 use crate::trace::{Id, Item, Raw, Region, RegionKind, Site, Var, abort, error, with};
 use std::panic::Location;
@@ -41,11 +41,8 @@ struct DeviceBranch {
 
 /// Begins an `if`.
 #[track_caller]
-pub fn branch<C: Condition>(cond: C) -> Branch {
-    decided(cond.decision(), Location::caller())
-}
-
-fn decided(decision: Decision, site: Site) -> Branch {
+pub fn branch(decision: Decision) -> Branch {
+    let site = Location::caller();
     match decision {
         Decision::Host(value) => Branch { site, state: BranchState::Host(value) },
         Decision::Device(raw) => {

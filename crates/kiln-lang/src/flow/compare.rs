@@ -1,7 +1,9 @@
 //! Comparison operators.
 
 use crate::elem::{Elem, HostNumber, Num, Ordered};
-use crate::val::{IntoVal, Val};
+use crate::val::{IntoVal, Val, WideLiteral};
+use crate::view::ThreadIndex;
+use std::marker::PhantomData;
 
 /// The two sides of a comparison operator. If one is a device value, so is the result.
 pub struct CompareProbe<'a, A: ?Sized, B: ?Sized>(pub &'a A, pub &'a B);
@@ -26,29 +28,53 @@ pub trait CompareRightOrd {
     fn ge(self) -> Val<bool>;
 }
 
-/// Equality of host values.
-pub trait CompareEq {
-    fn eq(self) -> bool;
-    fn ne(self) -> bool;
+/// Equality of host values. The bounds are of the methods, as those on device values are: where one
+/// does not hold, the error names the two types and not this probe.
+pub trait CompareEq<A: ?Sized, B: ?Sized> {
+    fn eq(self) -> bool
+    where
+        A: PartialEq<B>;
+    fn ne(self) -> bool
+    where
+        A: PartialEq<B>;
 }
 
 /// Order of host values.
-pub trait CompareOrd {
-    fn lt(self) -> bool;
-    fn le(self) -> bool;
-    fn gt(self) -> bool;
-    fn ge(self) -> bool;
+pub trait CompareOrd<A: ?Sized, B: ?Sized> {
+    fn lt(self) -> bool
+    where
+        A: PartialOrd<B>;
+    fn le(self) -> bool
+    where
+        A: PartialOrd<B>;
+    fn gt(self) -> bool
+    where
+        A: PartialOrd<B>;
+    fn ge(self) -> bool
+    where
+        A: PartialOrd<B>;
 }
 
 macro_rules! device {
     ($bound:ident $elem:ident $right:ident: $($name:ident)*) => {
-        impl<T: Elem, R: IntoVal<T>> CompareProbe<'_, Val<T>, R> {$(
+        impl<T: Elem, R> CompareProbe<'_, Val<T>, R> {$(
             #[track_caller]
             pub fn $name(self) -> Val<bool>
             where
                 T: $bound,
+                R: IntoVal<T>,
             {
                 Val::$name(*self.0, *self.1)
+            }
+        )*}
+
+        impl<R> CompareProbe<'_, ThreadIndex<1>, R> {$(
+            #[track_caller]
+            pub fn $name(self) -> Val<bool>
+            where
+                R: IntoVal<i64>,
+            {
+                Val::$name(self.0.get(), *self.1)
             }
         )*}
 
@@ -57,6 +83,14 @@ macro_rules! device {
             fn $name(self) -> Val<bool> {
                 let left: Val<T> = (*self.0).into_val();
                 Val::$name(left, *self.1)
+            }
+        )*}
+
+        impl<A: IntoVal<i64> + HostOperand> $right for CompareProbe<'_, A, ThreadIndex<1>> {$(
+            #[track_caller]
+            fn $name(self) -> Val<bool> {
+                let left: Val<i64> = (*self.0).into_val();
+                Val::$name(left, self.1.get())
             }
         )*}
     };
@@ -70,33 +104,20 @@ pub trait HostOperand: Copy {}
 impl<N: HostNumber> HostOperand for N {}
 impl HostOperand for bool {}
 
-impl<A: PartialEq<B> + ?Sized, B: ?Sized> CompareEq for &CompareProbe<'_, A, B> {
-    fn eq(self) -> bool {
-        self.0 == self.1
-    }
-
-    fn ne(self) -> bool {
-        self.0 != self.1
-    }
+macro_rules! host {
+    ($probe:ident $bound:ident: $($name:ident $op:tt)*) => {
+        impl<A: ?Sized, B: ?Sized> $probe<A, B> for &CompareProbe<'_, A, B> {$(
+            fn $name(self) -> bool
+            where
+                A: $bound<B>,
+            {
+                self.0 $op self.1
+            }
+        )*}
+    };
 }
-
-impl<A: PartialOrd<B> + ?Sized, B: ?Sized> CompareOrd for &CompareProbe<'_, A, B> {
-    fn lt(self) -> bool {
-        self.0 < self.1
-    }
-
-    fn le(self) -> bool {
-        self.0 <= self.1
-    }
-
-    fn gt(self) -> bool {
-        self.0 > self.1
-    }
-
-    fn ge(self) -> bool {
-        self.0 >= self.1
-    }
-}
+host! { CompareEq PartialEq: eq == ne != }
+host! { CompareOrd PartialOrd: lt < le <= gt > ge >= }
 
 /// A literal on the left of an arithmetic operator, which takes the type of a device value on the
 /// right.
@@ -104,23 +125,89 @@ pub struct LiteralLeft<L, R>(pub L, pub R);
 
 macro_rules! literal_left {
     ($($name:ident $trait:ident $host:ident)*) => {$(
-        impl<T: crate::Num, L: IntoVal<T>> LiteralLeft<L, Val<T>> {
+        impl<T: crate::Elem, L> LiteralLeft<L, Val<T>> {
             #[track_caller]
-            pub fn $name(self) -> Val<T> {
+            pub fn $name(self) -> Val<T>
+            where
+                T: crate::Num,
+                L: IntoVal<T>,
+            {
                 std::ops::$trait::$name(self.0.into_val(), self.1)
             }
         }
 
         /// The operator between host values.
-        pub trait $host<Out> {
-            fn $name(self) -> Out;
+        pub trait $host<L, R> {
+            fn $name(self) -> L::Output
+            where
+                L: std::ops::$trait<R>;
         }
 
-        impl<L: std::ops::$trait<R>, R> $host<L::Output> for LiteralLeft<L, R> {
-            fn $name(self) -> L::Output {
+        impl<L, R> $host<L, R> for LiteralLeft<L, R> {
+            fn $name(self) -> L::Output
+            where
+                L: std::ops::$trait<R>,
+            {
                 std::ops::$trait::$name(self.0, self.1)
             }
         }
     )*};
 }
 literal_left! { add Add LiteralAdd sub Sub LiteralSub mul Mul LiteralMul div Div LiteralDiv rem Rem LiteralRem }
+
+/// What a function of a number type, such as `f32::sqrt`, is called with in a kernel: the number,
+/// or a device value, which has a method of the same name.
+#[diagnostic::on_unimplemented(
+    message = "this is a function of `{N}`, which does not take `{Self}`",
+    note = "write it as a method, such as `x.sqrt()`, and convert with `.cast::<{N}>()` first"
+)]
+pub trait OfNumber<N> {}
+
+impl<N: HostNumber> OfNumber<N> for N {}
+impl<N: Elem> OfNumber<N> for Val<N> {}
+
+/// The first operand of a function of a number type, as `x` of `f32::sqrt(x)`.
+pub fn of_number<N, V: OfNumber<N>>(value: V) -> V {
+    value
+}
+
+/// What stands beside a number literal that is larger than the largest `i32`.
+pub struct WideProbe<T: ?Sized>(PhantomData<*const T>);
+
+impl<T: ?Sized> WideProbe<T> {
+    /// The type.
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
+        WideProbe(PhantomData)
+    }
+
+    /// The type of a value.
+    pub fn like(_: &T) -> Self {
+        WideProbe(PhantomData)
+    }
+}
+
+impl<T> WideProbe<Val<T>> {
+    /// The literal, for a device value: any type takes it that it fits.
+    pub fn literal(self, number: i128) -> WideLiteral {
+        WideLiteral(number)
+    }
+}
+
+impl WideProbe<ThreadIndex<1>> {
+    /// The literal, for an index.
+    pub fn literal(self, number: i128) -> WideLiteral {
+        WideLiteral(number)
+    }
+}
+
+/// The same beside a host value: the literal has the type that Rust infers.
+pub trait WideHost {
+    fn literal<N>(self, number: N) -> N;
+}
+
+impl<T: ?Sized> WideHost for WideProbe<T> {
+    fn literal<N>(self, number: N) -> N {
+        number
+    }
+}

@@ -18,6 +18,13 @@ pub trait Condition: Copy {
     /// The condition that is known on the host.
     #[doc(hidden)]
     fn constant(value: bool) -> Self;
+
+    /// The condition itself. The macros call it, as a method of this trait, so that an error about
+    /// something else names no function of theirs.
+    #[doc(hidden)]
+    fn checked(self) -> Self {
+        self
+    }
 }
 
 /// Where a condition is decided.
@@ -30,6 +37,7 @@ pub enum Decision {
     Device(Raw),
 }
 
+#[diagnostic::do_not_recommend]
 impl Condition for bool {
     fn decision(self) -> Decision {
         Decision::Host(self)
@@ -40,6 +48,7 @@ impl Condition for bool {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl Condition for Val<bool> {
     fn decision(self) -> Decision {
         Decision::Device(self.raw())

@@ -5,9 +5,9 @@
 //! which it is by how its first iteration ends: if it was left by the host's own `break`, or can
 //! only be, it is unrolled; else it belongs to the device.
 
-use super::condition::{Condition, Decision, scalar_condition};
+use super::condition::{Decision, scalar_condition};
 use super::range::{DeviceRange, RangeEnds};
-use crate::elem::Int;
+use crate::elem::Elem;
 use crate::trace::{Bounds, Id, Raw, Region, RegionKind, ScopeKind, Site, error, with};
 use crate::val::Val;
 use kiln_ir::{Scalar, Type};
@@ -17,10 +17,13 @@ use std::panic::Location;
 /// Host loops that go on for longer than this while a kernel is traced do not end.
 const MAX_HOST_ITERATIONS: u32 = 1 << 20;
 
+/// A loop that is unrolled more often than this is reported, if it records anything.
+const MANY_ITERATIONS: u32 = 4096;
+
 /// What a `for` loops over.
 pub struct LoopProbe<S>(pub S);
 
-impl<T: Int> LoopProbe<DeviceRange<T>> {
+impl<T: Elem> LoopProbe<DeviceRange<T>> {
     /// The loop on the device.
     pub fn begin(self) -> DeviceFor<T> {
         DeviceFor { body: Body::new(self.0.ends), elem: PhantomData }
@@ -28,14 +31,19 @@ impl<T: Int> LoopProbe<DeviceRange<T>> {
 }
 
 /// The host's side of [`LoopProbe`].
-pub trait LoopHost<I: Iterator> {
+pub trait LoopHost<S> {
     #[track_caller]
-    fn begin(self) -> HostFor<I>;
+    fn begin(self) -> HostFor<S::IntoIter>
+    where
+        S: IntoIterator;
 }
 
-impl<S: IntoIterator> LoopHost<S::IntoIter> for LoopProbe<S> {
+impl<S> LoopHost<S> for LoopProbe<S> {
     #[track_caller]
-    fn begin(self) -> HostFor<S::IntoIter> {
+    fn begin(self) -> HostFor<S::IntoIter>
+    where
+        S: IntoIterator,
+    {
         HostFor::new(self.0.into_iter(), Location::caller())
     }
 }
@@ -65,11 +73,16 @@ struct Iterations {
     scope: u32,
     first: bool,
     site: Site,
+    /// How many there were, and how much was recorded before the first.
+    count: u32,
+    before: usize,
 }
 
 impl Iterations {
     fn new(site: Site) -> Iterations {
-        Iterations { scope: with(|r| r.enter(ScopeKind::HostLoop)).unwrap_or(0), first: true, site }
+        let entered = with(|r| (r.enter(ScopeKind::HostLoop), r.recorded()));
+        let (scope, before) = entered.unwrap_or_default();
+        Iterations { scope, first: true, site, count: 0, before }
     }
 
     /// Ends an iteration, if there was one; whether the loop goes on.
@@ -87,7 +100,23 @@ impl Iterations {
                 r.leave_host_loop(self.scope, self.site);
             }
         });
+        self.count += u32::from(is_there);
+        if self.count == MANY_ITERATIONS + 1 {
+            warn_of_unrolling(self.before, self.site);
+        }
     }
+}
+
+/// Warns of a loop that has many iterations, unless it only computes on the host.
+fn warn_of_unrolling(before: usize, site: Site) {
+    with(|r| {
+        if r.recorded() - before >= MANY_ITERATIONS as usize {
+            let message = format!(
+                "this loop is unrolled more than {MANY_ITERATIONS} times: its bounds are host numbers"
+            );
+            r.warn(site, message, "loop over `range(lo, hi)` to make it a loop on the device");
+        }
+    });
 }
 
 impl Drop for Iterations {
@@ -115,7 +144,7 @@ enum ForState {
     After,
 }
 
-impl<T: Int> DeviceFor<T> {
+impl<T: Elem> DeviceFor<T> {
     /// The loop variable the first time, then nothing: the body is traced once.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Option<Val<T>> {
@@ -195,11 +224,7 @@ impl While {
     }
 
     /// Takes the condition; whether the body is to be traced.
-    pub fn test<C: Condition>(&mut self, cond: C) -> bool {
-        self.decided(cond.decision())
-    }
-
-    fn decided(&mut self, decision: Decision) -> bool {
+    pub fn test(&mut self, decision: Decision) -> bool {
         match decision {
             Decision::Host(value) => {
                 with(|r| {
@@ -330,5 +355,42 @@ impl Drop for Loop {
             abandon(self.scope, self.open, "loop", self.site);
             with(|r| r.leave_host_loop(self.scope, self.site));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace;
+    use kiln_ir::Level;
+
+    /// The warnings after a host loop of that many iterations, and its line.
+    fn warnings(iterations: i64, body: fn(&crate::View<f32, 1>, i64)) -> (Vec<(u32, String)>, u32) {
+        let (mut found, mut line) = (Vec::new(), 0);
+        trace("k", Level::Thread { block: [32, 1, 1] }, |p| {
+            let x = p.view::<f32, 1>("x", Default::default());
+            line = line!() + 1;
+            let mut unrolled = LoopProbe(0..iterations).begin();
+            while let Some(i) = unrolled.next() {
+                body(&x, i);
+            }
+            let kept = with(|r| r.warnings().iter().map(|w| (w.line, w.message.clone())).collect());
+            found = kept.unwrap_or_default();
+        })
+        .unwrap();
+        (found, line)
+    }
+
+    #[test]
+    fn long_unrolled_loops_warn() {
+        let (found, line) = warnings(4097, |x, i| _ = x.get(i));
+        let message = "this loop is unrolled more than 4096 times: its bounds are host numbers";
+        assert_eq!(found, [(line, message.to_owned())]);
+    }
+
+    #[test]
+    fn shorter_loops_and_those_of_the_host_alone_do_not() {
+        assert_eq!(warnings(4096, |x, i| _ = x.get(i)).0, []);
+        assert_eq!(warnings(9000, |_, i| _ = i + 1).0, []);
     }
 }

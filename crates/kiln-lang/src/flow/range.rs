@@ -1,8 +1,9 @@
 //! Ranges whose bounds are known on the device alone.
 
-use crate::elem::{HostNumber, Int};
+use crate::elem::{Elem, HostNumber, Int};
 use crate::trace::{Id, Raw, Site, error, with};
 use crate::val::{IntoVal, Val};
+use crate::view::ThreadIndex;
 use kiln_ir::{BinaryOp, Literal, Scalar, Shape};
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -62,6 +63,22 @@ impl<A: HostNumber + IntoVal<i64>> RangeBounds for (A, A) {
     #[track_caller]
     fn bounds(self) -> (Val<i64>, Val<i64>) {
         (self.0.into_val(), self.1.into_val())
+    }
+}
+
+impl<B: IntoVal<i64>> RangeBounds for (ThreadIndex<1>, B) {
+    type Elem = i64;
+    #[track_caller]
+    fn bounds(self) -> (Val<i64>, Val<i64>) {
+        (self.0.get(), self.1.into_val())
+    }
+}
+
+impl<A: HostNumber + IntoVal<i64>> RangeBounds for (A, ThreadIndex<1>) {
+    type Elem = i64;
+    #[track_caller]
+    fn bounds(self) -> (Val<i64>, Val<i64>) {
+        (self.0.into_val(), self.1.get())
     }
 }
 
@@ -169,42 +186,97 @@ impl RangeEnds {
 /// `a..b` in the head of a `for`, whose bounds may be device values.
 pub struct RangeProbe<A, B>(pub A, pub B);
 
-impl<T: Int, B: IntoVal<T>> RangeProbe<Val<T>, B> {
+impl<T: Elem, B> RangeProbe<Val<T>, B> {
     /// The range.
     #[track_caller]
-    pub fn range(self) -> DeviceRange<T> {
+    pub fn range(self) -> DeviceRange<T>
+    where
+        T: Int,
+        B: IntoVal<T>,
+    {
         range(self.0, self.1)
     }
 
     /// The range, the upper bound included.
     #[track_caller]
-    pub fn range_inclusive(self) -> DeviceRange<T> {
+    pub fn range_inclusive(self) -> DeviceRange<T>
+    where
+        T: Int,
+        B: IntoVal<T>,
+    {
+        range(self.0, self.1.into_val() + 1)
+    }
+}
+
+impl<B> RangeProbe<ThreadIndex<1>, B> {
+    /// The range.
+    #[track_caller]
+    pub fn range(self) -> DeviceRange<i64>
+    where
+        B: IntoVal<i64>,
+    {
+        range(self.0, self.1)
+    }
+
+    /// The range, the upper bound included.
+    #[track_caller]
+    pub fn range_inclusive(self) -> DeviceRange<i64>
+    where
+        B: IntoVal<i64>,
+    {
         range(self.0, self.1.into_val() + 1)
     }
 }
 
 /// A device bound on the right. It is for a reference, and so found after [`RangeHost`]: a bound
 /// whose type is inferred later, such as `2 * k` of a host literal `k`, is a host number.
-pub trait RangeTo<T> {
-    type Range;
-    type Inclusive;
+pub trait RangeTo<A, T> {
     #[track_caller]
-    fn range(self) -> Self::Range;
+    fn range(self) -> DeviceRange<T>
+    where
+        T: Int,
+        A: HostNumber + IntoVal<T>;
     #[track_caller]
-    fn range_inclusive(self) -> Self::Inclusive;
+    fn range_inclusive(self) -> DeviceRange<T>
+    where
+        T: Int,
+        A: HostNumber + IntoVal<T>;
 }
 
-impl<T: Int, A: HostNumber + IntoVal<T>> RangeTo<Val<T>> for &RangeProbe<A, Val<T>> {
-    type Range = DeviceRange<T>;
-    type Inclusive = DeviceRange<T>;
-
+impl<T: Elem, A> RangeTo<A, T> for &RangeProbe<A, Val<T>> {
     #[track_caller]
-    fn range(self) -> DeviceRange<T> {
+    fn range(self) -> DeviceRange<T>
+    where
+        T: Int,
+        A: HostNumber + IntoVal<T>,
+    {
         range(self.0, self.1)
     }
 
     #[track_caller]
-    fn range_inclusive(self) -> DeviceRange<T> {
+    fn range_inclusive(self) -> DeviceRange<T>
+    where
+        T: Int,
+        A: HostNumber + IntoVal<T>,
+    {
+        range(self.0, self.1 + 1)
+    }
+}
+
+impl<A> RangeTo<A, i64> for &RangeProbe<A, ThreadIndex<1>> {
+    #[track_caller]
+    fn range(self) -> DeviceRange<i64>
+    where
+        A: HostNumber + IntoVal<i64>,
+    {
+        range(self.0, self.1)
+    }
+
+    #[track_caller]
+    fn range_inclusive(self) -> DeviceRange<i64>
+    where
+        A: HostNumber + IntoVal<i64>,
+    {
         range(self.0, self.1 + 1)
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::elem::{Elem, Num, for_host_numbers};
 use crate::trace::{Depth, Raw, Site, abort, with};
-use crate::val::{IntoVal, Val, now};
+use crate::val::{IntoVal, Val, WideLiteral, now};
 use kiln_ir::Type;
 
 /// A device value, or a tuple, array, box or struct of device values.
@@ -119,6 +119,7 @@ pub trait IntoDevice<D> {
     fn into_device(self) -> D;
 }
 
+#[diagnostic::do_not_recommend]
 impl<T: Elem> IntoDevice<Val<T>> for Val<T> {
     fn into_device(self) -> Val<T> {
         self
@@ -145,6 +146,13 @@ impl<D: DeviceValue> IntoDevice<Box<D>> for Box<D> {
 
 impl IntoDevice<Val<bool>> for bool {
     fn into_device(self) -> Val<bool> {
+        self.into_val()
+    }
+}
+
+impl<T: Num> IntoDevice<Val<T>> for WideLiteral {
+    #[track_caller]
+    fn into_device(self) -> Val<T> {
         self.into_val()
     }
 }

@@ -6,17 +6,20 @@
 //! Stegun, 4.4 to 4.6, in the forms that cancel nothing.
 
 use super::select;
-use crate::elem::{Float, Num};
+use crate::elem::{Elem, Float, Num};
 use crate::val::{IntoVal, Val};
 use kiln_ir::Scalar;
 
 /// `name: formula`: methods that compute a formula in f32 at least.
 macro_rules! functions {
     ($($(#[$doc:meta])* $name:ident: $formula:ident;)*) => {
-        impl<T: Float> Val<T> {$(
+        impl<T: Elem> Val<T> {$(
             $(#[$doc])*
             #[track_caller]
-            pub fn $name(self) -> Val<T> {
+            pub fn $name(self) -> Val<T>
+            where
+                T: Float,
+            {
                 match T::SCALAR {
                     Scalar::F16 | Scalar::BF16 => $formula(self.cast::<f32>()).cast::<T>(),
                     _ => $formula(self),

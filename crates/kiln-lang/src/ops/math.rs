@@ -1,17 +1,20 @@
 //! Element-wise mathematics.
 
 use super::{binary, elementwise, unary};
-use crate::elem::{Float, Int, Num};
+use crate::elem::{Elem, Float, Int, Num};
 use crate::val::{IntoVal, Val};
 use kiln_ir::{BinaryOp, MathFn, OpKind, Scalar, UnaryOp};
 use std::panic::Location;
 
 macro_rules! unary {
     ($bound:ident: $($(#[$doc:meta])* $name:ident $op:expr;)*) => {
-        impl<T: $bound> Val<T> {$(
+        impl<T: Elem> Val<T> {$(
             $(#[$doc])*
             #[track_caller]
-            pub fn $name(self) -> Val<T> {
+            pub fn $name(self) -> Val<T>
+            where
+                T: $bound,
+            {
                 Val::from_raw(unary($op, self.raw(), T::SCALAR, Location::caller()))
             }
         )*}
@@ -30,6 +33,8 @@ unary! { Float:
     exp2 UnaryOp::Exp2;
     /// The natural logarithm.
     log UnaryOp::Math(MathFn::Log);
+    /// [`log`](Val::log), by its name in Rust.
+    ln UnaryOp::Math(MathFn::Log);
     /// The logarithm to base 2.
     log2 UnaryOp::Math(MathFn::Log2);
     /// The natural logarithm of 1 + the value, which keeps its digits where the value is small.
@@ -89,10 +94,13 @@ unary! { Int:
 
 macro_rules! binary {
     ($bound:ident: $($(#[$doc:meta])* $name:ident $op:ident;)*) => {
-        impl<T: $bound> Val<T> {$(
+        impl<T: Elem> Val<T> {$(
             $(#[$doc])*
             #[track_caller]
-            pub fn $name(self, other: impl IntoVal<T>) -> Val<T> {
+            pub fn $name(self, other: impl IntoVal<T>) -> Val<T>
+            where
+                T: $bound,
+            {
                 let other = other.into_val();
                 Val::from_raw(binary(BinaryOp::$op, self.raw(), other.raw(), T::SCALAR, Location::caller()))
             }
@@ -137,6 +145,8 @@ binary! { Float:
     fast_div FastDiv;
     /// The value to the power of another.
     pow Pow;
+    /// [`pow`](Val::pow), by its name in Rust.
+    powf Pow;
     /// The angle of the point (x = `other`, y = the value), in radians.
     atan2 Atan2;
 }
@@ -171,5 +181,11 @@ impl<T: Num> Val<T> {
         let (a, b) = (a.into_val(), b.into_val());
         let operands = [self.raw(), a.raw(), b.raw()];
         Val::from_raw(elementwise(OpKind::Fma, &operands, T::SCALAR, Location::caller()))
+    }
+
+    /// [`fma`](Val::fma), by its name in Rust.
+    #[track_caller]
+    pub fn mul_add(self, a: impl IntoVal<T>, b: impl IntoVal<T>) -> Val<T> {
+        self.fma(a, b)
     }
 }

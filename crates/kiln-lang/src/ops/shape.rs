@@ -75,7 +75,7 @@ tuple_shape!(A 0, B 1, C 2, D 3);
 
 /// The IR's shape, if all extents are positive and the tile is not absurdly large.
 pub(crate) fn checked_shape(extents: &[usize], site: Site) -> Option<Shape> {
-    const MAX_ELEMENTS: usize = 1 << 24;
+    const MAX_ELEMENTS: usize = 1 << 20;
     if extents.contains(&0) {
         error(site, format!("a tile has no extent of 0, as in {extents:?}"), "");
         return None;

@@ -8,11 +8,17 @@ use std::cell::RefCell;
 use std::panic::{set_hook, take_hook};
 use std::sync::Once;
 
-/// File, line and column.
-type Line = (String, u32, u32);
+/// Where a panic happened.
+pub(super) struct PanicPlace {
+    pub file: String,
+    pub line: u32,
+    pub column: u32,
+    /// Whether it stood under a condition of the device.
+    pub conditional: bool,
+}
 
 thread_local! {
-    static LAST: RefCell<Option<Line>> = const { RefCell::new(None) };
+    static LAST: RefCell<Option<PanicPlace>> = const { RefCell::new(None) };
 }
 
 /// Sees to it that panics on threads that trace leave their line behind. A hook that the program
@@ -26,12 +32,13 @@ pub(super) fn watch() {
     INSTALLED.call_once(|| {
         let before = take_hook();
         set_hook(Box::new(move |info| {
-            if with(|_| ()).is_some()
+            if let Some(conditional) = with(|r| r.in_device_flow())
                 && let Some(at) = info.location()
             {
-                let line = (at.file().to_owned(), at.line(), at.column());
+                let (file, line, column) = (at.file().to_owned(), at.line(), at.column());
+                let place = PanicPlace { file, line, column, conditional };
                 // The thread may be ending, and its locals gone.
-                let _ = LAST.try_with(|last| last.try_borrow_mut().map(|mut last| *last = Some(line)));
+                let _ = LAST.try_with(|last| last.try_borrow_mut().map(|mut last| *last = Some(place)));
             }
             before(info);
         }));
@@ -40,6 +47,6 @@ pub(super) fn watch() {
 }
 
 /// The line of the last panic on this thread while it traced.
-pub(super) fn take() -> Option<Line> {
+pub(super) fn take() -> Option<PanicPlace> {
     LAST.with(|last| last.take())
 }

@@ -14,6 +14,10 @@ const MAX_ERRORS: usize = 20;
 /// A trace longer than this is a loop on the host that was meant to run on the device.
 const MAX_ITEMS: usize = 4_000_000;
 
+/// What to do about a panic under a condition of the device.
+const PANIC_ON_A_CONDITION: &str = "a panic happens on the host, whatever the condition around it is on the device; \
+                                    check there with `device_assert!(condition, \"..\")`";
+
 thread_local! {
     static CURRENT: RefCell<Option<Recorder>> = const { RefCell::new(None) };
 }
@@ -92,6 +96,7 @@ pub(crate) struct Recorder {
     pub regions: Vec<OpenRegion>,
     pub(super) scopes: Vec<Scope>,
     pub errors: Vec<TraceError>,
+    warnings: Vec<TraceError>,
     pub(super) types: Vec<Type>,
     /// The region that each value is computed in.
     homes: Vec<u32>,
@@ -121,6 +126,7 @@ impl Recorder {
             regions: Vec::new(),
             scopes: Vec::new(),
             errors: Vec::new(),
+            warnings: Vec::new(),
             types: Vec::new(),
             homes: Vec::new(),
             merged: HashMap::new(),
@@ -147,13 +153,36 @@ impl Recorder {
         self.push_error(TraceError { file: file.to_owned(), line, column, message, help });
     }
 
-    /// Reports a panic of the kernel's, at the line it names; where that is not known, at the
-    /// kernel's function.
-    pub fn panicked(&mut self, line: Option<(String, u32, u32)>, text: &str) {
+    /// Reports a panic of the kernel's; where its place is not known, at the kernel's function.
+    pub fn panicked(&mut self, at: Option<(String, u32, u32)>, conditional: bool, text: &str) {
         let here = self.place;
-        let (file, line, column) = line.unwrap_or_else(|| (here.file.to_owned(), here.line, here.column));
+        let (file, line, column) = at.unwrap_or_else(|| (here.file.to_owned(), here.line, here.column));
         let message = format!("the kernel panicked while it was traced: {text}");
-        self.push_error(TraceError { file, line, column, message, help: String::new() });
+        let help = if conditional { PANIC_ON_A_CONDITION } else { "" };
+        self.push_error(TraceError { file, line, column, message, help: help.to_owned() });
+    }
+
+    /// Whether what is recorded now is under a condition or in a loop of the device.
+    pub fn in_device_flow(&self) -> bool {
+        self.regions.iter().skip(1).any(|open| open.kind == RegionKind::Device)
+    }
+
+    /// Warns of what works but is hardly meant. Kept until the trace ends.
+    pub fn warn(&mut self, site: Site, message: impl Into<String>, help: impl Into<String>) {
+        let warning = located(site, message.into(), help.into());
+        if self.warnings.len() < MAX_ERRORS && !self.warnings.contains(&warning) {
+            self.warnings.push(warning);
+        }
+    }
+
+    /// The warnings so far.
+    pub fn warnings(&self) -> &[TraceError] {
+        &self.warnings
+    }
+
+    /// How many operations were recorded.
+    pub fn recorded(&self) -> usize {
+        self.recorded
     }
 
     fn push_error(&mut self, error: TraceError) {

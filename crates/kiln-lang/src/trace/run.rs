@@ -63,13 +63,18 @@ pub(crate) fn trace_at(
     {
         let text = payload.downcast_ref::<String>().map(String::as_str);
         let text = text.or(payload.downcast_ref::<&str>().copied()).unwrap_or("of unknown cause");
-        recorder.panicked(panics::take(), text);
+        let place = panics::take();
+        let conditional = place.as_ref().is_some_and(|at| at.conditional);
+        recorder.panicked(place.map(|at| (at.file, at.line, at.column)), conditional, text);
     }
     if recorder.errors.is_empty() && aborted && !recorder.is_dead() {
         recorder.error_at(caller, NEVER_RETURNS.0, NEVER_RETURNS.1);
     }
     if recorder.errors.is_empty() && recorder.regions.len() != 1 {
         recorder.errors.push(internal(caller, "a region was left open"));
+    }
+    for warning in recorder.warnings() {
+        eprintln!("warning: {warning}");
     }
     if recorder.errors.is_empty() {
         return Ok(promote(recorder));

@@ -1,12 +1,12 @@
 //! Single elements: a thread's loads and stores, and gather and scatter over tiles of indices.
 
 use super::core::ViewCore;
+use super::thread_index::OwnIndex;
 use super::{View, ViewMut};
 use crate::elem::Elem;
 use crate::ops::common_shape;
-use crate::thread::{block_dim, num_programs, program_id, thread_id, thread_in_block};
 use crate::trace::{Id, Raw, Recorder, Site, with};
-use crate::val::{Idx, IntoIndex, IntoVal, Val};
+use crate::val::{IntoVal, Val};
 use kiln_ir::{Bounds, Literal, OpKind, Scalar, Shape, Type};
 use smallvec::SmallVec;
 use std::panic::Location;
@@ -28,108 +28,6 @@ impl<I: super::Offsets<R>, const R: usize> Indices<R> for I {
     fn indices(self) -> [Raw; R] {
         self.offsets()
     }
-}
-
-/// The number of a thread in the launch, which no other thread has: where it may store without
-/// racing.
-///
-/// ```
-/// # use kiln_lang::{param::Facts, thread_index, trace, Level};
-/// # trace("k", Level::Thread { block: [256, 1, 1] }, |p| {
-/// # let (x, y) = (p.view::<f32, 1>("x", Facts::default()), p.view_mut::<f32, 1>("y", Facts::default()));
-/// let i = thread_index();
-/// y.set_or_skip(i, x.get_or(i, 0.0) + 1.0);
-/// # })?;
-/// # Ok::<(), kiln_lang::TraceErrors>(())
-/// ```
-#[derive(Clone, Copy, Debug)]
-pub struct ThreadIndex<const R: usize> {
-    axes: [Idx; R],
-}
-
-impl<const R: usize> ThreadIndex<R> {
-    /// The index on an axis, outermost first.
-    pub fn axis(self, axis: usize) -> Idx {
-        self.axes.get(axis).copied().unwrap_or_else(Idx::poison)
-    }
-
-    /// The indices.
-    pub fn axes(self) -> [Idx; R] {
-        self.axes
-    }
-}
-
-impl ThreadIndex<1> {
-    /// The index.
-    pub fn get(self) -> Idx {
-        self.axes[0]
-    }
-}
-
-impl IntoIndex for ThreadIndex<1> {
-    fn into_index(self) -> Idx {
-        self.axes[0]
-    }
-}
-
-mod sealed {
-    pub trait Sealed {}
-}
-
-/// Where a thread may store into a view of rank `R` without racing: its [`ThreadIndex`].
-#[diagnostic::on_unimplemented(
-    message = "a safe store into a view of rank {R} is at the thread's own index, which `{Self}` is not known to be",
-    label = "another thread may have this index",
-    note = "the thread's own index is `thread_index()`, `thread_index_2d()` or `thread_index_3d()`, by the view's rank; \
-            `unsafe {{ y.write(index, value) }}` stores at any index; a tile is stored by `y.tile(at, block).store(v)`"
-)]
-pub trait OwnIndex<const R: usize>: sealed::Sealed {
-    #[doc(hidden)]
-    fn own(self) -> [Raw; R];
-}
-
-impl<const R: usize> sealed::Sealed for ThreadIndex<R> {}
-
-impl<const R: usize> OwnIndex<R> for ThreadIndex<R> {
-    fn own(self) -> [Raw; R] {
-        self.axes.map(Val::raw)
-    }
-}
-
-macro_rules! thread_index_offsets {
-    ($($rank:literal)*) => {$(
-        impl super::Offsets<$rank> for ThreadIndex<$rank> {
-            fn offsets(self) -> [Raw; $rank] {
-                self.axes.map(Val::raw)
-            }
-        }
-    )*};
-}
-thread_index_offsets!(2 3);
-
-/// The thread's number in the launch: `program_id(0) * block_dim(0) + thread_id(0)` where blocks
-/// and grid have one axis; further axes of the grid and of blocks count on from there.
-#[track_caller]
-pub fn thread_index() -> ThreadIndex<1> {
-    let block = program_id(0) + num_programs(0) * (program_id(1) + num_programs(1) * program_id(2));
-    let threads = block_dim(0) * block_dim(1) * block_dim(2);
-    ThreadIndex { axes: [block * threads + thread_in_block()] }
-}
-
-/// The thread's place in a two-dimensional launch: row (axis 1 of grid and block), column (axis 0).
-/// A third axis counts on in rows.
-#[track_caller]
-pub fn thread_index_2d() -> ThreadIndex<2> {
-    let block_row = program_id(1) + num_programs(1) * program_id(2);
-    let thread_row = thread_id(1) + block_dim(1) * thread_id(2);
-    let row = block_row * (block_dim(1) * block_dim(2)) + thread_row;
-    ThreadIndex { axes: [row, program_id(0) * block_dim(0) + thread_id(0)] }
-}
-
-/// The thread's place in a three-dimensional launch: plane (axis 2), row (axis 1), column (axis 0).
-#[track_caller]
-pub fn thread_index_3d() -> ThreadIndex<3> {
-    ThreadIndex { axes: [2, 1, 0].map(|axis| program_id(axis) * block_dim(axis) + thread_id(axis)) }
 }
 
 /// Elements of a view that are reached by indices, whatever their type.

@@ -5,6 +5,7 @@
 //! | `core.rs` | a view and the axes that are fixed at an index |
 //! | `tile.rs` | boxes of elements: masked loads and stores |
 //! | `element.rs` | single elements, gather and scatter |
+//! | `thread_index.rs` | the thread's own index |
 //! | `atomic.rs` | atomic operations |
 //! | `ordered.rs` | single elements and quads that others write meanwhile |
 
@@ -12,15 +13,17 @@ mod atomic;
 pub(crate) mod core;
 mod element;
 mod ordered;
+mod thread_index;
 mod tile;
 
-pub use element::{Indices, OwnIndex, ThreadIndex, thread_index, thread_index_2d, thread_index_3d};
+pub use element::Indices;
+pub use thread_index::{OwnIndex, ThreadIndex, thread_index, thread_index_2d, thread_index_3d};
 pub use tile::{Offsets, TileView, TileViewMut};
 
 use self::core::ViewCore;
 use crate::elem::Elem;
 use crate::trace::{Id, Recorder, Site};
-use crate::val::{Idx, IntoIndex};
+use crate::val::{Idx, IntoIndex, IntoVal};
 use std::marker::PhantomData;
 use std::panic::Location;
 
@@ -95,6 +98,50 @@ impl<T: Elem, const R: usize> View<T, R> {
     #[track_caller]
     pub fn extent(&self, axis: usize) -> Idx {
         self.core.extent(axis, Location::caller())
+    }
+
+    /// The numbers of elements on all axes, outermost first.
+    ///
+    /// ```
+    /// # use kiln_lang::{param::Facts, trace, Level};
+    /// # trace("k", Level::Thread { block: [256, 1, 1] }, |p| {
+    /// # let x = p.view::<f32, 2>("x", Facts::default());
+    /// let [rows, columns] = x.shape();
+    /// let last = x.get((rows - 1, columns - 1));
+    /// # })?;
+    /// # Ok::<(), kiln_lang::TraceErrors>(())
+    /// ```
+    #[track_caller]
+    pub fn shape(&self) -> [Idx; R] {
+        let site = Location::caller();
+        std::array::from_fn(|axis| self.core.extent(axis, site))
+    }
+
+    /// The number of elements: of rank 1 the extent, else the product of all.
+    ///
+    /// ```
+    /// # use kiln_lang::{param::Facts, prelude::*};
+    /// # #[device(crate = kiln_lang)]
+    /// # fn step(x: View<f32, 1>, y: ViewMut<f32, 1>) {
+    /// let i = thread_index();
+    /// if i < x.len() {
+    ///     y.set(i, x.get(i));
+    /// }
+    /// # }
+    /// # trace("k", Level::Thread { block: [64, 1, 1] }, |p| {
+    /// #     let x = p.view("x", Facts::default());
+    /// #     step(x, p.view_mut("y", Facts::default()))
+    /// # })?;
+    /// # Ok::<(), kiln_lang::TraceErrors>(())
+    /// ```
+    #[track_caller]
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> Idx {
+        let mut len: Idx = 1.into_val();
+        for extent in self.shape() {
+            len = len * extent;
+        }
+        len
     }
 
     /// The distance of neighbors on an axis, in elements.

@@ -1,7 +1,8 @@
 //! Assignments and `&mut`.
 
 use super::borrow::is_borrowable;
-use super::{Rewriter, is_literal, names};
+use super::literal::{is_literal, is_wide, type_may_be_inferred};
+use super::{Rewriter, names};
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
@@ -14,8 +15,12 @@ impl Rewriter<'_> {
             Expr::Assign(a) => {
                 let span = a.eq_token.span;
                 let mut right = *a.right;
+                let inferred = type_may_be_inferred(&right);
                 self.value(&mut right);
-                self.assign_to(*a.left, quote!(#right), span)
+                if is_wide(&right) {
+                    return *e = Expr::Verbatim(self.assign_wide(*a.left, &right, span));
+                }
+                self.assign_to(*a.left, quote!(#right), inferred, span)
             }
             Expr::Binary(b) => self.assign_op(b),
             other => quote!(#other),
@@ -24,10 +29,10 @@ impl Rewriter<'_> {
     }
 
     /// `place = value`; tuples and arrays on the left are taken apart.
-    fn assign_to(&mut self, mut place: Expr, value: TokenStream, span: Span) -> TokenStream {
+    fn assign_to(&mut self, mut place: Expr, value: TokenStream, inferred: bool, span: Span) -> TokenStream {
         match place {
             Expr::Infer(_) => quote_spanned!(span=> { let _ = #value; }),
-            Expr::Paren(p) => self.assign_to(*p.expr, value, span),
+            Expr::Paren(p) => self.assign_to(*p.expr, value, inferred, span),
             Expr::Tuple(t) => {
                 let (names, assignments) = self.assign_each(t.elems, span);
                 quote_spanned!(span=> { let (#(#names,)*) = #value; #(#assignments)* })
@@ -43,13 +48,34 @@ impl Rewriter<'_> {
             _ => {
                 let depth = self.depth_of(&place, span);
                 self.place(&mut place);
-                let p = self.private(span);
+                let (p, at) = (self.private(span), self.private(value.span()));
+                let checked = (!inferred).then(|| {
+                    quote_spanned! {value.span()=>
+                        let __kiln_value = #at::HostOperand::on_host(
+                            #at::OperandProbe::like(&*__kiln_place, __kiln_value).operand()
+                        );
+                    }
+                });
                 quote_spanned! {span=> {
                     let __kiln_value = #value;
-                    #p::PlaceProbe(&mut #place, #depth).assign(__kiln_value);
+                    let __kiln_place = &mut #place;
+                    #checked
+                    #p::PlaceProbe(__kiln_place, #depth).assign(__kiln_value);
                 }}
             }
         }
+    }
+
+    /// `place = literal`, where the literal is larger than an `i32`.
+    fn assign_wide(&mut self, mut place: Expr, literal: &Expr, span: Span) -> TokenStream {
+        let depth = self.depth_of(&place, span);
+        self.place(&mut place);
+        let (p, at) = (self.private(span), self.private(literal.span()));
+        quote_spanned! {span=> {
+            let __kiln_place = &mut #place;
+            let __kiln_value = #at::WideProbe::like(&*__kiln_place).literal(#literal);
+            #p::PlaceProbe(__kiln_place, #depth).assign(__kiln_value);
+        }}
     }
 
     fn assign_each(
@@ -59,7 +85,7 @@ impl Rewriter<'_> {
     ) -> (Vec<Ident>, Vec<TokenStream>) {
         let named = places.into_iter().enumerate().map(|(i, place)| {
             let name = Ident::new(&format!("__kiln_part_{i}"), span);
-            let assignment = self.assign_to(place, quote!(#name), span);
+            let assignment = self.assign_to(place, quote!(#name), true, span);
             (name, assignment)
         });
         named.unzip()
@@ -69,22 +95,34 @@ impl Rewriter<'_> {
         let (mut place, mut right, op) = (*b.left, *b.right, b.op);
         let span = op.span();
         let depth = self.depth_of(&place, span);
-        let literal = is_literal(&right);
+        let (literal, wide, right_span) = (is_literal(&right), is_wide(&right), right.span());
+        let inferred = type_may_be_inferred(&right);
         self.value(&mut right);
         self.place(&mut place);
-        let p = self.private(span);
+        let (p, at) = (self.private(span), self.private(right_span));
         // A literal keeps its own inference; anything else is evaluated before the place is
         // borrowed.
-        let (bound, value) = if literal {
-            (quote!(), quote!(#right))
+        let bound = (!literal).then(|| quote_spanned!(span=> let __kiln_value = #right;));
+        let value = if wide {
+            quote_spanned!(right_span=> #at::WideProbe::like(&*__kiln_place).literal(#right))
+        } else if literal {
+            quote!(#right)
+        } else if inferred {
+            quote_spanned!(span=> __kiln_value)
         } else {
-            (quote_spanned!(span=> let __kiln_value = #right;), quote_spanned!(span=> __kiln_value))
+            quote_spanned! {right_span=>
+                #at::HostOperand::on_host(#at::OperandProbe::like(&*__kiln_place, __kiln_value).operand())
+            }
         };
+        let rebound =
+            (wide || !literal && !inferred).then(|| quote_spanned!(span=> let __kiln_value = #value;));
+        let operand = if rebound.is_some() { quote_spanned!(span=> __kiln_value) } else { value };
         quote_spanned! {span=> {
             #bound
             let __kiln_place = &mut #place;
             #p::PlaceProbe(&mut *__kiln_place, #depth).check();
-            *__kiln_place #op #value;
+            #rebound
+            *__kiln_place #op #operand;
         }}
     }
 

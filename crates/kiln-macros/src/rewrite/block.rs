@@ -1,5 +1,6 @@
 //! Blocks: statements, `let`, and the predicates on what follows an exit.
 
+use super::literal::type_may_be_inferred;
 use super::names::{self, Kind, Name};
 use super::{Rewriter, exits, none, some};
 use proc_macro2::{Span, TokenStream};
@@ -94,6 +95,15 @@ impl Rewriter<'_> {
             Stmt::Local(local) => self.binding(local),
             Stmt::Item(item) => quote!(#item),
             Stmt::Macro(mut m) => {
+                if let Some(assertion) = self.assertion(&m.mac) {
+                    let semi = &m.semi_token;
+                    return match tail {
+                        Tail::Slot(slot) if is_last && semi.is_none() => {
+                            self.put(slot, assertion, false, m.mac.span())
+                        }
+                        _ => quote!(#assertion #semi),
+                    };
+                }
                 self.macro_call(&mut m.mac);
                 if let (true, None, Tail::Slot(slot)) = (is_last, &m.semi_token, tail) {
                     let mac = &m.mac;
@@ -217,8 +227,21 @@ impl Rewriter<'_> {
         if let Some(ty) = ty.as_ref().filter(|ty| nameable(ty)) {
             self.convert_literals(&mut value, ty);
         }
+        let number = !diverges && !type_may_be_inferred(&value) && ty.as_ref().is_some_and(is_number);
         self.value(&mut value);
         let mut value = match &ty {
+            Some(ty) if super::literal::is_wide(&value) => {
+                let (at, span) = (self.private(value.span()), value.span());
+                let wide = quote_spanned!(span=> #at::WideProbe::<#ty>::new().literal(#value));
+                self.converted_to(wide, ty, span)
+            }
+            Some(ty) if number => {
+                let (at, span) = (self.private(value.span()), value.span());
+                quote_spanned! {span=> {
+                    let __kiln_value: #ty = #at::HostOperand::on_host(#at::OperandProbe::<#ty, _>::new(#value).operand());
+                    __kiln_value
+                }}
+            }
             Some(ty) if nameable(ty) && !diverges => self.converted_to(quote!(#value), ty, value.span()),
             Some(ty) => quote_spanned!(span=> { let __kiln_value: #ty = #value; __kiln_value }),
             None => quote!(#value),
@@ -324,6 +347,14 @@ pub fn nameable(ty: &Type) -> bool {
         })
     }
     !matches!(ty, Type::Never(_)) && !open(quote!(#ty))
+}
+
+/// Whether a type is a number of the host, as it is written.
+fn is_number(ty: &Type) -> bool {
+    const NUMBERS: [&str; 12] =
+        ["f32", "f64", "i8", "i16", "i32", "i64", "isize", "u8", "u16", "u32", "u64", "usize"];
+    let Type::Path(path) = ty else { return false };
+    path.path.get_ident().is_some_and(|name| NUMBERS.iter().any(|n| name == n))
 }
 
 pub fn slot_name(id: usize, span: Span) -> Ident {

@@ -66,7 +66,7 @@ impl Rewriter<'_> {
             self.join(quote_spanned!(span=> #p::JoinProbe::#new), any_exit, span)
         };
         quote_spanned! {span=> {
-            let mut __kiln_branch = #branch::branch(#cond);
+            let mut __kiln_branch = #branch::branch(#branch::Condition::decision(#cond));
             let __kiln_then = if __kiln_branch.then() { #then } else { #none };
             let __kiln_else = if __kiln_branch.otherwise() { #otherwise } else { #none };
             #like
@@ -122,7 +122,7 @@ impl Rewriter<'_> {
             }
             Expr::Let(l) => {
                 let kind = self.suspected(&l.expr);
-                self.scrutinee(&mut l.expr, has_literal(&l.pat));
+                self.scrutinee(&mut l.expr, std::iter::once(&*l.pat));
                 let bound = super::names::bound(&l.pat);
                 let span = l.let_token.span;
                 rebind.extend(self.rebind(&mut l.pat, span));
@@ -132,19 +132,21 @@ impl Rewriter<'_> {
         }
     }
 
-    /// Rewrites what a pattern is matched against; literals only match host values.
-    fn scrutinee(&mut self, e: &mut Expr, literal_pattern: bool) {
+    /// Rewrites what patterns are matched against; literals and `Some` only match host values.
+    fn scrutinee<'a>(&mut self, e: &mut Expr, mut patterns: impl Iterator<Item = &'a Pat> + Clone) {
         let span = e.span();
         let is_place = matches!(e, Expr::Path(_) | Expr::Field(_) | Expr::Index(_));
         self.place(e);
-        if !literal_pattern {
+        let of_calls = matches!(e, Expr::MethodCall(_) | Expr::Call(_) | Expr::Verbatim(_)) && !is_place;
+        let host_only = patterns.clone().any(has_literal) || of_calls && patterns.any(is_optional);
+        if !host_only {
             return;
         }
         let p = self.private(span);
         *e = Expr::Verbatim(if is_place {
-            quote_spanned!(span=> *{ let __kiln_place = &#e; #p::MatchProbe(__kiln_place).matchable(); __kiln_place })
+            quote_spanned!(span=> *#p::Matchable::on_host(#p::RefuseProbe(&#e).value()))
         } else {
-            quote_spanned!(span=> (match #e { __kiln_value => { #p::MatchProbe(&__kiln_value).matchable(); __kiln_value } }))
+            quote_spanned!(span=> #p::Matchable::on_host(#p::RefuseProbe(#e).value()))
         });
     }
 
@@ -155,7 +157,7 @@ impl Rewriter<'_> {
         if let Some(span) = exits::misplaced(&subject) {
             self.error(span, "an exit inside a `match` subject: bind the subject with `let` first");
         }
-        self.scrutinee(&mut subject, m.arms.iter().any(|a| has_literal(&a.pat)));
+        self.scrutinee(&mut subject, m.arms.iter().map(|arm| &arm.pat));
         let mut arms = TokenStream::new();
         for mut arm in m.arms {
             let depth = self.names.len();
@@ -182,9 +184,9 @@ impl Rewriter<'_> {
         self.deeper(|r| r.value(&mut b.right));
         let (left, right) = (&b.left, &b.right);
         let (p, none) = (self.private(span), none());
-        let right = some(quote!(#right), span);
+        let right = some(quote_spanned!(span=> #p::Condition::checked(#right)), span);
         *e = Expr::Verbatim(quote_spanned! {span=> ({
-            let mut __kiln_logic = #p::#begin(#left);
+            let mut __kiln_logic = #p::#begin(#p::Condition::checked(#left));
             let __kiln_right = if __kiln_logic.wants_right() { #right } else { #none };
             __kiln_logic.join(__kiln_right)
         })});
@@ -207,6 +209,17 @@ fn has_literal(pat: &Pat) -> bool {
         Pat::Paren(p) => has_literal(&p.pat),
         _ => false,
     }
+}
+
+/// Whether a pattern is one of an `Option` or a `Result`.
+fn is_optional(pat: &Pat) -> bool {
+    let path = match pat {
+        Pat::TupleStruct(t) => &t.path,
+        Pat::Path(p) => &p.path,
+        Pat::Paren(p) => return is_optional(&p.pat),
+        _ => return false,
+    };
+    path.get_ident().is_some_and(|name| ["Some", "None", "Ok", "Err"].iter().any(|n| name == n))
 }
 
 fn ends_in_literal(block: &syn::Block) -> bool {

@@ -1,13 +1,11 @@
-//! Closures, and the macros whose arguments are expressions.
+//! Closures.
 
 use super::{Rewriter, exits, names};
 use crate::function;
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
-use syn::parse::{Parse, ParseStream, Parser};
-use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
-use syn::{Expr, Ident, ReturnType, Token};
+use syn::{Expr, Ident, ReturnType};
 
 impl Rewriter<'_> {
     /// A closure is traced where it is called; its body is a function body of its own.
@@ -24,6 +22,8 @@ impl Rewriter<'_> {
             ReturnType::Default => None,
         };
         let outer_result = std::mem::replace(&mut self.result, result.filter(super::block::nameable));
+
+        let is_kernel = std::mem::take(&mut self.is_kernel);
 
         // It may be called deeper in control flow than where it stands.
         self.level += 1;
@@ -53,6 +53,7 @@ impl Rewriter<'_> {
         self.scopes = scopes;
         self.frames = frames;
         self.result = outer_result;
+        self.is_kernel = is_kernel;
 
         *c.body = Expr::Verbatim(quote_spanned!(body_span=> { #rebind #tokens }));
         if !captured.is_empty() {
@@ -76,72 +77,6 @@ impl Rewriter<'_> {
             }
         }
         found
-    }
-
-    /// Rewrites the arguments of the macros that take expressions; others are left alone.
-    pub(super) fn macro_call(&mut self, mac: &mut syn::Macro) {
-        let Some(name) = mac.path.segments.last().map(|s| s.ident.to_string()) else { return };
-        match name.as_str() {
-            "vec" => self.vec_macro(mac),
-            "device_assert" | "device_print" | "assert" | "assert_eq" | "assert_ne" | "debug_assert"
-            | "debug_assert_eq" | "debug_assert_ne" | "print" | "println" | "eprint" | "eprintln"
-            | "format" | "panic" | "unreachable" | "write" | "writeln" => {
-                let parser = Punctuated::<Expr, Token![,]>::parse_terminated;
-                let Ok(mut args) = parser.parse2(mac.tokens.clone()) else { return };
-                for arg in &mut args {
-                    match arg {
-                        // `name = value` in a format string's arguments.
-                        Expr::Assign(a) => self.place(&mut a.right),
-                        arg => self.place(arg),
-                    }
-                }
-                mac.tokens = quote!(#args);
-            }
-            _ => {}
-        }
-    }
-
-    fn vec_macro(&mut self, mac: &mut syn::Macro) {
-        let Ok(mut args) = syn::parse2::<VecArgs>(mac.tokens.clone()) else { return };
-        match &mut args {
-            VecArgs::Repeat(value, len) => {
-                self.value(value);
-                self.value(len);
-                mac.tokens = quote!(#value; #len);
-            }
-            VecArgs::List(items) => {
-                items.iter_mut().for_each(|i| self.value(i));
-                mac.tokens = quote!(#items);
-            }
-        }
-    }
-}
-
-enum VecArgs {
-    Repeat(Box<Expr>, Box<Expr>),
-    List(Punctuated<Expr, Token![,]>),
-}
-
-impl Parse for VecArgs {
-    fn parse(input: ParseStream) -> syn::Result<Self> {
-        if input.is_empty() {
-            return Ok(VecArgs::List(Punctuated::new()));
-        }
-        let first: Expr = input.parse()?;
-        if input.peek(Token![;]) {
-            input.parse::<Token![;]>()?;
-            return Ok(VecArgs::Repeat(Box::new(first), Box::new(input.parse()?)));
-        }
-        let mut items = Punctuated::new();
-        items.push_value(first);
-        while input.peek(Token![,]) {
-            items.push_punct(input.parse()?);
-            if input.is_empty() {
-                break;
-            }
-            items.push_value(input.parse()?);
-        }
-        Ok(VecArgs::List(items))
     }
 }
 

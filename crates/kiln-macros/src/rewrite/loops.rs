@@ -90,7 +90,8 @@ impl Rewriter<'_> {
         let after = self.leave(&looping);
         let p = self.private(source_span);
         quote_spanned! {span=> {
-            let mut __kiln_for = #p::LoopProbe(#source).begin();
+            let mut __kiln_for =
+                #p::LoopProbe(#p::LoopSource::on_host(#p::RefuseProbe(#source).value())).begin();
             #broken: while let ::core::option::Option::Some(__kiln_item) = __kiln_for.next() {
                 let #pat = __kiln_item;
                 #rebind
@@ -146,7 +147,7 @@ impl Rewriter<'_> {
             Expr::Let(binding) => self.while_let(binding, &broken, span),
             cond => {
                 self.value(cond);
-                quote_spanned!(cond.span()=> if !__kiln_while.test(#cond) { break #broken; })
+                quote_spanned!(cond.span()=> if !__kiln_while.test(#p::Condition::decision(#cond)) { break #broken; })
             }
         };
         let body = self.body(&looping, l.body);
@@ -172,12 +173,13 @@ impl Rewriter<'_> {
         let rebind = self.rebind(&mut binding.pat, span);
         let depths = self.declare(bound, kind, span);
         let (pat, value) = (&binding.pat, &binding.expr);
+        let p = self.private(span);
         quote_spanned! {span=>
             let #pat = #value else {
-                __kiln_while.test(false);
+                __kiln_while.test(#p::Condition::decision(false));
                 break #broken;
             };
-            __kiln_while.test(true);
+            __kiln_while.test(#p::Condition::decision(true));
             #rebind
             #depths
         }

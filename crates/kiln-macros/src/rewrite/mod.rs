@@ -12,7 +12,10 @@
 //! | `jump.rs` | `break`, `continue`, `return`, labeled blocks |
 //! | `assign.rs` | assignments, `&mut` |
 //! | `borrow.rs` | places that calls borrow |
-//! | `closure.rs` | closures and macros |
+//! | `closure.rs` | closures |
+//! | `macros.rs` | the arguments of macros; assertions and prints of the standard library |
+//! | `literal.rs` | number literals |
+//! | `foreign.rs` | names of CUDA and of Rust's numbers |
 //! | `exits.rs`, `names.rs` | what the syntax says: exits, names |
 
 mod assign;
@@ -21,16 +24,21 @@ mod borrow;
 mod branch;
 mod closure;
 pub mod exits;
+mod foreign;
 mod jump;
+mod literal;
 mod loops;
+mod macros;
 pub mod names;
 
 pub use block::{Tail, nameable};
 
 use crate::options::Options;
+use literal::{is_literal, only_literals};
 use names::Name;
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
+use std::collections::HashSet;
 use syn::spanned::Spanned;
 use syn::visit_mut::{self, VisitMut};
 use syn::{BinOp, Expr, Ident, Lifetime, UnOp};
@@ -77,6 +85,10 @@ pub struct Rewriter<'a> {
     pub level: usize,
     /// The result type of the function, if it can be named.
     pub result: Option<syn::Type>,
+    /// Whether this is the body of a kernel, which returns nothing, and not of a closure in it.
+    pub is_kernel: bool,
+    /// The names of other languages that were reported.
+    reported: HashSet<&'static str>,
     ids: usize,
 }
 
@@ -92,6 +104,8 @@ impl<'a> Rewriter<'a> {
             borrowed: Vec::new(),
             level: 0,
             result: None,
+            is_kernel: false,
+            reported: HashSet::new(),
             ids: 0,
         }
     }
@@ -200,7 +214,7 @@ impl<'a> Rewriter<'a> {
             Expr::Binary(_) => self.binary(e),
             Expr::Reference(_) => self.reference(e),
             Expr::Closure(_) => self.closure(e),
-            Expr::Macro(m) => self.macro_call(&mut m.mac),
+            Expr::Macro(_) => self.macro_expr(e),
             Expr::Cast(_) => self.cast(e),
             Expr::Field(f) => self.place(&mut f.base),
             Expr::Index(i) => {
@@ -209,6 +223,7 @@ impl<'a> Rewriter<'a> {
             }
             Expr::Unary(u) if matches!(u.op, UnOp::Deref(_)) => self.place(&mut u.expr),
             Expr::MethodCall(m) => *e = self.method_call(m, false),
+            Expr::Call(c) if foreign::is_number_function(c) => *e = self.number_function(c),
             Expr::Call(c) => {
                 let (span, sure) = (c.func.span(), borrow::replaces(&c.func));
                 self.place(&mut c.func);
@@ -222,7 +237,15 @@ impl<'a> Rewriter<'a> {
                 let span = e.span();
                 self.error(span, "kernels have no asynchronous code");
             }
-            Expr::Const(_) | Expr::Lit(_) | Expr::Path(_) | Expr::Verbatim(_) => {}
+            Expr::Try(t) if self.is_kernel => {
+                self.error(
+                    t.question_token.span(),
+                    "a kernel returns nothing, so `?` has nowhere to go: `get` gives the element itself, and `get_or` another \
+                     value where the index is outside",
+                );
+            }
+            Expr::Path(p) => self.foreign_name(p),
+            Expr::Const(_) | Expr::Lit(_) | Expr::Verbatim(_) => {}
             // What is left only holds values: tuples, arrays, ranges, `!`, `-`, `?`.
             _ => visit_mut::visit_expr_mut(self, e),
         }
@@ -251,6 +274,15 @@ impl<'a> Rewriter<'a> {
             let method = Ident::new(method, span);
             self.place(&mut b.left);
             self.place(&mut b.right);
+            if literal::is_wide(&b.right) {
+                *e = self.beside_wide_literal(
+                    &b.left,
+                    &b.right,
+                    span,
+                    |left, right, p| quote_spanned!(span=> #p::CompareProbe(&#left, &#right).#method()),
+                );
+                return;
+            }
             let (left, right) = (&b.left, &b.right);
             let p = self.private(span);
             *e = Expr::Verbatim(quote_spanned!(span=> #p::CompareProbe(&(#left), &(#right)).#method()));
@@ -259,6 +291,11 @@ impl<'a> Rewriter<'a> {
         let literal_left = is_literal(&b.left) && !only_literals(&b.right);
         self.value(&mut b.left);
         self.value(&mut b.right);
+        if literal::is_wide(&b.right) {
+            let op = b.op;
+            *e = self.beside_wide_literal(&b.left, &b.right, span, |left, right, _| quote!(#left #op #right));
+            return;
+        }
         if let (true, Some(method)) = (literal_left, arithmetic(&b.op)) {
             let method = Ident::new(method, span);
             let (left, right) = (&b.left, &b.right);
@@ -278,7 +315,7 @@ impl<'a> Rewriter<'a> {
         let (inner, ty) = (&c.expr, &c.ty);
         let p = self.private(span);
         *e = Expr::Verbatim(quote_spanned! {span=>
-            (match #inner { __kiln_value => { #p::CastProbe(&__kiln_value).castable(); __kiln_value as #ty } })
+            (#p::Castable::on_host(#p::RefuseProbe(#inner).value()) as #ty)
         });
     }
 }
@@ -350,25 +387,6 @@ fn arithmetic(op: &BinOp) -> Option<&'static str> {
         BinOp::Rem(_) => "rem",
         _ => return None,
     })
-}
-
-/// Whether an expression is a number as the user wrote it.
-fn is_literal(e: &Expr) -> bool {
-    match e {
-        Expr::Lit(l) => matches!(l.lit, syn::Lit::Int(_) | syn::Lit::Float(_)),
-        Expr::Unary(u) => matches!(u.op, UnOp::Neg(_)) && is_literal(&u.expr),
-        Expr::Paren(p) => is_literal(&p.expr),
-        _ => false,
-    }
-}
-
-/// Whether an expression is made of literals alone, so that it needs the operator's own inference.
-fn only_literals(e: &Expr) -> bool {
-    match e {
-        Expr::Binary(b) => only_literals(&b.left) && only_literals(&b.right),
-        Expr::Paren(p) => only_literals(&p.expr),
-        _ => is_literal(e),
-    }
 }
 
 /// `Some` and `None`, whatever the user's names mean.

@@ -11,6 +11,7 @@ mod kernels;
 mod model;
 
 mod digits;
+mod first_hour;
 mod operations;
 mod puzzles;
 mod ring;

@@ -3,7 +3,7 @@
 const PAGE: &str = include_str!("../../../../book/src/operations.md");
 
 /// The files whose public functions and methods are operations of kernels.
-const SOURCES: [(&str, &str); 21] = [
+const SOURCES: [(&str, &str); 22] = [
     ("arith", include_str!("../../../kiln-lang/src/ops/arith.rs")),
     ("bits", include_str!("../../../kiln-lang/src/ops/bits.rs")),
     ("combine_with", include_str!("../../../kiln-lang/src/ops/combine_with.rs")),
@@ -22,6 +22,7 @@ const SOURCES: [(&str, &str); 21] = [
     ("atomic", include_str!("../../../kiln-lang/src/view/atomic.rs")),
     ("element", include_str!("../../../kiln-lang/src/view/element.rs")),
     ("ordered", include_str!("../../../kiln-lang/src/view/ordered.rs")),
+    ("thread_index", include_str!("../../../kiln-lang/src/view/thread_index.rs")),
     ("tile", include_str!("../../../kiln-lang/src/view/tile.rs")),
     ("thread", include_str!("../../../kiln-lang/src/thread.rs")),
     ("time", include_str!("../../../kiln-lang/src/time.rs")),

@@ -1,0 +1,159 @@
+//! What newcomers write in their first hour, and what to write instead.
+//!
+//! None of this does anything: operators and methods that other languages have on tensors and
+//! values exist here with bounds that never hold, so that the compiler gives the bound's message in
+//! place of "no method named".
+
+use crate::elem::Elem;
+use crate::memory::Local;
+use crate::val::Val;
+use crate::view::{TileView, View};
+use std::cmp::Ordering;
+use std::iter::Empty;
+use std::ops::{Index, IndexMut};
+
+/// What a tensor, shared memory or a tile may be indexed with by `[]`: nothing.
+#[diagnostic::on_unimplemented(
+    message = "`[]` does not index memory or values of the device",
+    label = "an index of the device",
+    note = "read an element with `x.get(i)`, of a matrix with `m.get((i, j))`",
+    note = "store one with `y.set(thread_index(), v)`, into shared memory with `unsafe {{ s.put(i, v) }}`",
+    note = "a tile has no elements to pick: reduce it, as in `v.sum()`, or choose with `select`"
+)]
+pub trait Subscript {}
+
+/// What `<` and `==` compare device values with outside of device code: nothing.
+#[diagnostic::on_unimplemented(
+    message = "device values are compared in device code alone",
+    label = "compares a device value",
+    note = "add `#[device]` to the function around it; without the attribute, `x.lt(y)`, `x.eq(y)` and `select` do the same"
+)]
+pub trait ComparedOutsideOfDeviceCode {}
+
+/// Tensors that a kernel may store into: those behind `&mut`.
+#[diagnostic::on_unimplemented(
+    message = "this tensor is read only: the kernel has it as `&Tensor`",
+    label = "stores into a tensor",
+    note = "write `&mut Tensor<..>` in the kernel's signature, and `&mut y` where it is called"
+)]
+pub trait Writable {}
+
+/// Values that are optional: none of the device.
+#[diagnostic::on_unimplemented(
+    message = "a device value is there: it is no `Option` and no `Result`",
+    label = "not optional",
+    note = "leave the call away; an index outside ends the kernel with a fault, `x.get_or(i, 0.0)` gives another value there"
+)]
+pub trait Optional {}
+
+/// What has elements to iterate over on the host: nothing of the device.
+#[diagnostic::on_unimplemented(
+    message = "elements of the device cannot be iterated over",
+    label = "no iterator",
+    note = "count with a range: `for i in 0..x.extent(0) {{ let v = x.get(i); .. }}`; a tile is reduced, as in `v.sum()`"
+)]
+pub trait Iterable {}
+
+macro_rules! indexed {
+    ($([$($generics:tt)*] $t:ty;)*) => {$(
+        #[doc(hidden)]
+        impl<T: Elem, I: Subscript $($generics)*> Index<I> for $t {
+            type Output = Val<T>;
+            fn index(&self, _: I) -> &Val<T> {
+                crate::trace::abort()
+            }
+        }
+
+        #[doc(hidden)]
+        impl<T: Elem, I: Subscript $($generics)*> IndexMut<I> for $t {
+            fn index_mut(&mut self, _: I) -> &mut Val<T> {
+                crate::trace::abort()
+            }
+        }
+    )*};
+}
+indexed! { [, const R: usize] View<T, R>; [] Local<T>; [] Val<T>; }
+
+#[doc(hidden)]
+impl<T: Elem, R: ComparedOutsideOfDeviceCode> PartialEq<R> for Val<T> {
+    fn eq(&self, _: &R) -> bool {
+        false
+    }
+}
+
+#[doc(hidden)]
+impl<T: Elem, R: ComparedOutsideOfDeviceCode> PartialOrd<R> for Val<T> {
+    fn partial_cmp(&self, _: &R) -> Option<Ordering> {
+        None
+    }
+}
+
+#[doc(hidden)]
+impl<T: Elem, const R: usize> View<T, R> {
+    pub fn set<I, V>(&self, _: I, _: V)
+    where
+        Self: Writable,
+    {
+    }
+
+    pub fn set_or_skip<I, V>(&self, _: I, _: V)
+    where
+        Self: Writable,
+    {
+    }
+
+    /// # Safety
+    ///
+    /// It does nothing.
+    pub unsafe fn write<I, V>(&self, _: I, _: V)
+    where
+        Self: Writable,
+    {
+    }
+
+    pub fn store<V>(&self, _: V)
+    where
+        Self: Writable,
+    {
+    }
+
+    pub fn iter(&self) -> Empty<Val<T>>
+    where
+        Self: Iterable,
+    {
+        std::iter::empty()
+    }
+}
+
+#[doc(hidden)]
+impl<T: Elem> TileView<T> {
+    pub fn store<V>(&self, _: V)
+    where
+        Self: Writable,
+    {
+    }
+}
+
+#[doc(hidden)]
+impl<T: Elem> Val<T> {
+    pub fn iter(&self) -> Empty<Val<T>>
+    where
+        Self: Iterable,
+    {
+        std::iter::empty()
+    }
+
+    pub fn unwrap(self) -> Val<T>
+    where
+        Self: Optional,
+    {
+        self
+    }
+
+    pub fn expect(self, _: &str) -> Val<T>
+    where
+        Self: Optional,
+    {
+        self
+    }
+}

@@ -1,0 +1,10 @@
+use kiln::prelude::*;
+
+#[kernel]
+fn first(x: &Tensor<f32, 1>, y: &mut Tensor<f32, 1>) {
+    let i = thread_index();
+    assert!(x.get(i) >= 0.0, "negative: {}", x.get(i));
+    y.set(i, x.get(i).sqrt());
+}
+
+fn main() {}

@@ -1,0 +1,13 @@
+use kiln::prelude::*;
+
+#[kernel]
+fn first(x: &Tensor<f32, 1>, y: &mut Tensor<f32, 1>) {
+    let i = thread_index();
+    let s: Val<f32> = 0.0;
+    if x.get(i) > 0.0 {
+        s = 1.0;
+    }
+    y.set(i, s);
+}
+
+fn main() {}

@@ -1,0 +1,11 @@
+use kiln::prelude::*;
+
+#[kernel]
+fn first(y: &mut Tensor<f32, 1>) {
+    let i = thread_index();
+    if i.get() % 2 {
+        y.set(i, 1.0);
+    }
+}
+
+fn main() {}

@@ -1,0 +1,11 @@
+use kiln::prelude::*;
+
+#[kernel]
+fn first(x: &Tensor<f32, 1>, y: &mut Tensor<f32, 1>) {
+    let i = thread_index();
+    let v = x.get(i);
+    println!("value {}", v);
+    y.set(i, v);
+}
+
+fn main() {}

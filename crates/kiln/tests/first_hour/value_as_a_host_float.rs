@@ -1,0 +1,10 @@
+use kiln::prelude::*;
+
+#[kernel]
+fn first(x: &Tensor<f32, 1>, y: &mut Tensor<f32, 1>) {
+    let i = thread_index();
+    let v: f32 = x.get(i);
+    y.set(i, v);
+}
+
+fn main() {}
