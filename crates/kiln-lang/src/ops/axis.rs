@@ -80,7 +80,7 @@ pub(super) fn int(value: u32) -> Raw {
     Raw::Const(Literal::wrapping(Scalar::I32, value.into()))
 }
 
-/// Records a comparison of i32.
+/// Records a comparison of values of one type.
 pub(super) fn compared(op: CompareOp, a: Raw, b: Raw, site: Site) -> Raw {
     elementwise(OpKind::Compare(op), &[a, b], Scalar::Bool, site)
 }

@@ -21,7 +21,9 @@ use std::panic::Location;
 ///
 /// A function that combines must be associative; it need not be commutative. Tiles of one value
 /// stretch to one shape. Where the extent of the axis is no power of two, the function is also
-/// computed on zeros, whose results nobody sees; the tiles then pass through memory of the block.
+/// computed on zeros, whose results are dropped; the tiles then pass through memory of the block. A
+/// function that divides integers there must not divide by such a zero, which is a fault: `select`
+/// a divisor that is none.
 ///
 /// The function is traced for each of log2(n) steps, so that the code grows with it: reduce long
 /// rows in parts, by a loop that combines tiles element by element and one `reduce_with` behind
