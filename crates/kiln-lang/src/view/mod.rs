@@ -139,7 +139,7 @@ impl<T: Elem, const R: usize> View<T, R> {
     pub fn len(&self) -> Idx {
         let mut len: Idx = 1.into_val();
         for extent in self.shape() {
-            len = len * extent;
+            len *= extent;
         }
         len
     }
