@@ -491,7 +491,8 @@ fn a_launch_while_a_kernel_is_traced_is_refused() {
     // The panic of the kernel's `unwrap` is an error with its line.
     let error = launches_another(&mut y).launch(&device).unwrap_err().to_string();
     let line = line!() - 12;
-    assert!(error.contains(&format!("launch.rs:{line}:")) && error.contains("LaunchInTrace"), "{error}");
+    let why = "kernel `launches_itself` is launched while kernel `launches_another` is traced";
+    assert!(error.contains(&format!("launch.rs:{line}:")) && error.contains(why), "{error}");
 }
 
 #[test]
