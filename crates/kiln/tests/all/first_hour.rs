@@ -212,7 +212,7 @@ refused! {
         let i = thread_index();
         let k = i * 2.5; // <- fraction
         y.set(i, k.cast::<f32>());
-    } at "fraction": "2.5 is not an integer, as i64 wants; choose a number in range or another element type";
+    } at "fraction": "2.5 is not an integer, as i64 requires; choose a number in range or another element type";
 
     panic_in_a_branch(y) {
         let i = thread_index();
