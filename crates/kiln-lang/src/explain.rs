@@ -8,7 +8,6 @@ use crate::elem::Elem;
 use crate::memory::Local;
 use crate::val::Val;
 use crate::view::{TileView, View};
-use std::cmp::Ordering;
 use std::iter::Empty;
 use std::ops::{Index, IndexMut};
 
@@ -21,14 +20,6 @@ use std::ops::{Index, IndexMut};
     note = "a tile has no elements to pick: reduce it, as in `v.sum()`, or choose with `select`"
 )]
 pub trait Subscript {}
-
-/// What `<` and `==` compare device values with outside of device code: nothing.
-#[diagnostic::on_unimplemented(
-    message = "device values are compared in device code alone",
-    label = "compares a device value",
-    note = "add `#[device]` to the function around it; without the attribute, `x.lt(y)`, `x.eq(y)` and `select` do the same"
-)]
-pub trait ComparedOutsideOfDeviceCode {}
 
 /// Tensors that a kernel may store into: those behind `&mut`.
 #[diagnostic::on_unimplemented(
@@ -73,20 +64,6 @@ macro_rules! indexed {
     )*};
 }
 indexed! { [, const R: usize] View<T, R>; [] Local<T>; [] Val<T>; }
-
-#[doc(hidden)]
-impl<T: Elem, R: ComparedOutsideOfDeviceCode> PartialEq<R> for Val<T> {
-    fn eq(&self, _: &R) -> bool {
-        false
-    }
-}
-
-#[doc(hidden)]
-impl<T: Elem, R: ComparedOutsideOfDeviceCode> PartialOrd<R> for Val<T> {
-    fn partial_cmp(&self, _: &R) -> Option<Ordering> {
-        None
-    }
-}
 
 #[doc(hidden)]
 impl<T: Elem, const R: usize> View<T, R> {

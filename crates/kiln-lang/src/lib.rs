@@ -106,7 +106,7 @@ pub mod prelude {
 /// }
 /// ```
 pub mod mistakes {
-    pub use crate::explain::{ComparedOutsideOfDeviceCode, Iterable, Optional, Subscript, Writable};
+    pub use crate::explain::{Iterable, Optional, Subscript, Writable};
     pub use crate::flow::compare::OfNumber;
     pub use crate::flow::refuse::{Castable, Formattable, HostCondition, HostOperand, LoopSource, Matchable};
 }

@@ -38,7 +38,19 @@ macro_rules! works {
     )*};
 }
 
+/// Without `#[device]`, and of values behind references: the methods are those of the values.
+fn clipped(values: &[Val<f32>], most: &mut Val<f32>) -> Val<f32> {
+    let over = values.iter().map(|v| v.gt(*most)).fold(most.lt(0.0), |any, one| any | one);
+    select(over, *most, values[0])
+}
+
 works! {
+    values_behind_references_compare(x, y) {
+        let i = thread_index();
+        let mut most = val(9.0);
+        y.set(i, clipped(&[x.get(i)], &mut most));
+    } is |_, x| x.min(9.0);
+
     thread_index_compares(x, y) {
         let i = thread_index();
         let n: Val<i64> = 40;
