@@ -3,7 +3,7 @@
 //! What a tile comes to is one value for the block, and a kernel may ask it whether to go on. The
 //! lowering computes it by exchanges among lanes, after which it looks like a value of each
 //! thread's own. Barriers under such a condition are right: the verifier has seen to it that all
-//! threads reach them. Browsers want a proof, and so does [`Writer::together`]: the first thread's
+//! threads reach them. Browsers need a proof, and so does [`Writer::together`]: the first thread's
 //! value for all is one.
 //!
 //! [`Writer::together`]: crate::writer::Writer::together

@@ -177,7 +177,7 @@ impl Writer<'_> {
     }
 
     /// A divisor of integers. For the constant zero, which nothing divides by, since a check comes
-    /// first, compilers of shaders want another one.
+    /// first, compilers of shaders expect another one.
     fn divisor(&mut self, x: Expr, scalar: Scalar) -> Expr {
         match self.body.function.expressions[x] {
             naga::Expression::Literal(literal) if literal == zero(scalar) => {

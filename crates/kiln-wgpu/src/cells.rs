@@ -104,7 +104,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Other threads may store other bits of the word meanwhile, and nobody reads these.
+    /// Other threads may store other bits of the word meanwhile, and these are not read.
     fn replace_bits(&mut self, part: Part, mask: u32, bits: Expr) {
         let kept = self.kept(part, mask);
         self.atomic_word(part.word, AtomicFunction::And, kept);

@@ -16,7 +16,7 @@
 //! ```
 //!
 //! The thread leaves whatever barriers follow. On that driver a barrier only lets the other threads
-//! of the block have their turn, so that nobody waits for a thread that has left.
+//! of the block have their turn, so that no thread waits for one that has left.
 
 use crate::body::Expr;
 use crate::report::SiteKind;

@@ -129,7 +129,7 @@ impl Writer<'_> {
             let length = w.body.add(Expression::ArrayLength(report));
             let capacity = w.body.binary(B::Subtract, length, first);
             let needed = w.body.binary(B::Add, header, words);
-            // Once the buffer is full nobody adds to the end, which cannot overflow then.
+            // Once the buffer is full nothing is added to the end, which cannot overflow then.
             let seen = w.body.load(end);
             let seen = w.body.math(MathFunction::Min, &[seen, capacity]);
             let room = w.body.binary(B::Subtract, capacity, seen);

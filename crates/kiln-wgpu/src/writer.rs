@@ -48,7 +48,7 @@ pub(crate) struct Writer<'k> {
     pub(crate) left: Option<Expr>,
     pub(crate) faulted: Option<Expr>,
     pub(crate) deciding: Option<[Expr; 2]>,
-    /// A word that is zero, which no driver knows; if results are hidden from it.
+    /// A word that is zero, which no driver can assume; if results are hidden from it.
     pub(crate) zero: Option<Expr>,
     /// After how many rounds the driver ends loops, if the kernel may make as many.
     pub(crate) round_limit: Option<u32>,

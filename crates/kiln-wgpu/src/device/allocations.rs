@@ -21,7 +21,7 @@ const SMALLEST: u64 = 256;
 /// Memory that the caller of the backend has.
 pub(crate) struct Allocation {
     pub(crate) pooled: PooledBuffer,
-    /// The bytes that were asked for; what lies behind them in the buffer is nobody's.
+    /// The bytes that were asked for; what lies behind them in the buffer is unused.
     pub(crate) bytes: u64,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Allocations {
     /// By number, less one.
     slots: Vec<Option<Allocation>>,
     vacant: Vec<usize>,
-    /// Buffers that nobody has, by size.
+    /// Buffers without a user, by size.
     pool: BTreeMap<u64, Vec<PooledBuffer>>,
     /// Bytes of all buffers.
     reserved: u64,
@@ -50,16 +50,19 @@ pub(crate) struct Allocations {
 
 /// A place in an allocation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Place {
+pub(crate) struct AllocationOffset {
     /// The number of the allocation, from 1; 0 for the buffer of views without elements.
     pub(crate) allocation: usize,
     /// In bytes.
     pub(crate) offset: u64,
 }
 
-impl Place {
-    pub(crate) fn of(ptr: DevicePtr) -> Place {
-        Place { allocation: (ptr.0 >> OFFSET_BITS) as usize, offset: ptr.0 & ((1 << OFFSET_BITS) - 1) }
+impl AllocationOffset {
+    pub(crate) fn of(ptr: DevicePtr) -> AllocationOffset {
+        AllocationOffset {
+            allocation: (ptr.0 >> OFFSET_BITS) as usize,
+            offset: ptr.0 & ((1 << OFFSET_BITS) - 1),
+        }
     }
 
     fn pointer(self) -> DevicePtr {
@@ -109,13 +112,13 @@ impl Allocations {
                 self.slots.len() - 1
             }
         };
-        Ok(Place { allocation: slot + 1, offset: 0 }.pointer())
+        Ok(AllocationOffset { allocation: slot + 1, offset: 0 }.pointer())
     }
 
     /// Gives an allocation back to the pool. Work that comes later may use its buffer at once: the
     /// queue does it after what was recorded before.
     pub(crate) fn free(&mut self, ptr: DevicePtr) {
-        let Some(slot) = Place::of(ptr).allocation.checked_sub(1) else { return };
+        let Some(slot) = AllocationOffset::of(ptr).allocation.checked_sub(1) else { return };
         if let Some(freed) = self.slots.get_mut(slot).and_then(Option::take) {
             self.vacant.push(slot);
             self.pool.entry(freed.pooled.buffer.size()).or_default().push(freed.pooled);
@@ -123,8 +126,8 @@ impl Allocations {
     }
 
     /// The place that `bytes` bytes from a pointer on are in.
-    pub(crate) fn place(&self, call: &str, ptr: DevicePtr, bytes: u64) -> Result<Place> {
-        let place = Place::of(ptr);
+    pub(crate) fn place(&self, call: &str, ptr: DevicePtr, bytes: u64) -> Result<AllocationOffset> {
+        let place = AllocationOffset::of(ptr);
         let allocation = self.get(call, place)?;
         match place.offset.checked_add(bytes).is_some_and(|end| end <= allocation.bytes) {
             true => Ok(place),
@@ -139,7 +142,7 @@ impl Allocations {
     }
 
     /// The allocation that a place is in.
-    pub(crate) fn get(&self, call: &str, place: Place) -> Result<&Allocation> {
+    pub(crate) fn get(&self, call: &str, place: AllocationOffset) -> Result<&Allocation> {
         let slot = place.allocation.checked_sub(1);
         let found = slot.and_then(|slot| self.slots.get(slot)?.as_ref());
         found.ok_or_else(|| refused(call, "the pointer is in no allocation".to_owned()))
@@ -150,7 +153,7 @@ impl Allocations {
         &mut self,
         gpu: &Gpu,
         groups: &mut BindGroups,
-        place: Place,
+        place: AllocationOffset,
         recording: u64,
     ) -> Result<&PooledBuffer> {
         let pooled = match place.allocation.checked_sub(1) {
@@ -251,12 +254,15 @@ mod tests {
 
     #[test]
     fn a_pointer_is_an_allocation_and_an_offset() {
-        let start = Place { allocation: 7, offset: 0 }.pointer();
-        assert_eq!(Place::of(DevicePtr(start.0 + 12_345)), Place { allocation: 7, offset: 12_345 });
+        let start = AllocationOffset { allocation: 7, offset: 0 }.pointer();
+        assert_eq!(
+            AllocationOffset::of(DevicePtr(start.0 + 12_345)),
+            AllocationOffset { allocation: 7, offset: 12_345 }
+        );
         assert_eq!(start.0 % 256, 0);
-        assert_eq!(Place::of(DevicePtr(0)).allocation, 0);
-        let last = Place { allocation: (1 << 24) - 1, offset: (1 << OFFSET_BITS) - 1 };
-        assert_eq!(Place::of(last.pointer()), last);
+        assert_eq!(AllocationOffset::of(DevicePtr(0)).allocation, 0);
+        let last = AllocationOffset { allocation: (1 << 24) - 1, offset: (1 << OFFSET_BITS) - 1 };
+        assert_eq!(AllocationOffset::of(last.pointer()), last);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use super::backend::Wgpu;
 use super::gpu::{Gpu, refused};
 use super::reports::deliver;
-use super::state::State;
+use super::state::DeviceState;
 use super::transfers::{PIECE, Staged, locked};
 use kiln_backend::{Asynchronous, DevicePtr, Later, Promised, Result, StreamId, promise};
 use std::sync::Mutex;
@@ -33,7 +33,12 @@ impl Mapping {
     }
 
     /// Hands over the bytes when they are there.
-    async fn read<T>(self, gpu: &Gpu, state: &Mutex<State>, take: impl FnOnce(&[u8]) -> T) -> Result<T> {
+    async fn read<T>(
+        self,
+        gpu: &Gpu,
+        state: &Mutex<DeviceState>,
+        take: impl FnOnce(&[u8]) -> T,
+    ) -> Result<T> {
         let outcome = self.mapped.await;
         gpu.check()?;
         match outcome {

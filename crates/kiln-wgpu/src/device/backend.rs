@@ -7,7 +7,7 @@ use super::gpu::{Gpu, refused};
 use super::passes;
 use super::program::{WgpuProgram, report_of};
 use super::reports::{ReportTables, collect, deliver};
-use super::state::State;
+use super::state::DeviceState;
 use super::streams::{Event, EventTime};
 use super::transfers::{download, locked, read};
 use kiln_backend::{
@@ -38,7 +38,7 @@ use web_time::Instant;
 /// ```
 pub struct Wgpu {
     /// Before what it makes, so that it is dropped last.
-    pub(crate) state: Mutex<State>,
+    pub(crate) state: Mutex<DeviceState>,
     kernels: ByteKernels,
     pub(crate) tables: ReportTables,
     pub(crate) prints: Prints,
@@ -51,7 +51,7 @@ pub struct Wgpu {
     pub(crate) gpu: Gpu,
 }
 
-/// Something that nobody uses any more.
+/// Something that is no longer used.
 enum Dropped {
     Memory(DevicePtr),
     Mapped(DevicePtr),
@@ -71,7 +71,7 @@ impl Wgpu {
     /// The device of an opened adapter.
     pub(crate) fn of(gpu: Gpu) -> Wgpu {
         Wgpu {
-            state: Mutex::new(State::new(&gpu)),
+            state: Mutex::new(DeviceState::new(&gpu)),
             kernels: ByteKernels::default(),
             tables: ReportTables::default(),
             prints: Prints::default(),
@@ -90,7 +90,7 @@ impl Wgpu {
     }
 
     /// The state, for a call from outside the print sink on a device that is there.
-    fn state(&self) -> Result<MutexGuard<'_, State>> {
+    fn state(&self) -> Result<MutexGuard<'_, DeviceState>> {
         self.check_not_printing()?;
         self.gpu.check()?;
         let mut state = locked(&self.state);
@@ -100,7 +100,7 @@ impl Wgpu {
     }
 
     /// The state, for a call on behalf of a stream.
-    pub(crate) fn state_for(&self, stream: StreamId, call: &str) -> Result<MutexGuard<'_, State>> {
+    pub(crate) fn state_for(&self, stream: StreamId, call: &str) -> Result<MutexGuard<'_, DeviceState>> {
         let state = self.state()?;
         state.streams.live(stream, call)?;
         Ok(state)
@@ -196,7 +196,7 @@ pub(super) fn checked<'p>(program: &'p dyn Program, launch: &Launch<'_>) -> Resu
     Ok(program)
 }
 
-fn release(state: &mut State, gone: Dropped) {
+fn release(state: &mut DeviceState, gone: Dropped) {
     match gone {
         Dropped::Memory(ptr) => state.allocations.free(ptr),
         Dropped::Mapped(ptr) => state.unmap(ptr),
@@ -319,7 +319,7 @@ impl Backend for Wgpu {
             self.settle(stream)?;
         }
         let mut state = self.state_for(stream, "record")?;
-        let State { recorder, timestamps, streams, .. } = &mut *state;
+        let DeviceState { recorder, timestamps, streams, .. } = &mut *state;
         let time = match (timing, self.gpu.has_timestamps) {
             (false, _) => EventTime::None,
             (true, false) => EventTime::Host(Instant::now()),
@@ -353,7 +353,7 @@ impl Backend for Wgpu {
         let [start, end] = times;
         match (start?, end?) {
             (EventTime::Query(start), EventTime::Query(end)) => {
-                let State { recorder, timestamps, .. } = &mut *state;
+                let DeviceState { recorder, timestamps, .. } = &mut *state;
                 let times = timestamps.resolve(&self.gpu, recorder, [start, end])?;
                 let staged = state.stage_buffer(&self.gpu, &times, 0..16)?;
                 drop(state);

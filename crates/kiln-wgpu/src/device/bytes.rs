@@ -3,11 +3,11 @@
 //! wgpu copies and clears whole words. What begins or ends within one is done by kernels of Kiln's,
 //! which leave the other bytes of a word as they are.
 
-use super::allocations::Place;
+use super::allocations::AllocationOffset;
 use super::gpu::{Gpu, refused};
 use super::passes;
 use super::program::WgpuProgram;
-use super::state::State;
+use super::state::DeviceState;
 use kiln_backend::{DevicePtr, Error, Launch, Result, StreamId};
 use std::sync::OnceLock;
 
@@ -75,7 +75,7 @@ fn program<'a>(gpu: &Gpu, slot: &'a OnceLock<Result<WgpuProgram>>, text: &str) -
     made.as_ref().map_err(Clone::clone)
 }
 
-impl State {
+impl DeviceState {
     /// Records a copy on the device, of any bytes.
     pub(crate) fn copy(
         &mut self,
@@ -122,7 +122,7 @@ impl State {
         [dst, src]: [DevicePtr; 2],
         bytes: u64,
     ) -> Result<()> {
-        let phase = Place::of(dst).offset % WORD;
+        let phase = AllocationOffset::of(dst).offset % WORD;
         let between = self.allocate(gpu, bytes + phase)?;
         let middle = DevicePtr(between.0 + phase);
         let copied = self
@@ -133,8 +133,8 @@ impl State {
     }
 
     /// Bytes of a range before its first whole word, and bytes of its words. Behind the end of an
-    /// allocation the rest of a word is nobody's: it counts as whole.
-    fn parts(&self, to: Place, bytes: u64) -> Result<[u64; 2]> {
+    /// allocation the rest of a word is unused: it counts as whole.
+    fn parts(&self, to: AllocationOffset, bytes: u64) -> Result<[u64; 2]> {
         let head = (WORD - to.offset % WORD) % WORD;
         let head = head.min(bytes);
         let rest = bytes - head;
@@ -223,7 +223,7 @@ impl State {
         &mut self,
         gpu: &Gpu,
         bytes: u64,
-        mut each: impl FnMut(&mut State, u64, u64) -> Result<()>,
+        mut each: impl FnMut(&mut DeviceState, u64, u64) -> Result<()>,
     ) -> Result<()> {
         // With room for what lies between a binding's start and the piece.
         let most = (gpu.limits.max_storage_buffer_binding_size / 2).min(1 << 30) / WORD * WORD;

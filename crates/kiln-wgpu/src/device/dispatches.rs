@@ -7,7 +7,7 @@
 use super::gpu::{Gpu, refused};
 use super::mapped::{MappedPart, locked as region};
 use super::program::WgpuProgram;
-use super::state::State;
+use super::state::DeviceState;
 use super::transfers::{Staged, locked};
 use crate::module::Binding;
 use kiln_backend::{DevicePtr, Launch, ResidentId, Result, view_span};
@@ -20,7 +20,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub(crate) struct Dispatches {
     /// How many there were.
     begun: u64,
-    /// Those that nobody was told are over, by number.
+    /// Those whose end was not reported yet, by number.
     under_way: BTreeMap<u64, UnderWay>,
 }
 
@@ -69,7 +69,7 @@ struct Arriving {
 /// Begins a dispatch.
 pub(crate) fn begin(
     gpu: &Gpu,
-    state: &mut State,
+    state: &mut DeviceState,
     dispatches: &Mutex<Dispatches>,
     program: &WgpuProgram,
     launch: Launch<'_>,
@@ -115,7 +115,7 @@ impl Arriving {
     }
 
     /// Hands over what arrived.
-    fn take<T>(self, state: &Mutex<State>, take: impl FnOnce(&[u8]) -> T) -> Result<T> {
+    fn take<T>(self, state: &Mutex<DeviceState>, take: impl FnOnce(&[u8]) -> T) -> Result<T> {
         match self.arrived.try_recv() {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return Err(refused("map_async", error.to_string())),
@@ -157,7 +157,7 @@ pub(crate) fn is_over(gpu: &Gpu, dispatches: &Mutex<Dispatches>, id: ResidentId)
 /// what they report.
 pub(crate) fn finish(
     gpu: &Gpu,
-    state: &Mutex<State>,
+    state: &Mutex<DeviceState>,
     dispatches: &Mutex<Dispatches>,
     id: ResidentId,
 ) -> Result<Vec<Vec<u8>>> {

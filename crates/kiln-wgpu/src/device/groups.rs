@@ -38,7 +38,7 @@ impl BindGroups {
         })
     }
 
-    /// Forgets them, so that buffers which nobody has any more are freed.
+    /// Forgets them, so that buffers without a user are freed.
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }

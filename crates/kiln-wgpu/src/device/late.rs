@@ -63,7 +63,7 @@ impl LateErrors {
         Ok(())
     }
 
-    /// The first error of the calls so far that nobody was told of.
+    /// The first error of the calls so far that no call has reported.
     pub(crate) async fn first(&self) -> Result<()> {
         let open = std::mem::take(&mut *self.open());
         let mut first = None;

@@ -1,10 +1,10 @@
 //! Launches: what is bound, the parameter block, the dispatch.
 
-use super::allocations::Place;
+use super::allocations::AllocationOffset;
 use super::gpu::{Gpu, refused};
 use super::groups::GroupKey;
 use super::program::{ParamWords, WgpuProgram};
-use super::state::{ReportBuffer, State};
+use super::state::{DeviceState, ReportBuffer};
 use crate::dispatch::Dispatch;
 use crate::narrow::Overflow;
 use crate::parameters::Parameter;
@@ -22,7 +22,7 @@ const PRINT_BYTES: u64 = 1 << 20;
 /// What a storage buffer of a launch is bound to.
 struct Bound {
     binding: u32,
-    place: Place,
+    place: AllocationOffset,
     /// Whether the kernel may write to it.
     writable: bool,
     /// The bytes of the allocation that are bound.
@@ -30,7 +30,7 @@ struct Bound {
     length: Option<u64>,
 }
 
-impl State {
+impl DeviceState {
     /// Records a launch.
     pub(crate) fn launch(&mut self, gpu: &Gpu, program: &WgpuProgram, launch: Launch<'_>) -> Result<()> {
         let wanted = ParamWords::count(&program.params);
@@ -52,7 +52,7 @@ impl State {
         let mut bound: SmallVec<[Bound; 8]> = SmallVec::new();
         for binding in &program.module.bindings {
             let param = &program.params[binding.parameter];
-            let place = Place::of(DevicePtr(launch.words[param.first]));
+            let place = AllocationOffset::of(DevicePtr(launch.words[param.first]));
             let (start, length) = self.window(gpu, program, param, place, launch.words)?;
             let (binding, writable) = (binding.binding, binding.writable);
             bound.push(Bound { binding, place, writable, start, length });
@@ -60,7 +60,7 @@ impl State {
         let all_writable = is_bound_both_ways(&bound);
         if let Some((_, report)) = &program.report {
             let memory = self.report_buffer(gpu, launch.stream, report.prints())?;
-            let place = Place::of(memory);
+            let place = AllocationOffset::of(memory);
             bound.push(Bound { binding: report.binding, place, writable: true, start: 0, length: None });
         }
         let block = parameter_block(program, &launch, &bound, dispatch)?;
@@ -75,7 +75,7 @@ impl State {
         gpu: &Gpu,
         program: &WgpuProgram,
         param: &ParamWords,
-        place: Place,
+        place: AllocationOffset,
         words: &[u64],
     ) -> Result<(u64, Option<u64>)> {
         let most = gpu.limits.max_storage_buffer_binding_size;
@@ -109,7 +109,7 @@ impl State {
             return Ok(last.memory);
         }
         let memory = self.allocate(gpu, bytes)?;
-        let buffer = self.used(gpu, Place::of(memory))?.buffer.clone();
+        let buffer = self.used(gpu, AllocationOffset::of(memory))?.buffer.clone();
         // Of a buffer from the pool, whatever was there before.
         self.recorder.encoder(gpu).clear_buffer(&buffer, 0, None);
         let report = ReportBuffer { memory, bytes, is_pending: true };
@@ -193,7 +193,7 @@ fn parameter_block(
     Ok(block)
 }
 
-/// What a launch gives for a field of the parameter block; 0 for a field of which it knows nothing.
+/// What a launch gives for a field of the parameter block; 0 for a field that it does not have.
 fn given(program: &WgpuProgram, launch: &Launch<'_>, parameter: Parameter) -> u64 {
     match parameter {
         Parameter::Extent(param, axis) => launch.words[program.params[param].first + 1 + axis as usize],

@@ -13,7 +13,7 @@
 //! word first, and written with it last; quads are read in their order and written against it. Who
 //! finds the last word of a quad, or of the first quad of several, finds what was written with it.
 
-use super::allocations::Place;
+use super::allocations::AllocationOffset;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -52,7 +52,7 @@ pub(crate) struct MappedRegion {
 pub(crate) struct MappedPart {
     pub(crate) region: Arc<Mutex<MappedRegion>>,
     /// Where it lies.
-    pub(crate) place: Place,
+    pub(crate) place: AllocationOffset,
     pub(crate) words: Range<usize>,
 }
 
@@ -186,7 +186,7 @@ impl MappedRegion {
 impl MappedRegions {
     /// The part of a region that some bytes from a place on are in, rounded to whole quads, if they
     /// are in one.
-    pub(super) fn part(&self, place: Place, bytes: u64) -> Option<MappedPart> {
+    pub(super) fn part(&self, place: AllocationOffset, bytes: u64) -> Option<MappedPart> {
         let region = self.0.get(&place.allocation)?;
         let all = locked(region).known.len();
         let first = place.offset as usize / (QUAD * WORD) * QUAD;
@@ -197,8 +197,8 @@ impl MappedRegions {
 
 impl MappedPart {
     /// Where a word of the region lies on the device.
-    pub(super) fn place_of(&self, word: usize) -> Place {
-        Place { offset: (word * WORD) as u64, ..self.place }
+    pub(super) fn place_of(&self, word: usize) -> AllocationOffset {
+        AllocationOffset { offset: (word * WORD) as u64, ..self.place }
     }
 
     /// How many bytes it has.

@@ -1,13 +1,13 @@
 //! Mapping memory, and bringing it up to date on the device.
 
-use super::allocations::Place;
+use super::allocations::AllocationOffset;
 use super::gpu::Gpu;
 use super::mapped::{MappedPart, MappedRegion, locked};
-use super::state::State;
+use super::state::DeviceState;
 use kiln_backend::{DevicePtr, Error, Mapped, MappedPlace, Result};
 use std::sync::{Arc, Mutex};
 
-impl State {
+impl DeviceState {
     /// Maps zeroed memory.
     pub(crate) fn map(&mut self, gpu: &Gpu, bytes: usize) -> Result<Mapped> {
         let region = MappedRegion::new(bytes).ok_or_else(|| Error::OutOfMemory {
@@ -17,7 +17,7 @@ impl State {
             total: 0,
         })?;
         let device = self.allocate(gpu, region.size())?;
-        let place = Place::of(device);
+        let place = AllocationOffset::of(device);
         let buffer = self.used(gpu, place)?.buffer.clone();
         // Of a buffer from the pool, whatever was there before.
         self.recorder.encoder(gpu).clear_buffer(&buffer, 0, None);
@@ -26,16 +26,16 @@ impl State {
         Ok(Mapped { host, device, bytes, place: place_at, write_combined: false })
     }
 
-    /// Frees mapped memory. What dispatches under way find in it goes to nobody.
+    /// Frees mapped memory. What dispatches under way find in it is dropped.
     pub(crate) fn unmap(&mut self, device: DevicePtr) {
-        if self.mapped.0.remove(&Place::of(device).allocation).is_some() {
+        if self.mapped.0.remove(&AllocationOffset::of(device).allocation).is_some() {
             self.allocations.free(device);
         }
     }
 
     /// The part of mapped memory from a pointer on, if it is in some.
     pub(crate) fn mapped_part(&self, from: DevicePtr, bytes: u64) -> Option<MappedPart> {
-        self.mapped.part(Place::of(from), bytes)
+        self.mapped.part(AllocationOffset::of(from), bytes)
     }
 
     /// Brings a part of mapped memory on the device up to date, for the dispatch of a number or for

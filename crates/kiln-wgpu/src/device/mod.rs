@@ -21,7 +21,7 @@
 //!
 //! An allocation is a buffer of wgpu's, of a size class, and goes to a pool when it is freed. There
 //! are no addresses: a pointer is the number of an allocation above a byte offset. A launch binds
-//! whole allocations and tells the kernel where each view begins. A buffer is bound in one way at a
+//! whole allocations; the kernel gets where each view begins. A buffer is bound in one way at a
 //! time, so that a program has a second pipeline, with all views writable, for launches that read
 //! one part of an allocation and write another.
 //!
@@ -34,7 +34,7 @@
 //!
 //! # In a browser
 //!
-//! A page may not wait. What wgpu knows only later is awaited: `awaited.rs` reads that way, on
+//! A page may not wait. What wgpu reports only later is awaited: `awaited.rs` reads that way, on
 //! every system, and calls that would wait are [`CannotWait`](kiln_backend::Error::CannotWait). A
 //! shader that the browser refuses, or a buffer that it has no memory for, is an error of the next
 //! call that is awaited. There modules go as WGSL.

@@ -61,7 +61,7 @@ async fn run(device: &Wgpu, program: &WgpuProgram, memory: DevicePtr, input: &[u
     let stream = StreamId::default();
     let words = [memory.0, INPUT.len() as u64, 1];
     // SAFETY: the memory is an allocation of as many bytes as the input has, of which the view
-    // covers all; nothing else knows of it.
+    // covers all; nothing else uses it.
     let read = unsafe {
         device.upload(memory, input, stream)?;
         device.launch(program, Launch { grid: [1; 3], words: &words, stream })?;

@@ -1,8 +1,8 @@
 //! Collecting what kernels report: faults and prints.
 
-use super::allocations::Place;
+use super::allocations::AllocationOffset;
 use super::gpu::Gpu;
-use super::state::State;
+use super::state::DeviceState;
 use super::transfers::{Staged, locked, read};
 use crate::report::{Report, Reported, read_report};
 use kiln_backend::{Fault, Prints, Result, StreamId};
@@ -34,7 +34,7 @@ impl ReportTables {
     }
 }
 
-impl State {
+impl DeviceState {
     /// Records that a stream's reports are read and cleared; those to which nothing was reported
     /// since are left. The reports that are no longer in use are given back.
     pub(crate) fn stage_reports(&mut self, gpu: &Gpu, stream: StreamId) -> Result<Vec<Staged>> {
@@ -44,7 +44,7 @@ impl State {
         let mut staged = Vec::new();
         let last = all.len().saturating_sub(1);
         for (i, mut report) in all.into_iter().enumerate() {
-            let place = Place::of(report.memory);
+            let place = AllocationOffset::of(report.memory);
             if report.is_pending {
                 staged.push(self.stage(gpu, place, report.bytes)?);
                 let buffer = self.used(gpu, place)?.buffer.clone();
@@ -63,7 +63,7 @@ impl State {
 /// Waits for a stream, prints what it has printed, and gives its first fault since the last time.
 pub(crate) fn collect(
     gpu: &Gpu,
-    state: &Mutex<State>,
+    state: &Mutex<DeviceState>,
     tables: &ReportTables,
     prints: &Prints,
     stream: StreamId,

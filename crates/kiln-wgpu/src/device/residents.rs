@@ -44,6 +44,6 @@ impl Residents for Wgpu {
         self.dispatch_is_over(id, !timeout.is_zero())
     }
 
-    /// A dispatch is in nobody's way.
+    /// A dispatch delays no other work.
     fn add_tenant(&self, _tenant: Weak<dyn Tenant>) {}
 }

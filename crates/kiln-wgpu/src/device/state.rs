@@ -1,6 +1,6 @@
 //! What changes as a device is used, under one lock.
 
-use super::allocations::{Allocations, Place, PooledBuffer};
+use super::allocations::{AllocationOffset, Allocations, PooledBuffer};
 use super::gpu::Gpu;
 use super::groups::BindGroups;
 use super::mapped::MappedRegions;
@@ -11,7 +11,7 @@ use kiln_backend::{DevicePtr, Result, StreamId};
 use std::collections::HashMap;
 
 /// The state of a device.
-pub(crate) struct State {
+pub(crate) struct DeviceState {
     pub(crate) recorder: Recorder,
     pub(crate) allocations: Allocations,
     pub(crate) groups: BindGroups,
@@ -20,7 +20,7 @@ pub(crate) struct State {
     /// Where the kernels of each stream leave faults and prints. The last one is in use; those
     /// before it may still have something to report.
     pub(crate) reports: HashMap<StreamId, Vec<ReportBuffer>>,
-    /// Buffers that the host reads from, which nobody reads now.
+    /// Buffers that the host reads from, not in use now.
     pub(crate) staging: Vec<wgpu::Buffer>,
     pub(crate) mapped: MappedRegions,
 }
@@ -34,9 +34,9 @@ pub(crate) struct ReportBuffer {
     pub(crate) is_pending: bool,
 }
 
-impl State {
-    pub(crate) fn new(gpu: &Gpu) -> State {
-        State {
+impl DeviceState {
+    pub(crate) fn new(gpu: &Gpu) -> DeviceState {
+        DeviceState {
             recorder: Recorder::new(gpu),
             allocations: Allocations::new(),
             groups: BindGroups::default(),
@@ -54,7 +54,7 @@ impl State {
     }
 
     /// The buffer at a place, which the open recording uses from now on.
-    pub(crate) fn used(&mut self, gpu: &Gpu, place: Place) -> Result<&PooledBuffer> {
+    pub(crate) fn used(&mut self, gpu: &Gpu, place: AllocationOffset) -> Result<&PooledBuffer> {
         let recording = self.recorder.number();
         self.allocations.used(gpu, &mut self.groups, place, recording)
     }

@@ -1,4 +1,4 @@
-//! What wgpu reports while nobody waits: errors, the loss of the device, submissions that are done.
+//! What wgpu reports asynchronously: errors, the loss of the device, submissions that are done.
 
 use kiln_backend::{Error, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub(crate) struct Status {
     /// Why the device was lost.
     lost: Mutex<Option<String>>,
-    /// The first error that no scope caught and that nobody was told of.
+    /// The first error that no scope caught and no call has reported.
     error: Mutex<Option<Error>>,
     /// The greatest number of a submission that is done.
     done: AtomicU64,

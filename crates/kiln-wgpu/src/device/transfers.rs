@@ -1,10 +1,10 @@
 //! What goes from the host to the device and back.
 
-use super::allocations::Place;
+use super::allocations::AllocationOffset;
 use super::bytes::ByteKernels;
 use super::gpu::{Gpu, refused};
 use super::late::Refusal;
-use super::state::State;
+use super::state::DeviceState;
 use kiln_backend::{DevicePtr, Error, Result};
 use std::ops::Range;
 use std::sync::mpsc;
@@ -20,7 +20,7 @@ pub(crate) const PIECE: u64 = 32 << 20;
 const KEPT_BYTES: u64 = PIECE;
 const KEPT: usize = 4;
 
-impl State {
+impl DeviceState {
     /// Records a copy from the host.
     pub(crate) fn upload(
         &mut self,
@@ -44,14 +44,14 @@ impl State {
         let mut padded = vec![0; phase as usize];
         padded.extend_from_slice(data);
         let uploaded = self
-            .write(gpu, Place::of(staged), &padded)
+            .write(gpu, AllocationOffset::of(staged), &padded)
             .and_then(|()| self.copy(gpu, kernels, [dst, DevicePtr(staged.0 + phase)], bytes));
         self.allocations.free(staged);
         uploaded
     }
 
-    /// Writes to a place that begins with a word. What the data lack of a last word is nobody's.
-    pub(crate) fn write(&mut self, gpu: &Gpu, place: Place, data: &[u8]) -> Result<()> {
+    /// Writes to a place that begins with a word. What the data lack of a last word is unused.
+    pub(crate) fn write(&mut self, gpu: &Gpu, place: AllocationOffset, data: &[u8]) -> Result<()> {
         let pooled = &self.allocations.get("upload", place)?.pooled;
         let buffer = pooled.buffer.clone();
         if pooled.last_use >= self.recorder.number() {
@@ -71,7 +71,7 @@ impl State {
     }
 
     /// Records that the words around some bytes are copied to where the host can read them.
-    pub(crate) fn stage(&mut self, gpu: &Gpu, place: Place, bytes: u64) -> Result<Staged> {
+    pub(crate) fn stage(&mut self, gpu: &Gpu, place: AllocationOffset, bytes: u64) -> Result<Staged> {
         let buffer = self.used(gpu, place)?.buffer.clone();
         self.stage_buffer(gpu, &buffer, place.offset..place.offset + bytes)
     }
@@ -146,7 +146,7 @@ impl Staged {
 }
 
 /// Reads bytes of the device once all that was recorded before is done.
-pub(crate) fn download(gpu: &Gpu, state: &Mutex<State>, src: DevicePtr, dst: &mut [u8]) -> Result<()> {
+pub(crate) fn download(gpu: &Gpu, state: &Mutex<DeviceState>, src: DevicePtr, dst: &mut [u8]) -> Result<()> {
     for (i, piece) in dst.chunks_mut(PIECE as usize).enumerate() {
         let from = DevicePtr(src.0 + i as u64 * PIECE);
         let staged = {
@@ -160,7 +160,12 @@ pub(crate) fn download(gpu: &Gpu, state: &Mutex<State>, src: DevicePtr, dst: &mu
 }
 
 /// Submits what was recorded, waits for it, and hands over what was staged there.
-pub(crate) fn read(gpu: &Gpu, state: &Mutex<State>, staged: Staged, take: impl FnOnce(&[u8])) -> Result<()> {
+pub(crate) fn read(
+    gpu: &Gpu,
+    state: &Mutex<DeviceState>,
+    staged: Staged,
+    take: impl FnOnce(&[u8]),
+) -> Result<()> {
     let (mapped, outcome) = mpsc::channel();
     let submission = {
         let mut state = locked(state);
@@ -186,6 +191,6 @@ pub(crate) fn read(gpu: &Gpu, state: &Mutex<State>, staged: Staged, take: impl F
 
 /// The state, which is whole whenever its lock is let go, so that a panic elsewhere does not spoil
 /// it.
-pub(crate) fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
+pub(crate) fn locked(state: &Mutex<DeviceState>) -> MutexGuard<'_, DeviceState> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
