@@ -9,7 +9,7 @@
 //! | `create.rs` | [`Create`]: tensors of one number, of numbers in order, identity matrices |
 //! | `elementwise.rs` | `add`, `copy` |
 //! | `reduce.rs` | `sum` |
-//! | `rows.rs` | `softmax`, `layer_norm` |
+//! | `rows.rs`, `long_rows.rs` | `softmax`, `layer_norm`; of rows that no program holds |
 //! | `matmul/` | `matmul`, for every device and at the explicit level |
 //! | `sizes.rs` | how much a program takes on |
 //! | `tuning/` | [`Tuning`]: choosing by measurement how a kernel divides its work |
@@ -39,6 +39,7 @@
 pub mod attention;
 pub mod create;
 pub mod elementwise;
+mod long_rows;
 pub mod matmul;
 pub mod reduce;
 pub mod rows;

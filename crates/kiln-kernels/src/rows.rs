@@ -1,5 +1,6 @@
 //! Row-wise normalizations: softmax and layer norm.
 
+use crate::long_rows;
 use crate::sizes::{row_tile, row_warps, same_shape};
 use kiln_lang::prelude::*;
 use kiln_runtime::{Error, Result, Tensor};
@@ -45,10 +46,11 @@ pub mod kernels {
     }
 }
 
-/// y = softmax of each row of x.
+/// y = softmax of each row of x. Rows of any length; one of more than 65,536 elements, on a GPU
+/// mostly of more than 32,768, is divided among several programs and read twice.
 ///
 /// # Errors
-/// [`Error::Shape`] if the shapes differ.
+/// [`Error::Shape`] if the shapes differ; out of memory for what is found of the parts.
 ///
 /// ```
 /// let device = kiln_runtime::Device::open("interp")?;
@@ -61,6 +63,9 @@ pub mod kernels {
 pub fn softmax(x: &Tensor<f32, 2>, y: &mut Tensor<f32, 2>) -> Result<()> {
     same_shape("softmax", x, y)?;
     let device = x.device().clone();
+    if long_rows::are_divided(&device, x.shape()[1], size_of::<f32>()) {
+        return long_rows::softmax(x, y);
+    }
     let block = row_tile(x.shape()[1]);
     let each = device.cost_model().streaming.softmax_thread_bytes;
     let warps = row_warps(&device, block * size_of::<f32>(), each);
@@ -68,9 +73,11 @@ pub fn softmax(x: &Tensor<f32, 2>, y: &mut Tensor<f32, 2>) -> Result<()> {
 }
 
 /// y = layer norm of each row of x (Ba, Kiros and Hinton, "Layer Normalization", 2016).
+/// Rows are divided as those of [`softmax`] are.
 ///
 /// # Errors
-/// [`Error::Shape`] if the shapes differ, or weight and bias are not as long as a row.
+/// [`Error::Shape`] if the shapes differ, or weight and bias are not as long as a row; out of
+/// memory for what is found of the parts.
 ///
 /// ```
 /// let device = kiln_runtime::Device::open("interp")?;
@@ -100,6 +107,9 @@ pub fn layer_norm<T: Float>(
         }
     }
     let device = x.device().clone();
+    if long_rows::are_divided(&device, columns, size_of::<T>()) {
+        return long_rows::layer_norm(x, weight, bias, y, epsilon);
+    }
     let block = row_tile(columns);
     let each = device.cost_model().streaming.layer_norm_thread_bytes;
     let warps = row_warps(&device, block * size_of::<T>(), each);
