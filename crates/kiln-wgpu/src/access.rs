@@ -13,13 +13,14 @@ impl Writer<'_> {
     /// A thread's load: the padding where the index lies outside or the mask is false.
     pub(crate) fn gather(&mut self, op: &OpData, bounds: Bounds) -> Result<()> {
         let place = self.indexed(op, bounds)?;
-        let padding = (self.get(op.padding())?, self.held(place.elem));
+        let held = self.held(place.elem);
+        let padding = (self.get_as(op.padding(), held)?, held);
         self.load(op, place, &[padding])
     }
 
     pub(crate) fn scatter(&mut self, op: &OpData, bounds: Bounds) -> Result<()> {
         let place = self.indexed(op, bounds)?;
-        let value = self.get(op.stored_value())?;
+        let value = self.get_as(op.stored_value(), self.held(place.elem))?;
         self.store(place, &[value])
     }
 
@@ -37,6 +38,7 @@ impl Writer<'_> {
             if bounds == Bounds::Mask {
                 let extent = self.extent_of(op.view(), axis as u32)?;
                 let inside = self.inside(index, extent, scalar);
+                let inside = self.inside_as_pair(op, coordinate, inside)?;
                 predicate = Some(match predicate {
                     None => inside,
                     Some(others) => self.body.binary(B::LogicalAnd, others, inside),
@@ -61,6 +63,19 @@ impl Writer<'_> {
     fn inside(&mut self, index: Expr, extent: Expr, scalar: Scalar) -> Expr {
         let [index, extent] = [index, extent].map(|x| self.body.reinterpret(x, unsigned(scalar)));
         self.body.binary(B::Less, index, extent)
+    }
+
+    /// The same where the index is a pair, of which `inside` has seen the low word: the high one
+    /// is zero.
+    fn inside_as_pair(&mut self, op: &OpData, coordinate: Value, inside: Expr) -> Result<Expr> {
+        let (x, scalar) = (self.get(coordinate)?, self.scalar(op, coordinate)?);
+        if !self.is_pair(scalar) {
+            return Ok(inside);
+        }
+        let [_, high] = self.words(x);
+        let none = self.body.u32(0);
+        let is_word = self.body.binary(B::Equal, high, none);
+        Ok(self.body.binary(B::LogicalAnd, inside, is_word))
     }
 
     pub(crate) fn extent_of(&mut self, view: Value, axis: u32) -> Result<Expr> {

@@ -26,6 +26,9 @@ impl Writer<'_> {
     /// A literal as a value of the type that holds its element type.
     pub(crate) fn literal(&mut self, literal: Literal, scalar: Scalar) -> Expr {
         let value = literal.as_i128();
+        if self.is_pair(scalar) {
+            return self.pair_of(value as u64);
+        }
         let naga = match (scalar.kind, scalar.width) {
             (ScalarKind::Float, _) => return self.float_literal(literal, scalar),
             (ScalarKind::Sint, 8) => naga::Literal::I64(value as i64),
@@ -63,8 +66,21 @@ impl Writer<'_> {
 
     pub(crate) fn unary(&mut self, op: &OpData, unary: UnaryOp) -> Result<()> {
         use UnaryOp::*;
-        let (x, elem) = (self.get(op.input())?, self.elem(op.input()));
-        let (x, scalar) = self.computed(x, elem, self.scalar(op, op.input())?);
+        let elem = self.elem(op.input());
+        let held = match op.results[..] {
+            // A 64-bit integer is held as its result is.
+            [result] if self.elem(result) == elem => self.scalar(op, result)?,
+            _ => self.scalar(op, op.input())?,
+        };
+        let x = self.get_as(op.input(), held)?;
+        if self.is_pair(held) {
+            let result = self.pair_unary(unary, held, x);
+            let what = || format!("`{}` of {elem}", unary.name());
+            let result = result.ok_or_else(|| self.unsupported(op, what(), EXPANDED))?;
+            self.set(op, result);
+            return Ok(());
+        }
+        let (x, scalar) = self.computed(x, elem, held);
         let is_float = elem.is_float();
         let math = |w: &mut Self, fun| w.body.math(fun, &[x]);
         let result = match unary {
@@ -102,12 +118,12 @@ impl Writer<'_> {
     }
 
     pub(crate) fn binary(&mut self, op: &OpData, binary: BinaryOp) -> Result<()> {
-        let (a, b) = (self.get(op.left())?, self.get(op.right())?);
         let elem = self.elem(op.left());
         let scalar = match op.results[..] {
             [result] => self.scalar(op, result)?,
             _ => self.scalar(op, op.left())?,
         };
+        let (a, b) = (self.get_as(op.left(), scalar)?, self.get_as(op.right(), scalar)?);
         let result = self.combine(binary, elem, scalar, a, b);
         let result =
             result.ok_or_else(|| self.unsupported(op, format!("`{}` of {elem}", binary.name()), EXPANDED))?;
@@ -152,6 +168,9 @@ impl Writer<'_> {
 
     fn arithmetic(&mut self, op: BinaryOp, elem: Elem, scalar: Scalar, a: Expr, b: Expr) -> Option<Expr> {
         use BinaryOp::*;
+        if self.is_pair(scalar) {
+            return self.pair_arithmetic(op, scalar, a, b);
+        }
         let (is_bool, is_int, is_float) = (elem == Elem::Bool, elem.is_int(), elem.is_float());
         let operator = match op {
             // Of bools the smaller is "and", the larger "or".
@@ -198,6 +217,7 @@ impl Writer<'_> {
     /// The low 32 bits of an integer.
     pub(crate) fn narrowed(&mut self, x: Expr, scalar: Scalar) -> Expr {
         match (scalar.kind, scalar.width) {
+            _ if self.is_pair(scalar) => self.words(x)[0],
             (_, 8) => {
                 let bits = if scalar == Scalar::U64 { x } else { self.body.reinterpret(x, Scalar::U64) };
                 self.body.convert(bits, Scalar::U32)
@@ -208,10 +228,18 @@ impl Writer<'_> {
     }
 
     pub(crate) fn compare(&mut self, op: &OpData, compare: CompareOp) -> Result<()> {
-        let operands = [self.get(op.left())?, self.get(op.right())?];
         let elem = self.elem(op.left());
-        let scalar = self.scalar(op, op.left())?;
-        let [(mut a, _), (mut b, computed)] = operands.map(|x| self.computed(x, elem, scalar));
+        let scalar = match self.is_narrow(op.left()) && self.is_narrow(op.right()) {
+            true => self.scalar(op, op.left())?,
+            false => self.require(Some(op), elem)?,
+        };
+        let (first, second) = (self.get_as(op.left(), scalar)?, self.get_as(op.right(), scalar)?);
+        if self.is_pair(scalar) {
+            let result = self.pair_compare(compare, scalar, first, second);
+            self.set(op, result);
+            return Ok(());
+        }
+        let [(mut a, _), (mut b, computed)] = [first, second].map(|x| self.computed(x, elem, scalar));
         if op.left() == op.right() && elem.is_float() {
             // Some drivers say that anything is equal to itself, NaN too.
             b = self.hidden_operand(b, computed);
@@ -227,6 +255,9 @@ impl Writer<'_> {
         if elem == Elem::Bool && operator != B::Equal {
             [a, b] = [a, b].map(|x| self.pack(x, elem));
         }
+        if operator != B::Equal {
+            [a, b] = self.compared([a, b], computed);
+        }
         let mut result = self.body.binary(operator, a, b);
         if compare == CompareOp::Ne {
             result = self.body.not(result);
@@ -236,16 +267,23 @@ impl Writer<'_> {
     }
 
     pub(crate) fn select(&mut self, op: &OpData) -> Result<()> {
-        let [condition, a, b] =
-            [self.get(op.condition())?, self.get(op.if_true())?, self.get(op.if_false())?];
+        let [result] = op.results[..] else { return Ok(()) };
+        let scalar = self.scalar(op, result)?;
+        let condition = self.get(op.condition())?;
+        let (a, b) = (self.get_as(op.if_true(), scalar)?, self.get_as(op.if_false(), scalar)?);
         let result = self.body.select(condition, a, b);
         self.set(op, result);
         Ok(())
     }
 
     pub(crate) fn fma(&mut self, op: &OpData) -> Result<()> {
-        let [a, b, c] = [self.get(op.left())?, self.get(op.right())?, self.get(op.addend())?];
         let elem = self.elem(op.left());
+        let scalar = match op.results[..] {
+            [result] => self.scalar(op, result)?,
+            _ => self.scalar(op, op.left())?,
+        };
+        let [a, b, c] = [op.left(), op.right(), op.addend()].map(|value| self.get_as(value, scalar));
+        let [a, b, c] = [a?, b?, c?];
         let result = match elem {
             Elem::F16 if self.features.is_code(elem) => {
                 let [a, b, c] = [a, b, c].map(|x| self.widened(x, elem));
@@ -254,13 +292,10 @@ impl Writer<'_> {
             }
             Elem::F16 | Elem::F32 | Elem::F64 => self.multiply_add(self.held(elem), a, b, c),
             Elem::I32 | Elem::U32 | Elem::I64 | Elem::U64 => {
-                let product = self.body.binary(B::Multiply, a, b);
-                self.body.binary(B::Add, product, c)
+                let product = self.on_integers(B::Multiply, scalar, a, b);
+                self.on_integers(B::Add, scalar, product, c)
             }
-            Elem::BF16 => self.multiply_add_of_bf16(a, b, c).ok_or_else(|| {
-                let what = "`fma` of bf16, the features SHADER_F64 and SHADER_INT64";
-                self.unsupported(op, what, "Compute in f32 and convert the result.")
-            })?,
+            Elem::BF16 => self.multiply_add_of_bf16(a, b, c),
             Elem::Bool | Elem::E4M3 | Elem::E5M2 | Elem::I8 | Elem::U8 => {
                 return Err(self.unsupported(op, format!("`fma` of {elem}"), "Convert to f32 first."));
             }

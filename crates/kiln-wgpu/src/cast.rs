@@ -1,6 +1,7 @@
 //! Conversions between element types, which saturate, wrap and round as Rust's `as`.
 
 use crate::body::Expr;
+use crate::long::is_long;
 use crate::types::{integer, zero};
 use crate::writer::Writer;
 use kiln_backend::Result;
@@ -18,19 +19,25 @@ impl Writer<'_> {
             (from_elem, from) = (Elem::F32, Scalar::F32);
         }
         let converted = match (from.kind, to.kind) {
-            _ if from_elem == to_elem => x,
+            _ if from_elem == to_elem => self.resized(x, from, to),
             _ if self.features.is_code(to_elem) => {
                 // Integers that f32 does not hold are beyond the largest number.
                 let wide = self.as_single(x, from);
                 self.narrowed_to(wide, to_elem)
             }
             (ScalarKind::Bool, _) => {
-                let (one, none) = (self.body.literal(integer(to, 1)), self.body.literal(zero(to)));
+                let (one, none) = (self.number(to, 1), self.number(to, 0));
                 self.body.select(x, one, none)
             }
+            (_, ScalarKind::Bool) if from == Scalar::F32 => {
+                // By its bits, since some drivers take subnormal numbers for zero.
+                let (bits, mask) = (self.body.bitcast(x, ScalarKind::Uint), self.body.u32(u32::MAX >> 1));
+                let (size, none) = (self.body.binary(B::And, bits, mask), self.body.u32(0));
+                self.body.binary(B::NotEqual, size, none)
+            }
             (_, ScalarKind::Bool) => {
-                let none = self.body.literal(zero(from));
-                let is_zero = self.body.binary(B::Equal, x, none);
+                let none = self.number(from, 0);
+                let is_zero = self.on_integers(B::Equal, from, x, none);
                 self.body.not(is_zero)
             }
             (ScalarKind::Float, ScalarKind::Float) => {
@@ -46,9 +53,20 @@ impl Writer<'_> {
             (ScalarKind::Float, _) => self.saturated(x, from, to_elem, to),
             (_, ScalarKind::Float) => match to_elem {
                 Elem::BF16 => {
-                    let long = from.width == 8;
-                    let wide = if long { self.long_to_odd(x, from) } else { self.word_to_odd(x, from) };
+                    let long = is_long(from);
+                    let wide = if self.is_pair(from) {
+                        self.pair_as_single(x, from, true)
+                    } else if long {
+                        self.long_to_odd(x, from)
+                    } else {
+                        self.word_to_odd(x, from)
+                    };
                     self.rounded_to_bf16(wide)
+                }
+                _ if self.is_pair(from) => {
+                    // An integer of which f32 does not hold all is beyond the largest f16.
+                    let single = self.pair_as_single(x, from, false);
+                    if to == Scalar::F32 { single } else { self.body.convert(single, to) }
                 }
                 _ => self.body.convert(x, to),
             },
@@ -63,6 +81,21 @@ impl Writer<'_> {
 
     /// An integer as one of another width or sign: the low bits, extended by the sign it had.
     pub(crate) fn resized(&mut self, x: Expr, from: Scalar, to: Scalar) -> Expr {
+        if from == to {
+            return x;
+        }
+        if self.is_pair(from) {
+            let [low, _] = self.words(x);
+            return match to.kind {
+                _ if is_long(to) => x,
+                ScalarKind::Sint => self.body.bitcast(low, to.kind),
+                _ => low,
+            };
+        }
+        if self.is_pair(to) && from == Scalar::U32 {
+            let high = self.body.u32(0);
+            return self.pair([x, high]);
+        }
         if from == Scalar::I32 && to.width == 8 {
             let words = self.extended(x);
             return self.unpack_pair(words, if to == Scalar::I64 { Elem::I64 } else { Elem::U64 });
@@ -102,6 +135,7 @@ impl Writer<'_> {
                 let [one, none] = [1, 0].map(|number| self.body.literal(integer(Scalar::F32, number)));
                 self.body.select(x, one, none)
             }
+            _ if self.is_pair(from) => self.pair_as_single(x, from, false),
             _ => self.body.convert(x, Scalar::F32),
         }
     }
@@ -118,6 +152,9 @@ impl Writer<'_> {
             let [low, high] = [low, high].map(|limit| self.body.literal(Literal::I32(limit)));
             let inside = self.body.math(M::Clamp, &[wide, low, high]);
             return self.resized(inside, Scalar::I32, to);
+        }
+        if self.is_pair(to) {
+            return self.single_as_pair(x, to);
         }
         // The first float above the range, and the first below which it ends.
         let signed = to.kind == ScalarKind::Sint;
@@ -145,11 +182,11 @@ impl Writer<'_> {
 
     pub(crate) fn bitcast(&mut self, op: &OpData) -> Result<()> {
         let [result] = op.results[..] else { return Ok(()) };
-        let (x, from_elem, to_elem) = (self.get(op.input())?, self.elem(op.input()), self.elem(result));
-        self.scalar(op, op.input())?;
-        let to = self.scalar(op, result)?;
+        let (from_elem, to_elem) = (self.elem(op.input()), self.elem(result));
+        let from = self.require(Some(op), from_elem)?;
+        let (x, to) = (self.get_as(op.input(), from)?, self.scalar(op, result)?);
         let cast = match from_elem.bytes() {
-            _ if from_elem == to_elem => x,
+            _ if from_elem == to_elem || self.is_pair(from) => x,
             4 | 8 if from_elem.is_int() && to_elem.is_int() => self.body.reinterpret(x, to),
             4 | 8 => self.body.bitcast(x, to.kind),
             _ => {

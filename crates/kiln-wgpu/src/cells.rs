@@ -32,6 +32,11 @@ impl Writer<'_> {
             w.body.load(pointer)
         };
         match (region.cell, elem.bytes()) {
+            // Bools of allocations are words.
+            (Cell::Plain(_), _) if elem == Elem::Bool => {
+                let word = word(self, at);
+                self.unpack(word, elem)
+            }
             (Cell::Plain(_) | Cell::Atomic(_), _) => word(self, at),
             (Cell::Words(_), 8) => {
                 let first = self.doubled(at);
@@ -70,7 +75,7 @@ impl Writer<'_> {
                 }
                 (cell, _) => {
                     let pointer = self.body.element(region.array, at);
-                    let words = matches!(cell, Cell::Words(_));
+                    let words = matches!(cell, Cell::Words(_)) || elem == Elem::Bool;
                     let value = if words { self.pack(value, elem) } else { value };
                     self.body.store(pointer, value);
                 }

@@ -1,7 +1,7 @@
 //! `if`, `for` and `while`. Results and carried values are local variables.
 
 use crate::body::Expr;
-use crate::types::{integer, unsigned, zero};
+use crate::types::unsigned;
 use crate::writer::Writer;
 use kiln_backend::Result;
 use kiln_ir::{Block, Op, OpData, OpKind, Value, VoteMode};
@@ -34,9 +34,13 @@ impl Writer<'_> {
         like.iter().map(|value| variable(self, value)).collect()
     }
 
-    pub(crate) fn store_all(&mut self, variables: &[Expr], values: &[Value]) -> Result<()> {
-        for (&variable, &value) in variables.iter().zip(values) {
-            let expr = self.get(value)?;
+    /// Stores values to [`variables`](Writer::variables) that are like others.
+    pub(crate) fn store_all(&mut self, variables: &[Expr], values: &[Value], like: &[Value]) -> Result<()> {
+        for ((&variable, &value), &like) in variables.iter().zip(values).zip(like) {
+            let expr = match self.is_narrow(like) {
+                true => self.get(value)?,
+                false => self.get_as(value, self.held(self.elem(like)))?,
+            };
             self.body.store(variable, expr);
         }
         Ok(())
@@ -56,7 +60,7 @@ impl Writer<'_> {
         for &region in &op.regions {
             let outer = self.body.begin();
             let yielded = self.block(region)?;
-            self.store_all(&variables, &yielded)?;
+            self.store_all(&variables, &yielded, &op.results)?;
             arms.push(self.body.end(outer));
         }
         let mut arms = arms.into_iter();
@@ -71,16 +75,17 @@ impl Writer<'_> {
         let [low, high, step] = op.for_bounds();
         let scalar = self.scalar(op, self.kernel.block(op.regions[0]).args[0])?;
         let constant = self.kernel.as_const(step);
-        let [low, high, step] = [self.get(low)?, self.get(high)?, self.get(step)?];
+        let [low, high, step] = [low, high, step].map(|bound| self.get_as(bound, scalar));
+        let [low, high, step] = [low?, high?, step?];
         let carried = self.variables(op, "carried", &op.results)?;
-        self.store_all(&carried, op.inits())?;
+        self.store_all(&carried, op.inits(), &op.results)?;
         let ty = self.scalar_type(scalar);
         let variable = self.body.variable("i", ty, None);
         self.body.store(variable, low);
-        let mut runs = self.body.binary(B::Less, low, high);
+        let mut runs = self.on_integers(B::Less, scalar, low, high);
         if constant.is_none_or(|step| step.as_i128() <= 0) {
-            let none = self.body.literal(zero(scalar));
-            let forward = self.body.binary(B::Greater, step, none);
+            let none = self.number(scalar, 0);
+            let forward = self.on_integers(B::Greater, scalar, step, none);
             runs = self.body.binary(B::LogicalAnd, runs, forward);
         }
         let outer = self.body.begin();
@@ -90,12 +95,12 @@ impl Writer<'_> {
         let all: Vec<Expr> = [variable].into_iter().chain(carried.iter().copied()).collect();
         self.load_all(&all, &args);
         let yielded = self.block(region)?;
-        self.store_all(&carried, &yielded)?;
+        self.store_all(&carried, &yielded, &op.results)?;
         let body = self.body.end(before);
         let before = self.body.begin();
         let at = self.body.load(variable);
         let last = self.is_last(scalar, [at, high, step]);
-        let next = self.body.binary(B::Add, at, step);
+        let next = self.on_integers(B::Add, scalar, at, step);
         self.body.store(variable, next);
         let last = self.agreed(number, last);
         let continuing = self.body.end(before);
@@ -103,7 +108,7 @@ impl Writer<'_> {
         self.leave_further(number);
         if self.round_limit.is_some() {
             let next = self.body.load(variable);
-            let at = self.body.binary(B::Subtract, next, step);
+            let at = self.on_integers(B::Subtract, scalar, next, step);
             let ended = self.is_last(scalar, [at, high, step]);
             self.leave_unless_ended(op, ended)?;
         }
@@ -116,13 +121,14 @@ impl Writer<'_> {
     /// Whether a round of a counted loop is the last one. The rest of the way, and not the
     /// variable, is compared with the step, so that nothing overflows.
     fn is_last(&mut self, scalar: naga::Scalar, [at, high, step]: [Expr; 3]) -> Expr {
-        let b = &mut self.body;
+        let ty = unsigned(scalar);
         let [far, near, by] = [high, at, step].map(|x| match scalar.kind {
+            _ if self.is_pair(scalar) => x,
             ScalarKind::Uint => x,
-            _ => b.reinterpret(x, unsigned(scalar)),
+            _ => self.body.reinterpret(x, ty),
         });
-        let rest = b.binary(B::Subtract, far, near);
-        b.binary(B::LessEqual, rest, by)
+        let rest = self.on_integers(B::Subtract, ty, far, near);
+        self.on_integers(B::LessEqual, ty, rest, by)
     }
 
     pub(crate) fn while_loop(&mut self, number: Op) -> Result<()> {
@@ -131,7 +137,7 @@ impl Writer<'_> {
             return Err(self.internal("`while` has two regions".into()));
         };
         let carried = self.variables(op, "carried", &op.results)?;
-        self.store_all(&carried, op.inits())?;
+        self.store_all(&carried, op.inits(), &op.results)?;
         let ended = self.has_ended();
         let outer = self.body.begin();
         for region in [test, rest] {
@@ -145,7 +151,7 @@ impl Writer<'_> {
                     let done = self.agreed(number, done);
                     self.end_loop_if(done, ended);
                 }
-                _ => self.store_all(&carried, &ends)?,
+                _ => self.store_all(&carried, &ends, &op.results)?,
             }
         }
         let body = self.body.end(outer);
@@ -191,6 +197,6 @@ impl Writer<'_> {
 
     /// Zeros for [`predicated`](Writer::predicated).
     pub(crate) fn zeros(&mut self, scalar: naga::Scalar, count: usize) -> Vec<(Expr, naga::Scalar)> {
-        (0..count).map(|_| (self.body.literal(integer(scalar, 0)), scalar)).collect()
+        (0..count).map(|_| (self.number(scalar, 0), scalar)).collect()
     }
 }

@@ -5,7 +5,7 @@ use crate::parameters::Parameter;
 use crate::regions::{Cell, Region, RegionBase, Uses, uses};
 use crate::writer::Writer;
 use kiln_backend::Result;
-use kiln_ir::{OpKind, Space, Value};
+use kiln_ir::{OpKind, Scalar as Elem, Space, Value};
 use naga::{AddressSpace, GlobalVariable, ResourceBinding, Scalar, Span, StorageAccess};
 use std::collections::BTreeMap;
 
@@ -67,7 +67,9 @@ impl Writer<'_> {
             let used = uses.get(&RegionBase::View(view)).cloned().unwrap_or_default();
             // Nobody else sees how an element lies in memory: it lies there as a value does.
             let has = self.features.missing(elem).is_none();
-            let held = has.then(|| self.features.register(elem));
+            // Drivers of NVIDIA's make wrong code of bools in workgroup memory.
+            let held =
+                has.then(|| if elem == Elem::Bool { Scalar::U32 } else { self.features.register(elem) });
             let cell = match used.cell(held) {
                 Cell::Words(_) if held.is_none() => Cell::Plain(Scalar::U32),
                 cell => cell,

@@ -4,6 +4,7 @@
 //! a product and a sum of a multiply-add. Where a driver does such things
 //! ([`Features::exact_floats`](crate::Features::exact_floats)), results are hidden from it: their
 //! bits go through an exclusive or with a word that is zero in every launch, but not known to be.
+//! Where it does no more than [contract](crate::Features::contracts), products alone are.
 //! A multiply-add is then computed from sums and products, whose rounding errors are floats
 //! themselves (Knuth, The Art of Computer Programming, volume 2, section 4.2.2; Dekker, "A
 //! floating-point technique for extending the available precision", 1971).
@@ -21,7 +22,8 @@ pub(crate) type Sum = (Expr, Expr);
 impl Writer<'_> {
     /// Finds the word that is zero: no grid has 2^31 blocks on an axis.
     pub(crate) fn find_zero(&mut self) -> Result<()> {
-        if !self.features.exact_floats {
+        let f = self.features;
+        if !f.exact_floats || f.contracts || f.loses_nan {
             let extent = self.word(Parameter::Grid(0))?;
             let by = self.body.u32(31);
             self.zero = Some(self.body.binary(B::ShiftRight, extent, by));
@@ -29,8 +31,13 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// A result that the driver does not look behind.
+    /// A result that the driver does not look behind, where it would do so anywhere.
     fn hidden(&mut self, x: Expr, scalar: Scalar) -> Expr {
+        if self.features.exact_floats { x } else { self.behind_zero(x, scalar) }
+    }
+
+    /// A number that the driver does not look behind.
+    fn behind_zero(&mut self, x: Expr, scalar: Scalar) -> Expr {
         let Some(zero) = self.zero else { return x };
         match scalar {
             Scalar::F32 => {
@@ -50,7 +57,7 @@ impl Writer<'_> {
 
     /// An operand of a comparison that the driver does not look behind, in its own type.
     pub(crate) fn hidden_operand(&mut self, x: Expr, scalar: Scalar) -> Expr {
-        if scalar == Scalar::F16 && self.zero.is_some() {
+        if scalar == Scalar::F16 && !self.features.exact_floats {
             let wide = self.half_as_single(x);
             let wide = self.hidden(wide, Scalar::F32);
             return self.body.convert(wide, scalar);
@@ -58,9 +65,24 @@ impl Writer<'_> {
         self.hidden(x, scalar)
     }
 
+    /// The operands of a comparison, the first of which a driver that loses NaN does not look
+    /// behind.
+    pub(crate) fn compared(&mut self, [a, b]: [Expr; 2], scalar: Scalar) -> [Expr; 2] {
+        if !self.features.loses_nan || scalar.kind != ScalarKind::Float {
+            return [a, b];
+        }
+        if scalar == Scalar::F16 {
+            let [a, b] = [a, b].map(|x| self.half_as_single(x));
+            return [self.behind_zero(a, Scalar::F32), b];
+        }
+        [self.behind_zero(a, scalar), b]
+    }
+
     /// The result of an operator. One of floats is rounded by itself.
     pub(crate) fn exactly(&mut self, operator: B, scalar: Scalar, a: Expr, b: Expr) -> Expr {
-        if scalar == Scalar::F16 && self.zero.is_some() {
+        // A driver may compute the sum that a product goes into together with it.
+        let contracts = self.features.contracts && operator == B::Multiply;
+        if scalar == Scalar::F16 && (!self.features.exact_floats || contracts) {
             // In f32 there is room for a second rounding.
             let [a, b] = [a, b].map(|x| self.half_as_single(x));
             let wide = self.exactly(operator, Scalar::F32, a, b);
@@ -71,7 +93,7 @@ impl Writer<'_> {
         let a = if self.is_zero(a) { self.hidden(a, scalar) } else { a };
         let b = if cancels || self.is_zero(b) { self.hidden(b, scalar) } else { b };
         let result = self.body.binary(operator, a, b);
-        self.hidden(result, scalar)
+        if contracts { self.behind_zero(result, scalar) } else { self.hidden(result, scalar) }
     }
 
     /// An f16 as f32; a literal stays one.
@@ -146,7 +168,14 @@ impl Writer<'_> {
     /// A product and a sum, rounded once.
     pub(crate) fn multiply_add(&mut self, scalar: Scalar, a: Expr, b: Expr, c: Expr) -> Expr {
         match scalar {
-            _ if self.features.exact_floats => self.body.math(M::Fma, &[a, b, c]),
+            // That of f16 may be a product and a sum where these become one.
+            Scalar::F32 if self.features.exact_floats => self.body.math(M::Fma, &[a, b, c]),
+            Scalar::F64 if self.features.exact_floats && self.features.exact_doubles => {
+                self.body.math(M::Fma, &[a, b, c])
+            }
+            Scalar::F16 if self.features.exact_floats && !self.features.contracts => {
+                self.body.math(M::Fma, &[a, b, c])
+            }
             Scalar::F16 => {
                 let [a, b, c] = [a, b, c].map(|x| self.body.convert(x, Scalar::F32));
                 let sum = self.multiply_add_to_odd(Scalar::F32, a, b, c);
@@ -156,19 +185,19 @@ impl Writer<'_> {
                 let sum = self.multiply_add_in_doubles(a, b, c);
                 self.body.convert(sum, scalar)
             }
-            Scalar::F64 if self.features.int64 => self.multiply_add_of_doubles(a, b, c),
-            _ => self.body.math(M::Fma, &[a, b, c]),
+            _ => self.multiply_add_of_parts(scalar, [a, b, c], false),
         }
     }
 
-    /// A multiply-add of bf16, which are held as f32, if it can be rounded once.
-    pub(crate) fn multiply_add_of_bf16(&mut self, a: Expr, b: Expr, c: Expr) -> Option<Expr> {
-        if !self.has_doubles() {
-            return None;
-        }
-        let sum = self.multiply_add_in_doubles(a, b, c);
-        let single = self.double_to_odd(sum);
-        Some(self.rounded(single, Elem::BF16))
+    /// A multiply-add of bf16, which are held as f32.
+    pub(crate) fn multiply_add_of_bf16(&mut self, a: Expr, b: Expr, c: Expr) -> Expr {
+        let single = if self.has_doubles() {
+            let sum = self.multiply_add_in_doubles(a, b, c);
+            self.double_to_odd(sum)
+        } else {
+            self.multiply_add_of_parts(Scalar::F32, [a, b, c], true)
+        };
+        self.rounded(single, Elem::BF16)
     }
 
     /// Of f32 in f64, whose products are exact there.

@@ -6,7 +6,7 @@ use crate::report::{MAX_VALUES, Site, SiteKind, Word};
 use crate::writer::Writer;
 use kiln_backend::Result;
 use kiln_ir::{Check, Kernel, Literal, Message, Op, OpData, OpKind, Scalar as Elem, Value};
-use naga::{BinaryOperator as B, Expression, Statement};
+use naga::{BinaryOperator as B, Statement};
 
 /// Whether a kernel can fault or print.
 pub(crate) fn reports(kernel: &Kernel) -> bool {
@@ -174,12 +174,6 @@ impl Writer<'_> {
         let accept = self.body.end(outer);
         self.body.branch(has_room, accept, naga::Block::new());
         Ok(())
-    }
-
-    fn call(&mut self, function: naga::Handle<naga::Function>, arguments: Vec<Expr>) -> Expr {
-        let result = self.body.result(Expression::CallResult(function));
-        self.body.push(Statement::Call { function, arguments, result: Some(result) });
-        result
     }
 
     /// Stores values to the report, two words each, from a word on.

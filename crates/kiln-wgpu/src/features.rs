@@ -6,15 +6,23 @@ use naga::valid::Capabilities;
 /// What the code may use, and what it was lowered for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Features {
-    /// 64-bit integers, wgpu's `SHADER_INT64`.
+    /// 64-bit integers, wgpu's `SHADER_INT64`. Without it they are pairs of words.
     pub int64: bool,
-    /// 64-bit floats, wgpu's `SHADER_F64`.
+    /// 64-bit floats, wgpu's `SHADER_F64`. They need 64-bit integers too.
     pub float64: bool,
     /// 16-bit floats, wgpu's `SHADER_F16`. Without it they are converted, and computed in f32.
     pub float16: bool,
     /// The driver keeps operations on floats as they are written, and rounds a multiply-add once.
     /// Without it results are hidden from it, and multiply-adds are computed from parts.
     pub exact_floats: bool,
+    /// The driver rounds a multiply-add of f64 once too. Without it these are computed from parts.
+    pub exact_doubles: bool,
+    /// The driver may make a multiply-add, which rounds once, of a product and a sum. Products are
+    /// hidden from it then.
+    pub contracts: bool,
+    /// The driver takes a comparison that chooses one of two numbers for their minimum or maximum,
+    /// which is not NaN where one is. What is compared is hidden from it then.
+    pub loses_nan: bool,
     /// Subgroup operations, with as many lanes in every subgroup; wgpu's `SUBGROUP`.
     pub subgroup: Option<u32>,
     /// The driver ends all loops of a thread, without an error, once they have made so many rounds.
@@ -32,6 +40,9 @@ impl Default for Features {
             float64: false,
             float16: false,
             exact_floats: true,
+            exact_doubles: true,
+            contracts: false,
+            loses_nan: false,
             subgroup: None,
             loop_rounds: None,
             warp: 32,
@@ -43,11 +54,14 @@ impl Features {
     /// The name of the feature that values of a type need, if it is not there.
     pub(crate) fn missing(self, elem: Scalar) -> Option<&'static str> {
         let (has, name) = match elem {
-            Scalar::I64 | Scalar::U64 => (self.int64, "SHADER_INT64"),
-            Scalar::F64 => (self.float64, "SHADER_F64"),
+            Scalar::F64 if !self.float64 => (false, "SHADER_F64"),
+            // Its bits are integers of 64 bits.
+            Scalar::F64 => (self.int64, "SHADER_INT64"),
             Scalar::Bool
             | Scalar::I32
             | Scalar::U32
+            | Scalar::I64
+            | Scalar::U64
             | Scalar::F16
             | Scalar::BF16
             | Scalar::F32

@@ -15,9 +15,9 @@ use naga::{
 impl Writer<'_> {
     pub(crate) fn shuffle(&mut self, op: Op, mode: ShuffleMode) -> Result<()> {
         let data = self.kernel.op(op);
-        let (x, by) = (self.get(data.input())?, self.get(data.lane())?);
         let elem = self.elem(data.input());
-        self.scalar(data, data.input())?;
+        let held = self.require(Some(data), elem)?;
+        let (x, by) = (self.get_as(data.input(), held)?, self.get(data.lane())?);
         let by_scalar = self.scalar(data, data.lane())?;
         let by = self.narrowed(by, by_scalar);
         let source = self.source(mode, by)?;

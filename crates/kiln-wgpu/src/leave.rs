@@ -60,7 +60,7 @@ impl Writer<'_> {
         let results = self.variables(data, "result", &data.results)?;
         let outer = self.body.begin();
         write(self)?;
-        self.store_all(&results, &data.results)?;
+        self.store_all(&results, &data.results, &data.results)?;
         self.body.push(Statement::Break);
         let body = self.body.end(outer);
         self.body.push(Statement::Loop { body, continuing: naga::Block::new(), break_if: None });

@@ -13,11 +13,12 @@
 //! | `language.rs` | the module as WGSL, SPIR-V, MSL and HLSL |
 //! | `parameters.rs`, `uniform.rs` | offsets, extents, strides and scalars that a launch fills |
 //! | `writer.rs` | the module under construction: values, errors |
-//! | `body.rs` | expressions and statements of the entry point |
+//! | `body.rs`, `functions.rs` | expressions and statements; functions beside the entry point |
 //! | `types.rs`, `words.rs` | which type of naga holds an element type; elements in words |
 //! | `operation.rs`, `refused.rs` | what each operation becomes, or why it is refused |
 //! | `arith.rs`, `bits.rs`, `extrema.rs` | element-wise operations |
-//! | `exact.rs`, `doubles.rs`, `powers.rs` | floats that are exact whatever a driver does |
+//! | `long.rs`, `pairs.rs`, `pair_functions.rs` | 64-bit integers as pairs of words |
+//! | `exact.rs`, `multiply_adds.rs`, `powers.rs` | floats that are exact whatever a driver does |
 //! | `cast.rs`, `codes.rs` | conversions; floats of 8 and 16 bits as words |
 //! | `control.rs` | `if`, `for`, `while` |
 //! | `rounds.rs`, `loop_end.rs` | loops that a driver ends before they are done |
@@ -53,7 +54,8 @@
 //! A value is an expression, emitted once where its operation stands. Results of `if` and what
 //! loops carry are local variables, as naga has no block arguments. `bf16` is held as `f32`, 8-bit
 //! integers as 32-bit ones, and 8-bit floats as their bits in a word; so is `f16` where the adapter
-//! has none. Infinities and NaN are no literals: their bits come from a variable.
+//! has none. 64-bit integers are vectors of two words where the adapter has none. Infinities and
+//! NaN are no literals: their bits come from a variable.
 //! NaN is found by its bits, since WGSL lets a compiler assume that there is none.
 //!
 //! # Warps
@@ -66,16 +68,17 @@
 //!
 //! Quotients and square roots of f32 are as exact as the device's (2.5 ulp in WGSL), and subnormal
 //! numbers may be flushed. Sums, products and multiply-adds are exact where the driver keeps floats
-//! as they are written, or is kept from doing otherwise ([`Features::exact_floats`]; f64 needs
-//! 64-bit integers for that, and its subnormal multiply-adds may be rounded twice). `dot` asks for
+//! as they are written, or is kept from doing otherwise ([`Features::exact_floats`]; multiply-adds
+//! that have no wider type, those of f64 and f32 without f64, may be rounded twice where the result
+//! is subnormal). `dot` asks for
 //! no multiply-adds: where they are computed from parts, it rounds products and sums. In HLSL, naga
 //! loses bit casts between f64 and integers.
 //!
 //! # What is not there
 //!
 //! Clocks, orders among workgroups, 64-bit atomics and the explicit level are refused by name.
-//! Kernels that use 64-bit integers other than indices need an adapter that has them. Without them,
-//! indices are held in 32 bits, and a launch of which one does not fit is refused (`narrow.rs`).
+//! Without 64-bit integers, indices are held in 32 bits, and a launch of which one does not fit is
+//! refused (`narrow.rs`); all others are pairs of words (`pairs.rs`), and f64 is refused.
 
 mod access;
 mod agreement;
@@ -90,21 +93,25 @@ mod control;
 mod declare;
 mod device;
 mod dispatch;
-mod doubles;
 mod exact;
 mod exit_points;
 mod extrema;
 mod faults;
 mod features;
+mod functions;
 mod lanes;
 #[cfg(feature = "languages")]
 mod language;
 mod leave;
+mod long;
 mod loop_end;
 mod memory;
 mod module;
+mod multiply_adds;
 mod narrow;
 mod operation;
+mod pair_functions;
+mod pairs;
 mod parameters;
 mod powers;
 mod records;

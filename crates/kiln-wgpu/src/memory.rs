@@ -32,8 +32,12 @@ impl Writer<'_> {
                 self.load(op, place, &zeros)
             }
             LinearOp::Store { .. } => {
-                let values =
-                    op.stored_values().iter().map(|&value| self.get(value)).collect::<Result<Vec<_>>>()?;
+                let held = self.held(place.elem);
+                let values = op
+                    .stored_values()
+                    .iter()
+                    .map(|&value| self.get_as(value, held))
+                    .collect::<Result<Vec<_>>>()?;
                 self.store(place, &values)
             }
             LinearOp::Atomic { op: function, .. } => self.atomic(op, place, function),

@@ -1,10 +1,11 @@
 //! Indices in 32 bits, for adapters without 64-bit integers.
 //!
 //! Indices, extents and strides are 64-bit integers of the IR. Without 64-bit integers, they and
-//! what is computed of them are held in 32 bits. So that no index wraps in silence, a launch
+//! what they are computed of are held in 32 bits. So that no index wraps in silence, a launch
 //! computes the range of each of them from its grid, extents, strides and scalars, and is refused
-//! where one does not fit. Values of 64 bits with ranges that are not known (elements of tensors,
-//! what a loop carries) are refused when the kernel is compiled.
+//! where one does not fit. All other 64-bit integers are pairs of words (`pairs.rs`): those with
+//! ranges that are not known (elements of tensors, what a loop carries), those with ranges that fit
+//! in hardly any launch, and those of which no index is computed.
 //!
 //! Checks of bounds compare indices as unsigned numbers. Signed numbers that fit into 32 bits have
 //! the same order as unsigned ones of 32 bits and of 64, so these are held in 32 bits too, where
@@ -26,8 +27,8 @@ enum Source {
     Program(u32),
     /// A field of the parameter block.
     Field(Parameter),
-    /// A scalar parameter, and whether it has a sign.
-    Scalar(usize, bool),
+    /// A scalar parameter, an i32.
+    Scalar(usize),
     Unary(UnaryOp, usize),
     Binary(BinaryOp, usize, usize),
     MultiplyAdd([usize; 3]),
@@ -52,6 +53,10 @@ pub(crate) struct Ranges {
     steps: Vec<Step>,
     /// By value of the kernel: its step, if it has a range.
     values: Vec<Option<usize>>,
+    /// By step: whether indices are computed of it, or it is compared with such a value.
+    wanted: Vec<bool>,
+    /// By step: the range in a small launch. What does not fit there gets no step.
+    small: Vec<Range>,
     /// By value of the kernel: whether it is an unsigned number of which only the order counts.
     ordered: Vec<bool>,
 }
@@ -70,16 +75,17 @@ impl Ranges {
     pub(crate) fn of(kernel: &Kernel) -> Ranges {
         let values = kernel.counts().0;
         let mut ranges =
-            Ranges { steps: Vec::new(), values: vec![None; values], ordered: vec![false; values] };
+            Ranges { values: vec![None; values], ordered: vec![false; values], ..Ranges::default() };
         ranges.block(kernel, kernel.body);
         ranges.keep_compared(kernel, kernel.body);
+        ranges.want(kernel);
         ranges
     }
 
     /// Whether a value of 64 bits can be held in 32.
     pub(crate) fn has(&self, value: Value) -> bool {
-        let index = self.find(value).is_some_and(|step| self.steps[step].elem == Elem::I64);
-        index || self.ordered.get(value.index()).copied().unwrap_or(false)
+        let index = |step: usize| self.steps[step].elem == Elem::I64 && self.wanted[step];
+        self.find(value).is_some_and(index) || self.ordered.get(value.index()).copied().unwrap_or(false)
     }
 
     fn find(&self, value: Value) -> Option<usize> {
@@ -87,9 +93,73 @@ impl Ranges {
     }
 
     fn set(&mut self, kernel: &Kernel, value: Value, source: Source, op: &OpData) {
-        let location = kernel.describe(op.loc);
+        let elem = kernel.ty(value).elem();
+        // Two blocks, elements and strides: what they make too large fits in no launch of use.
+        let Ok(range) = step_range(source, elem, &self.small, &|_| 2) else { return };
+        self.small.push(range);
         self.values[value.index()] = Some(self.steps.len());
-        self.steps.push(Step { source, elem: kernel.ty(value).elem(), location });
+        self.steps.push(Step { source, elem, location: kernel.describe(op.loc) });
+    }
+
+    /// Finds out which values indices are computed of. Those that are compared with one of them
+    /// count too, so that checks of bounds stay in 32 bits.
+    fn want(&mut self, kernel: &Kernel) {
+        self.wanted = vec![false; self.steps.len()];
+        let mut compared = Vec::new();
+        kernel.walk(|_, data| {
+            for operand in [Operand::Offset, Operand::Index, Operand::Low, Operand::High, Operand::Step] {
+                data.named(operand).iter().for_each(|&value| self.want_value(value));
+            }
+            if data.kind == OpKind::For
+                && let Some(&index) = kernel.block(data.regions[0]).args.first()
+            {
+                self.want_value(index);
+            }
+            if let OpKind::Compare(_) = data.kind {
+                compared.push([data.left(), data.right()].map(|value| self.step_compared(kernel, value)));
+            }
+        });
+        loop {
+            // Steps are computed of earlier ones.
+            for step in (0..self.steps.len()).rev() {
+                if self.wanted[step] {
+                    self.steps[step].source.operands().for_each(|operand| self.wanted[operand] = true);
+                }
+            }
+            let before = self.wanted.iter().filter(|&&wanted| wanted).count();
+            for &[left, right] in &compared {
+                if let (Some(left), Some(right)) = (left, right)
+                    && (self.wanted[left] || self.wanted[right])
+                {
+                    (self.wanted[left], self.wanted[right]) = (true, true);
+                }
+            }
+            if self.wanted.iter().filter(|&&wanted| wanted).count() == before {
+                break;
+            }
+        }
+        // The bits of an index that is a pair are one.
+        kernel.walk(|_, data| {
+            if let (OpKind::Cast, [result]) = (&data.kind, &data.results[..])
+                && kernel.ty(data.input()).elem() == Elem::I64
+                && !self.has(data.input())
+            {
+                self.ordered[result.index()] = false;
+            }
+        });
+    }
+
+    fn want_value(&mut self, value: Value) {
+        if let Some(step) = self.find(value) {
+            self.wanted[step] = true;
+        }
+    }
+
+    /// The step of a value that is compared, maybe as an unsigned number.
+    fn step_compared(&self, kernel: &Kernel, value: Value) -> Option<usize> {
+        let cast = kernel.defining_op(value).filter(|op| op.kind == OpKind::Cast);
+        let from = cast.filter(|_| self.ordered[value.index()]).map(|op| op.input());
+        self.find(from.unwrap_or(value))
     }
 
     fn block(&mut self, kernel: &Kernel, block: Block) {
@@ -98,6 +168,7 @@ impl Ranges {
             if data.kind == OpKind::For {
                 let [low, high, step] = data.for_bounds();
                 let forward = kernel.as_const(step).is_some_and(|step| step.as_i128() > 0);
+                let forward = forward && self.find(step).is_some();
                 let index = kernel.block(data.regions[0]).args.first();
                 if let (Some(low), Some(high), true, Some(&index)) =
                     (self.find(low), self.find(high), forward, index)
@@ -263,9 +334,8 @@ impl Ranges {
         let elem = kernel.ty(from).elem();
         let parameter = kernel.block(kernel.body).args.iter().position(|&arg| arg == from);
         Some(match (elem, parameter) {
-            (Elem::I32 | Elem::U32, Some(parameter)) => Source::Scalar(parameter, elem == Elem::I32),
+            (Elem::I32, Some(parameter)) => Source::Scalar(parameter),
             (Elem::I32, None) => Source::Known(ALL),
-            (Elem::U32, None) => Source::Known([0, u32::MAX.into()]),
             (Elem::I8, _) => Source::Known([-128, 127]),
             (Elem::U8, _) => Source::Known([0, 255]),
             (Elem::Bool, _) => Source::Known([0, 1]),
@@ -276,38 +346,65 @@ impl Ranges {
     /// Finds an index that does not fit into 32 bits in a launch, of which `field` gives the fields
     /// of the parameter block.
     pub(crate) fn check(&self, field: impl Fn(Parameter) -> u64) -> Result<(), Overflow> {
-        let number = |parameter| i64::try_from(field(parameter)).unwrap_or(i64::MAX);
         let mut ranges: Vec<Range> = Vec::with_capacity(self.steps.len());
-        for Step { source, elem, location } in &self.steps {
-            let mut range = match *source {
-                Source::Known(range) => range,
-                Source::Program(axis) => [0, (number(Parameter::Grid(axis)) - 1).max(0)],
-                Source::Field(parameter) => [number(parameter); 2],
-                Source::Scalar(parameter, signed) => {
-                    let bits = field(Parameter::Scalar(parameter)) as u32;
-                    [if signed { i64::from(bits as i32) } else { i64::from(bits) }; 2]
+        for (step, wanted) in self.steps.iter().zip(&self.wanted) {
+            let range = match step_range(step.source, step.elem, &ranges, &field) {
+                Ok(range) => range,
+                Err(magnitude) if *wanted => {
+                    return Err(Overflow { location: step.location.clone(), magnitude });
                 }
-                Source::Unary(op, a) => unary(op, ranges[a]),
-                Source::Binary(op, a, b) => binary(op, ranges[a], ranges[b]),
-                Source::MultiplyAdd([a, b, c]) => {
-                    let [low, high] = binary(BinaryOp::Mul, ranges[a], ranges[b]);
-                    [low + ranges[c][0], high + ranges[c][1]]
-                }
-                Source::Either(a, b) => hull(&[ranges[a], ranges[b]].concat()),
-                Source::Until(low, high) => [ranges[low][0], ranges[low][0].max(ranges[high][1] - 1)],
+                // A pair, which no index is computed of.
+                Err(_) => ALL,
             };
-            let limits = limits(*elem).unwrap_or(ALL);
-            let fits = limits[0] <= range[0] && range[1] <= limits[1];
-            if !fits && *elem != Elem::I64 {
-                // It wraps, as integers of 32 bits do.
-                range = limits;
-            } else if !fits {
-                let magnitude = range[0].unsigned_abs().max(range[1].unsigned_abs());
-                return Err(Overflow { location: location.clone(), magnitude });
-            }
             ranges.push(range);
         }
         Ok(())
+    }
+}
+
+impl Source {
+    /// The steps that it is computed of.
+    fn operands(self) -> impl Iterator<Item = usize> {
+        let operands = match self {
+            Source::Known(_) | Source::Program(_) | Source::Field(_) | Source::Scalar(_) => [None; 3],
+            Source::Unary(_, a) => [Some(a), None, None],
+            Source::Binary(_, a, b) | Source::Either(a, b) | Source::Until(a, b) => [Some(a), Some(b), None],
+            Source::MultiplyAdd(all) => all.map(Some),
+        };
+        operands.into_iter().flatten()
+    }
+}
+
+/// The range of a value, of those of earlier steps and the fields of the parameter block; its
+/// greatest magnitude where it does not fit into 32 bits. Integers of 32 bits wrap.
+fn step_range(
+    source: Source,
+    elem: Elem,
+    ranges: &[Range],
+    field: &dyn Fn(Parameter) -> u64,
+) -> Result<Range, u64> {
+    let number = |parameter| i64::try_from(field(parameter)).unwrap_or(i64::MAX);
+    let range = match source {
+        Source::Known(range) => range,
+        Source::Program(axis) => [0, (number(Parameter::Grid(axis)) - 1).max(0)],
+        Source::Field(parameter) => [number(parameter); 2],
+        Source::Scalar(parameter) => [i64::from(field(Parameter::Scalar(parameter)) as i32); 2],
+        Source::Unary(op, a) => unary(op, ranges[a]),
+        Source::Binary(op, a, b) => binary(op, ranges[a], ranges[b]),
+        Source::MultiplyAdd([a, b, c]) => {
+            let [low, high] = binary(BinaryOp::Mul, ranges[a], ranges[b]);
+            [low + ranges[c][0], high + ranges[c][1]]
+        }
+        Source::Either(a, b) => hull(&[ranges[a], ranges[b]].concat()),
+        Source::Until(low, high) => [ranges[low][0], ranges[low][0].max(ranges[high][1] - 1)],
+    };
+    let limits = limits(elem).unwrap_or(ALL);
+    if limits[0] <= range[0] && range[1] <= limits[1] {
+        return Ok(range);
+    }
+    match elem {
+        Elem::I64 => Err(range[0].unsigned_abs().max(range[1].unsigned_abs())),
+        _ => Ok(limits),
     }
 }
 
@@ -430,6 +527,8 @@ kernel @k(%x: mut view<f32, 1, global>) thread [64, 1, 1] {
   %in = lt %a, %b : bool
   %c = cast %i : u64
   %sum = add %c, %b : u64
+  %v = const 1.0 : f32
+  view_store.x1 %x[%at] = %v
 }";
         let kernel = kiln_ir::parse(text).unwrap_or_else(|error| panic!("{error:?}"));
         let ranges = Ranges::of(&kernel);
@@ -440,11 +539,12 @@ kernel @k(%x: mut view<f32, 1, global>) thread [64, 1, 1] {
         assert_eq!(check(stride), Ok(()));
         let overflow = Overflow { location: "k.rs:3:5".into(), magnitude: 7 * (stride + 1) };
         assert_eq!(check(stride + 1), Err(overflow));
-        // The index, its stride, the extent and what is compared alone; neither words nor a sum.
-        let results = kernel.block(kernel.body).ops.iter().map(|&op| kernel.op(op).results[0]);
-        let narrow: Vec<bool> = results.map(|value| ranges.has(value)).collect();
+        // The index, what it is computed of and what is compared with it alone; neither words nor a
+        // sum, nor the extent, of which only that is computed.
+        let ops = kernel.block(kernel.body).ops.iter().take(13);
+        let narrow: Vec<bool> = ops.map(|&op| ranges.has(kernel.op(op).results[0])).collect();
         let [yes, no] = [true, false];
-        assert_eq!(narrow, [yes, no, no, no, yes, yes, yes, yes, yes, no, no, no, no]);
+        assert_eq!(narrow, [yes, no, no, no, yes, yes, yes, no, yes, no, no, no, no]);
     }
 
     #[test]

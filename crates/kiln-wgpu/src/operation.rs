@@ -27,10 +27,7 @@ impl Writer<'_> {
             OpKind::ProgramId(axis) => self.program_id(data, *axis),
             OpKind::NumPrograms(axis) => self.num_programs(data, *axis),
             OpKind::ThreadId(axis) => self.thread_id(data, *axis),
-            OpKind::BlockDim(axis) => {
-                self.block_dim(data, *axis);
-                Ok(())
-            }
+            OpKind::BlockDim(axis) => self.block_dim(data, *axis),
             OpKind::Unary(unary) => self.unary(data, *unary),
             OpKind::Binary(binary) => self.binary(data, *binary),
             OpKind::Compare(compare) => self.compare(data, *compare),
@@ -46,13 +43,11 @@ impl Writer<'_> {
             }
             OpKind::Extent(axis) => {
                 let extent = self.extent_of(data.view(), *axis)?;
-                self.set(data, extent);
-                Ok(())
+                self.set_index(data, extent)
             }
             OpKind::Stride(axis) => {
                 let stride = self.stride_of(data.view(), *axis)?;
-                self.set(data, stride);
-                Ok(())
+                self.set_index(data, stride)
             }
             // Declared with the module.
             OpKind::Alloc { .. } | OpKind::Scratch { .. } => self.declared(data),

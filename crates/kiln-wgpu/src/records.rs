@@ -1,15 +1,14 @@
 //! Functions of the module that begin the records of a report. The entry point calls one where a
 //! thread faults or prints, and adds the values.
 
-use crate::body::{Body, Expr};
+use crate::body::Expr;
 use crate::report::{PRINT_HEADER, Word};
 use crate::threads::VECTOR;
 use crate::writer::Writer;
 use kiln_backend::Result;
 use naga::{
-    AddressSpace, AtomicFunction, BinaryOperator as B, Expression, Function, FunctionArgument,
-    FunctionResult, GlobalVariable, Handle, Literal, MathFunction, ResourceBinding, Scalar, Span, Statement,
-    StorageAccess,
+    AddressSpace, AtomicFunction, BinaryOperator as B, Expression, Function, GlobalVariable, Handle, Literal,
+    MathFunction, ResourceBinding, Scalar, Span, Statement, StorageAccess,
 };
 
 impl Writer<'_> {
@@ -41,7 +40,7 @@ impl Writer<'_> {
     }
 
     /// A function of an origin and maybe a number more.
-    fn function(
+    fn record_function(
         &mut self,
         name: &str,
         more: Option<&str>,
@@ -50,24 +49,10 @@ impl Writer<'_> {
     ) -> Result<Handle<Function>> {
         let (word, triple) = (self.scalar_type(Scalar::U32), self.type_of(VECTOR));
         let ty = self.scalar_type(result);
-        let entry = std::mem::take(&mut self.body);
-        self.body.function.name = Some(name.into());
-        self.body.function.result = Some(FunctionResult { ty, binding: None });
         let origin = [("site", word), ("program", word), ("block", triple), ("thread", triple)];
-        let mut arguments = Vec::new();
-        for (name, ty) in origin.into_iter().chain(more.map(|name| (name, word))) {
-            let index = self.body.function.arguments.len() as u32;
-            self.body.function.arguments.push(FunctionArgument {
-                name: Some(name.into()),
-                ty,
-                binding: None,
-            });
-            arguments.push(self.body.add(Expression::FunctionArgument(index)));
-        }
-        let written = write(self, &arguments);
-        let function = std::mem::replace(&mut self.body, entry);
-        written?;
-        Ok(self.module.functions.append(Body::finish(function), Span::UNDEFINED))
+        let takes: Vec<_> = origin.into_iter().chain(more.map(|name| (name, word))).collect();
+        let (function, written) = self.function(name, &takes, ty, write);
+        written.map(|()| function)
     }
 
     fn return_value(&mut self, value: Literal) {
@@ -80,7 +65,7 @@ impl Writer<'_> {
         if let Some(function) = self.claim_function {
             return Ok(function);
         }
-        let function = self.function("claim_fault", None, Scalar::BOOL, |w, arguments| {
+        let function = self.record_function("claim_fault", None, Scalar::BOOL, |w, arguments| {
             let report = w.report()?;
             let claimed = w.body.member(report, Word::Claimed as u32);
             let (zero, one) = (w.body.u32(0), w.body.u32(1));
@@ -121,7 +106,7 @@ impl Writer<'_> {
         if let Some(function) = self.print_function {
             return Ok(function);
         }
-        let function = self.function("begin_print", Some("words"), Scalar::U32, |w, arguments| {
+        let function = self.record_function("begin_print", Some("words"), Scalar::U32, |w, arguments| {
             let report = w.report()?;
             let &[.., words] = arguments else { return Err(w.internal("a print has no words".into())) };
             let end = w.body.member(report, Word::PrintEnd as u32);

@@ -8,7 +8,7 @@ use crate::parameters::Parameter;
 use crate::types::integer;
 use crate::writer::Writer;
 use kiln_backend::Result;
-use kiln_ir::{Axis, Op, OpData, Scope, Value};
+use kiln_ir::{Axis, Op, OpData, Scalar as Elem, Scope, Value};
 use naga::{
     AddressSpace, Barrier, BinaryOperator as B, Binding, BuiltIn, Expression, FunctionArgument, Scalar,
     Statement, TypeInner, VectorSize,
@@ -69,8 +69,7 @@ impl Writer<'_> {
 
     pub(crate) fn thread_id(&mut self, op: &OpData, axis: Axis) -> Result<()> {
         let word = self.thread_index(axis)?;
-        self.set_index(op, word, format!("thread_{}", axis.name()));
-        Ok(())
+        self.set_word(op, word, format!("thread_{}", axis.name()))
     }
 
     fn thread_index(&mut self, axis: Axis) -> Result<Expr> {
@@ -151,28 +150,26 @@ impl Writer<'_> {
     pub(crate) fn program_id(&mut self, op: &OpData, axis: Axis) -> Result<()> {
         let program = self.program()?;
         let word = self.body.member(program, axis as u32);
-        self.set_index(op, word, format!("program_{}", axis.name()));
-        Ok(())
+        self.set_word(op, word, format!("program_{}", axis.name()))
     }
 
     pub(crate) fn num_programs(&mut self, op: &OpData, axis: Axis) -> Result<()> {
         let word = self.word(Parameter::Grid(axis as u32))?;
-        self.set_index(op, word, format!("programs_{}", axis.name()));
-        Ok(())
+        self.set_word(op, word, format!("programs_{}", axis.name()))
     }
 
-    fn set_index(&mut self, op: &OpData, word: Expr, name: String) {
+    fn set_word(&mut self, op: &OpData, word: Expr, name: String) -> Result<()> {
         let scalar = self.index_scalar();
         // By way of u64: naga extends a u32 that becomes an i64 by its sign in SPIR-V.
         let index = self.resized(word, Scalar::U32, scalar);
         self.body.name(index, name);
-        self.set(op, index);
+        self.set_index(op, index)
     }
 
-    pub(crate) fn block_dim(&mut self, op: &OpData, axis: Axis) {
+    pub(crate) fn block_dim(&mut self, op: &OpData, axis: Axis) -> Result<()> {
         let extent = integer(self.index_scalar(), self.block[axis as usize]);
         let extent = self.body.literal(extent);
-        self.set(op, extent);
+        self.set_index(op, extent)
     }
 
     pub(crate) fn barrier(&mut self) {
@@ -211,13 +208,21 @@ impl Writer<'_> {
         self.together(op)?;
         let data = self.kernel.op(op);
         let input: Value = data.input();
-        let (value, scalar) = (self.get(input)?, self.scalar(data, input)?);
+        let scalar = self.require(Some(data), self.elem(input))?;
+        let value = self.get_as(input, scalar)?;
+        // A bool is a word there, as in allocations.
+        let is_bool = scalar == Scalar::BOOL;
+        let (value, scalar) = match is_bool {
+            true => (self.pack(value, Elem::Bool), Scalar::U32),
+            false => (value, scalar),
+        };
         let array = self.array("first".into(), AddressSpace::WorkGroup, None, (scalar, false), Some(1));
         let pointer = self.body.member(array, 0);
         self.in_first_thread(|w| w.body.store(pointer, value))?;
         let ty = self.scalar_type(scalar);
         let result = self.body.result(Expression::WorkGroupUniformLoadResult { ty });
         self.body.push(Statement::WorkGroupUniformLoad { pointer, result });
+        let result = if is_bool { self.unpack(result, Elem::Bool) } else { result };
         self.set(data, result);
         Ok(())
     }

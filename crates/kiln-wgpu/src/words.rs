@@ -82,6 +82,9 @@ impl Writer<'_> {
 
     /// The value of an element of 64 bits from two words, the low one first.
     pub(crate) fn unpack_pair(&mut self, words: [Expr; 2], elem: Elem) -> Expr {
+        if !self.features.int64 {
+            return self.pair(words);
+        }
         let b = &mut self.body;
         let [low, high] = words.map(|word| b.convert(word, Scalar::U64));
         let by = b.u32(32);
@@ -96,6 +99,9 @@ impl Writer<'_> {
 
     /// A value of 64 bits as two words, the low one first.
     pub(crate) fn pack_pair(&mut self, value: Expr, elem: Elem) -> [Expr; 2] {
+        if !self.features.int64 {
+            return self.words(value);
+        }
         let b = &mut self.body;
         let bits = match elem {
             Elem::I64 => b.reinterpret(value, Scalar::U64),

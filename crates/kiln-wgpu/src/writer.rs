@@ -3,6 +3,7 @@
 use crate::body::{Body, Expr};
 use crate::exit_points::ExitPoints;
 use crate::features::Features;
+use crate::long::PairFunction;
 use crate::narrow::Ranges;
 use crate::parameters::Parameters;
 use crate::regions::Regions;
@@ -11,6 +12,7 @@ use crate::rounds::loop_limit;
 use kiln_backend::{Error, Result};
 use kiln_ir::{Kernel, OpData, Scalar as Elem, Uniformity, Value};
 use naga::{ArraySize, Function, GlobalVariable, Handle, Scalar, Span, Type, TypeInner};
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 /// What errors call the device.
@@ -59,6 +61,8 @@ pub(crate) struct Writer<'k> {
     pub(crate) claim_function: Option<Handle<Function>>,
     pub(crate) print_function: Option<Handle<Function>>,
     pub(crate) sites: Vec<Site>,
+    /// Functions of 64-bit integers that are pairs of words.
+    pub(crate) pair_functions: BTreeMap<PairFunction, Handle<Function>>,
     /// By value of the kernel.
     values: Vec<Option<Expr>>,
 }
@@ -90,6 +94,7 @@ impl<'k> Writer<'k> {
             claim_function: None,
             print_function: None,
             sites: Vec::new(),
+            pair_functions: BTreeMap::new(),
             values: vec![None; kernel.counts().0],
         }
     }
@@ -99,12 +104,15 @@ impl<'k> Writer<'k> {
     }
 
     pub(crate) fn scalar_type(&mut self, scalar: Scalar) -> Handle<Type> {
-        self.type_of(TypeInner::Scalar(scalar))
+        match self.is_pair(scalar) {
+            true => self.pair_type(),
+            false => self.type_of(TypeInner::Scalar(scalar)),
+        }
     }
 
     /// An array of scalars or atomics; without a length it reaches to the end of its buffer.
     pub(crate) fn array_type(&mut self, scalar: Scalar, atomic: bool, length: Option<u32>) -> Handle<Type> {
-        let base = self.type_of(if atomic { TypeInner::Atomic(scalar) } else { TypeInner::Scalar(scalar) });
+        let base = if atomic { self.type_of(TypeInner::Atomic(scalar)) } else { self.scalar_type(scalar) };
         let size = match length {
             // An allocation of no elements has no element that is accessed.
             Some(length) => ArraySize::Constant(NonZeroU32::new(length).unwrap_or(NonZeroU32::MIN)),

@@ -23,6 +23,9 @@ const FEATURES: Features = Features {
     float64: false,
     float16: true,
     exact_floats: true,
+    exact_doubles: true,
+    contracts: false,
+    loses_nan: false,
     subgroup: Some(32),
     loop_rounds: None,
     warp: 32,
@@ -107,7 +110,6 @@ fn what_is_refused_is_named_with_its_place() {
         ("%x: view<f32, 1, global>", "  %0 = address %x : u64 @0:3:5", "needs `address`"),
         ("%a: f32", "  %0 = exp %a : f32 @0:3:5", "needs `exp` of f32"),
         ("%a: f32", "  %0 = cast %a : f64 @0:3:5", "needs f64, the feature SHADER_F64"),
-        ("%a: u32", "  %0 = cast %a : u64 @0:3:5", "needs u64, the feature SHADER_INT64"),
         ("", "  fence.device @0:3:5", "needs a fence of the scope `device`"),
         ("", "  %0 = clock.nanos : u64 @0:3:5", "needs `clock`"),
     ];

@@ -9,12 +9,15 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What GPUs with Apple's name have: no f64. Their shaders are MSL, and those of browsers WGSL.
+/// What GPUs with Apple's name have: no f64. Their shaders are MSL.
 const APPLE: Features = Features {
     int64: true,
     float64: false,
     float16: true,
     exact_floats: true,
+    exact_doubles: true,
+    contracts: false,
+    loses_nan: false,
     subgroup: Some(32),
     loop_rounds: None,
     warp: 32,
@@ -22,6 +25,9 @@ const APPLE: Features = Features {
 
 /// Mesa's driver for processors: everything, but for floats that are kept as they are written.
 const MESA: Features = Features { float64: true, exact_floats: false, subgroup: Some(8), warp: 8, ..APPLE };
+
+/// What every browser has.
+const BROWSER: Features = Features { int64: false, float16: false, subgroup: None, ..APPLE };
 
 /// Shared memory of a block in bytes, which Apple's GPUs have.
 const SHARED_MEMORY: u32 = 32 << 10;
@@ -46,8 +52,11 @@ pub fn has_validator() -> bool {
 /// Writes a kernel in every language. What no adapter has is refused by name, which is right; any
 /// other error is not.
 pub fn check(kernel: &Kernel) -> Result<()> {
-    let targets: [(Features, &[Language]); 2] =
-        [(APPLE, &[Language::Msl, Language::Wgsl]), (MESA, &[Language::Spirv, Language::Hlsl])];
+    let targets: [(Features, &[Language]); 3] = [
+        (APPLE, &[Language::Msl, Language::Wgsl]),
+        (MESA, &[Language::Spirv, Language::Hlsl]),
+        (BROWSER, &[Language::Wgsl]),
+    ];
     for (features, languages) in targets {
         match written_in(kernel, features, languages) {
             Ok(()) => WRITTEN.fetch_add(1, Ordering::Relaxed),

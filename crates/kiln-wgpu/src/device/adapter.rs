@@ -1,5 +1,6 @@
 //! The adapters of this machine: their names, and what each has and lacks.
 
+use super::masked::masked;
 use super::waiting::wait_for;
 use crate::features::Features;
 use kiln_backend::{Error, Result};
@@ -176,7 +177,7 @@ fn rank(info: &wgpu::AdapterInfo) -> (usize, usize) {
 }
 
 fn describe(number: usize, adapter: &wgpu::Adapter) -> Adapter {
-    let (info, has) = (adapter.get_info(), adapter.features());
+    let (info, has) = (adapter.get_info(), adapter.features() - masked(&id(number)).unwrap_or_default());
     let lacks = OPTIONAL.iter().filter(|(feature, ..)| !has.contains(*feature));
     Adapter {
         id: id(number),
@@ -203,10 +204,10 @@ fn loop_rounds(info: &wgpu::AdapterInfo) -> Option<u32> {
     (info.driver == "llvmpipe").then_some(65_535)
 }
 
-/// Those of the optional features that an adapter has.
-pub(crate) fn wanted(adapter: &wgpu::Adapter) -> F {
+/// Those of the optional features that an adapter has, but for those that the user leaves out.
+pub(crate) fn wanted(number: usize, adapter: &wgpu::Adapter) -> Result<F> {
     let optional = OPTIONAL.iter().fold(F::TIMESTAMP_QUERY, |all, (feature, ..)| all | *feature);
-    adapter.features() & optional
+    Ok((adapter.features() & optional) - masked(&id(number))?)
 }
 
 /// What code may use on a device that was opened with these features, if its driver keeps floats

@@ -33,7 +33,7 @@ impl Gpu {
     pub(crate) async fn open(name: &str) -> Result<Gpu> {
         let (number, adapter) = adapter::find(name).await?;
         let (id, info, limits) = (adapter::id(number), adapter.get_info(), adapter.limits());
-        let has = adapter::wanted(&adapter);
+        let has = adapter::wanted(number, &adapter)?;
         let descriptor = wgpu::DeviceDescriptor {
             label: Some("kiln"),
             required_features: has,

@@ -3,6 +3,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `adapter.rs`, `memory.rs` | the adapters of the machine: names, features, sizes |
+//! | `masked.rs` | features that the user leaves out |
 //! | `gpu.rs`, `status.rs`, `late.rs` | wgpu's device and queue, with errors as values |
 //! | `passes.rs`, `program.rs` | from a kernel to a pipeline |
 //! | `open.rs`, `probe.rs` | opening it; whether the driver keeps floats exact |
@@ -65,6 +66,7 @@ mod late;
 mod launch;
 mod mapped;
 mod mapping;
+mod masked;
 mod memory;
 mod open;
 mod passes;

@@ -2,7 +2,7 @@
 
 use super::backend::Wgpu;
 use super::gpu::Gpu;
-use super::probe::keeps_floats;
+use super::probe::features_of_floats;
 use super::waiting::wait_for;
 use kiln_backend::{Error, Result};
 
@@ -28,7 +28,7 @@ impl Wgpu {
     pub async fn open_later(name: &str) -> Result<Wgpu> {
         let mut opened = Wgpu::of(Gpu::open(name).await?);
         opened.gpu.check()?;
-        opened.gpu.features.exact_floats = keeps_floats(&opened).await?;
+        opened.gpu.features = features_of_floats(&opened).await?;
         Ok(opened)
     }
 }

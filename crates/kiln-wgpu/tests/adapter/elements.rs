@@ -25,40 +25,43 @@ pub const TESTS: &[Test] = &[
 /// Types that are converted, and have no arithmetic on any adapter.
 const CONVERTED: [Scalar; 5] = [Scalar::BF16, Scalar::I8, Scalar::U8, Scalar::E4M3, Scalar::E5M2];
 
-/// A device, the features of it that are used, and a type if the test is about that alone.
+/// A device, the features of it that are used, and types if the test is about these alone.
 struct On<'d> {
     device: &'d Device,
     features: Features,
-    only: Option<Scalar>,
+    only: Option<&'static [Scalar]>,
 }
 
-/// Runs a test with all that the device has, and of f16 without its feature.
+/// Runs a test with all that the device has, and of types without their features.
 fn everywhere(device: &Device, test: fn(&On<'_>) -> Result<(), String>) -> Result<(), String> {
     test(&On { device, features: device.features, only: None })?;
     let features = Features { float16: false, ..device.features };
-    let without = On { device, features, only: Some(Scalar::F16) };
-    test(&without).map_err(|e| format!("without SHADER_F16: {e}"))
+    let without = On { device, features, only: Some(&[Scalar::F16]) };
+    test(&without).map_err(|e| format!("without SHADER_F16: {e}"))?;
+    let features = Features { int64: false, float64: false, ..device.features };
+    let without = On { device, features, only: Some(&[Scalar::I64, Scalar::U64]) };
+    test(&without).map_err(|e| format!("without SHADER_INT64: {e}"))?;
+    // A wider type rounds multiply-adds, where there is one.
+    let features = Features { float64: false, ..device.features };
+    let without = On { device, features, only: Some(&[Scalar::F32, Scalar::BF16]) };
+    test(&without).map_err(|e| format!("without SHADER_F64: {e}"))
 }
 
 impl On<'_> {
     /// Whether types are those that the test is about.
     fn is_about(&self, elems: &[Scalar]) -> bool {
-        self.only.is_none_or(|only| elems.contains(&only))
+        self.only.is_none_or(|only| elems.iter().any(|elem| only.contains(elem)))
     }
 
     /// Types whose arithmetic the test is about.
     fn types(&self) -> Vec<Scalar> {
-        types(self.device).into_iter().filter(|&elem| self.is_about(&[elem])).collect()
+        types(self.features).into_iter().filter(|&elem| self.is_about(&[elem])).collect()
     }
 }
 
-/// Types that the adapter computes in.
-fn types(device: &Device) -> Vec<Scalar> {
-    let has = |elem: &Scalar| match elem {
-        Scalar::I64 | Scalar::U64 => device.features.int64,
-        Scalar::F64 => device.features.float64,
-        _ => true,
-    };
+/// Types that code computes in.
+fn types(features: Features) -> Vec<Scalar> {
+    let has = |elem: &Scalar| *elem != Scalar::F64 || (features.float64 && features.int64);
     let arithmetic = [
         Scalar::Bool,
         Scalar::I32,
@@ -90,8 +93,13 @@ fn values(elem: Scalar) -> Vec<Literal> {
     let special =
         [0, 1, -1, 2, 7, 31, 33, 127, 128, 255, 256, -128, -129, i128::from(i32::MAX), i128::from(i32::MIN)];
     let wide = [i128::from(i64::MAX), i128::from(i64::MIN), 1 << 40, (1 << 33) + 1];
-    let noise = noise.iter().map(|&x| (f64::from(x) * 9e18) as i128);
-    special.into_iter().chain(wide).chain(noise).map(|x| Literal::wrapping(elem, x)).collect()
+    let halves = [0xffff_ffff, 0xffff_0000, 0x1_0000_0000, 0x1_ffff_ffff, 0x7fff_ffff_ffff_0000];
+    let noise: Vec<i128> = noise.iter().map(|&x| (f64::from(x) * 9e18) as i128).collect();
+    // Of other sizes too, which divide each other.
+    let small = noise.iter().enumerate().map(|(i, x)| x >> (5 * i + 2));
+    let wide = wide.into_iter().chain(halves).chain(small);
+    let all = special.into_iter().chain(wide).chain(noise.iter().copied());
+    all.map(|x| Literal::wrapping(elem, x)).collect()
 }
 
 fn pack(values: &[Literal]) -> Arg {
@@ -268,7 +276,7 @@ fn comparisons(on: &On<'_>) -> Result<(), String> {
 }
 
 fn conversions(on: &On<'_>) -> Result<(), String> {
-    let mut all = types(on.device);
+    let mut all = types(on.features);
     all.extend(CONVERTED);
     for &from in &all {
         for &to in &all {
@@ -284,7 +292,7 @@ fn conversions(on: &On<'_>) -> Result<(), String> {
 }
 
 fn bitcasts(on: &On<'_>) -> Result<(), String> {
-    let mut all = types(on.device);
+    let mut all = types(on.features);
     all.extend(CONVERTED);
     for &from in &all {
         for &to in all.iter().filter(|to| to.bytes() == from.bytes()) {
@@ -328,7 +336,7 @@ fn ternary(on: &On<'_>) -> Result<(), String> {
 /// Of any numbers, some of which nearly cancel.
 fn multiply_adds(on: &On<'_>) -> Result<(), String> {
     let floats = on.types().into_iter().filter(|elem| elem.is_float());
-    let bf16 = Some(Scalar::BF16).filter(|&elem| on.is_about(&[elem]) && on.device.features.float64);
+    let bf16 = Some(Scalar::BF16).filter(|&elem| on.is_about(&[elem]));
     for elem in floats.chain(bf16) {
         let column =
             |seed| random(600, seed).into_iter().map(|x| Literal::from_f64(elem, x.into())).collect();
@@ -346,18 +354,54 @@ fn multiply_adds(on: &On<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Of f64 from the least to the greatest numbers, with addends of any size beside the product.
+/// From the least to the greatest numbers, with addends of any size beside the product.
 fn multiply_adds_of_any_size(on: &On<'_>) -> Result<(), String> {
-    if !on.types().contains(&Scalar::F64) || !on.device.features.int64 {
-        return Ok(());
+    let doubles = [-1070, -1000, -500, -60, 0, 60, 500, 900, 1000, 1020];
+    let apart = [-2000, -110, -70, -53, -20, -1, 0, 1, 20, 53, 70, 110, 2000];
+    if on.types().contains(&Scalar::F64) {
+        multiply_adds_of(on, &doubles, &apart)?;
     }
+    if on.types().contains(&Scalar::F32) {
+        singles_of_any_size(on)?;
+    }
+    Ok(())
+}
+
+/// The same of f32.
+fn singles_of_any_size(on: &On<'_>) -> Result<(), String> {
+    let mut columns: [Vec<f32>; 3] = Default::default();
+    let noise = random(30_000, 43);
+    let mut noise = noise.into_iter();
+    for of_a in [-140, -126, -60, -20, 0, 20, 60, 100, 120] {
+        for of_b in [-140, -126, -60, -20, 0, 20, 60, 100, 120] {
+            for apart in [-300, -70, -50, -30, -24, -12, -1, 0, 1, 12, 24, 30, 50, 70, 300] {
+                let mut number = |power: i32| {
+                    let [half, rest] = [power / 2, power - power / 2].map(|power| 2f32.powi(power));
+                    noise.next().map_or(1.0, |x| (x + x.signum()) * half * rest)
+                };
+                let (a, b) = (number(of_a), number(of_b));
+                let c = if apart == 0 { -(a * b) } else { number((of_a + of_b + apart).clamp(-125, 126)) };
+                // Subnormal numbers and results may be flushed, or rounded twice.
+                if a.mul_add(b, c).abs() >= f32::MIN_POSITIVE && [a, b, c].iter().all(|x| x.is_normal()) {
+                    [a, b, c].into_iter().zip(&mut columns).for_each(|(x, column)| column.push(x));
+                }
+            }
+        }
+    }
+    let single = |x: f32| Literal::from_f64(Scalar::F32, x.into());
+    let [a, b, c] = &columns;
+    let expected: Vec<Literal> = (0..a.len()).map(|i| single(a[i].mul_add(b[i], c[i]))).collect();
+    let columns = columns.clone().map(|column| column.into_iter().map(single).collect());
+    check(on, "fma f32", "fma %a, %b, %c", &columns, &expected, 0.0)
+}
+
+fn multiply_adds_of(on: &On<'_>, exponents: &[i32], all_apart: &[i32]) -> Result<(), String> {
     let mut columns: [Vec<f64>; 3] = Default::default();
-    let exponents = [-1070, -1000, -500, -60, 0, 60, 500, 900, 1000, 1020];
     let numbers = random(200_000, 41);
     let mut numbers = numbers.into_iter().map(f64::from);
-    for of_a in exponents {
-        for of_b in exponents {
-            for apart in [-2000, -110, -70, -53, -20, -1, 0, 1, 20, 53, 70, 110, 2000] {
+    for &of_a in exponents {
+        for &of_b in exponents {
+            for &apart in all_apart {
                 let mut number = |power: i32| {
                     let [half, rest] = [power / 2, power - power / 2].map(|power| 2f64.powi(power));
                     numbers.next().map_or(1.0, |x| (x + x.signum()) * half * rest)
@@ -448,7 +492,7 @@ fn errors_of_sums(on: &On<'_>) -> Result<(), String> {
 }
 
 fn constants(on: &On<'_>) -> Result<(), String> {
-    let mut all = types(on.device);
+    let mut all = types(on.features);
     all.extend(CONVERTED);
     for elem in all.into_iter().filter(|&elem| on.is_about(&[elem])) {
         // Zero, infinities, NaN, the least and the greatest integers.
@@ -466,7 +510,7 @@ fn constants(on: &On<'_>) -> Result<(), String> {
 /// Numbers of a format of few bits, those halfway between two of them, and their neighbors.
 fn rounding(on: &On<'_>) -> Result<(), String> {
     let few = [Scalar::F16, Scalar::BF16, Scalar::E4M3, Scalar::E5M2];
-    for to in few.into_iter().filter(|&elem| on.is_about(&[elem])) {
+    for to in few.into_iter().filter(|&elem| on.is_about(&[elem, Scalar::I64])) {
         let codes = 1u64 << (8 * to.bytes());
         let step = if codes > 256 { 37 } else { 1 };
         let all: Vec<Literal> = (0..codes).step_by(step).map(|bits| Literal::from_bits(to, bits)).collect();
@@ -476,8 +520,8 @@ fn rounding(on: &On<'_>) -> Result<(), String> {
         let known: Vec<Literal> = all.into_iter().filter(|x| x.as_f64().is_nan() || is_normal(x)).collect();
         let expected: Vec<Literal> = known.iter().map(|&x| eval::cast(x, Scalar::F32)).collect();
         check(on, &format!("cast {to} f32"), "cast %a", std::slice::from_ref(&known), &expected, 0.0)?;
-        for from in types(on.device).into_iter().filter(|from| from.bytes() >= 4) {
-            if to == Scalar::F16 && from.is_int() {
+        for from in types(on.features).into_iter().filter(|from| from.bytes() >= 4) {
+            if !on.is_about(&[from, to]) || to == Scalar::F16 && from.is_int() {
                 continue;
             }
             let mut values = Vec::new();

@@ -100,7 +100,7 @@ fn values(device: &Device) -> Result<(), String> {
     let want = FaultKind::Assert { message: "-5 4294967295 1.5 true -0.5 -128 255".into() };
     equal("the message", got.kind, want)?;
     let f = device.features;
-    let wide = [("i64", f.int64, -1i64 as u64, "-1"), ("f64", f.float64, 0.1f64.to_bits(), "0.1")];
+    let wide = [("i64", true, -1i64 as u64, "-1"), ("f64", f.float64, 0.1f64.to_bits(), "0.1")];
     let small = ("f16", f.float16, half::f16::from_f32(2.5).to_bits().into(), "2.5");
     for (elem, _, bits, shown) in wide.into_iter().chain([small]).filter(|&(_, has, ..)| has) {
         let text = format!(

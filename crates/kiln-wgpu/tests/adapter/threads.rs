@@ -4,6 +4,7 @@ use crate::Test;
 use crate::device::{Arg, Device};
 use crate::{compiled, compiled_for, floats, random, words};
 use half::bf16;
+use kiln_wgpu::Features;
 
 pub const TESTS: &[Test] = &[
     ("wide_indices_beside_constants", wide_indices),
@@ -154,7 +155,13 @@ fn packed(device: &Device) -> Result<(), String> {
 }
 
 fn scratch(device: &Device) -> Result<(), String> {
-    let module = compiled(device, include_str!("../kernels/scratch.kir"))?;
+    scratch_with(device, device.features)?;
+    let features = Features { int64: false, float64: false, ..device.features };
+    scratch_with(device, features).map_err(|e| format!("without SHADER_INT64: {e}"))
+}
+
+fn scratch_with(device: &Device, features: Features) -> Result<(), String> {
+    let module = compiled_for(features, include_str!("../kernels/scratch.kir"))?;
     let x: Vec<f32> = (0..16).map(|i| i as f32 * 3.0).collect();
     let args = [Arg::row(&x), Arg::row(&[0u32; 16]), Arg::row(&[-1i64; 16])];
     let results = device.run(&module, [1, 1, 1], &args)?;
@@ -167,9 +174,12 @@ fn scratch(device: &Device) -> Result<(), String> {
 /// Comparisons of numbers that were widened with constants, and their opposites. Mesa 22.3 takes
 /// some to be false if a word was widened by its sign.
 fn wide_indices(device: &Device) -> Result<(), String> {
-    if !device.features.int64 {
-        return Ok(());
-    }
+    wide_indices_with(device, device.features)?;
+    let features = Features { int64: false, float64: false, ..device.features };
+    wide_indices_with(device, features).map_err(|e| format!("without SHADER_INT64: {e}"))
+}
+
+fn wide_indices_with(device: &Device, features: Features) -> Result<(), String> {
     let numbers: Vec<i32> = (-8..8).chain([i32::MIN, i32::MAX]).collect();
     let operators = ["lt", "le", "gt", "ge", "eq", "ne"];
     let holds = |operator: &str, a: i64, b: i64| match operator {
@@ -219,7 +229,7 @@ fn wide_indices(device: &Device) -> Result<(), String> {
             }
         }
         text.push_str(&format!("  view_store.x1 %y[%t] = %{sum}\n}}"));
-        let module = compiled(device, &text)?;
+        let module = compiled_for(features, &text)?;
         let results = device.run(&module, [1, 1, 1], &[Arg::row(&numbers), Arg::row(&[-1i32; 18])])?;
         same(&format!("beside {constant}"), &words(&results[1]), &want)?;
     }
