@@ -30,6 +30,9 @@ pub struct Features {
     pub loop_rounds: Option<u32>,
     /// Threads of a warp in the kernel: a power of two up to 32.
     pub warp: u32,
+    /// The bytes of parameters that a launch can have beside its bindings, wgpu's `IMMEDIATES`. A
+    /// module with more has them in a uniform buffer.
+    pub immediate_bytes: u32,
 }
 
 impl Default for Features {
@@ -46,6 +49,7 @@ impl Default for Features {
             subgroup: None,
             loop_rounds: None,
             warp: 32,
+            immediate_bytes: 0,
         }
     }
 }
@@ -86,6 +90,7 @@ impl Features {
         capabilities.set(Capabilities::FLOAT64, self.float64);
         capabilities.set(Capabilities::SHADER_FLOAT16, self.float16);
         capabilities.set(Capabilities::SUBGROUP, self.subgroup.is_some());
+        capabilities.set(Capabilities::IMMEDIATES, self.immediate_bytes > 0);
         capabilities
     }
 }

@@ -103,6 +103,7 @@ impl Module {
     fn hlsl(&self) -> Result<Written> {
         let options = hlsl::Options {
             shader_model: hlsl::ShaderModel::V6_2,
+            immediates_target: Some(hlsl::BindTarget::default()),
             fake_missing_bindings: true,
             ..Default::default()
         };

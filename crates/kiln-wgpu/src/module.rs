@@ -14,9 +14,9 @@ use naga::{EntryPoint, ShaderStage};
 
 /// A kernel as a module of naga, with one entry point and one bind group.
 ///
-/// Binding 0 is a uniform buffer of the [`parameters`](Module::parameters). The bindings after it
-/// are storage buffers, one for each view, and one for the [`report`](Module::report) if there is
-/// any.
+/// Binding 0 is a uniform buffer of the [`parameters`](Module::parameters), unless they are
+/// [immediates](Module::has_immediates). The bindings after it are storage buffers, one for each
+/// view, and one for the [`report`](Module::report) if there is any.
 #[derive(Debug)]
 pub struct Module {
     /// The module, which naga's validator has accepted.
@@ -31,6 +31,8 @@ pub struct Module {
     pub parameters: Vec<Field>,
     /// The size of the parameter block in bytes.
     pub parameter_bytes: u32,
+    /// Whether the parameters are immediates, which a launch sets, and binding 0 is not there.
+    pub has_immediates: bool,
     /// The storage buffers of views, bound from 1 on.
     pub bindings: Vec<Binding>,
     /// Where faults and prints are reported, if the kernel can fault or print.
@@ -124,6 +126,7 @@ pub fn compile(kernel: &Kernel, features: Features) -> Result<Module> {
         entry,
         block,
         parameter_bytes: parameters.size,
+        has_immediates: parameters.are_immediate(features),
         parameters: parameters.fields,
         bindings: bindings.collect(),
         report: reports.then(|| Report {

@@ -1,9 +1,11 @@
 //! The block of parameters: element offsets, extents and strides of views, and scalars.
 //!
-//! It is one uniform buffer. A field has the low bytes of the 64-bit word that a launch has for it,
+//! It is recorded with the launch where the adapter has immediates of its size, and one uniform
+//! buffer elsewhere. A field has the low bytes of the 64-bit word that a launch has for it,
 //! little-endian, so that one rule fills them all.
 
 use crate::body::Expr;
+use crate::features::Features;
 use kiln_ir::{Kernel, OpKind, Operand};
 use std::collections::BTreeSet;
 
@@ -47,6 +49,13 @@ pub(crate) struct Parameters {
     pub(crate) values: Vec<Expr>,
     /// The size of the block in bytes.
     pub(crate) size: u32,
+}
+
+impl Parameters {
+    /// Whether a launch has them as immediates.
+    pub(crate) fn are_immediate(&self, features: Features) -> bool {
+        self.size <= features.immediate_bytes
+    }
 }
 
 /// The fields that a kernel reads. It has a report if it can fault or print.

@@ -1,4 +1,4 @@
-//! The uniform buffer that holds the parameter block.
+//! The variable that holds the parameter block: immediates, or else a uniform buffer.
 
 use crate::body::Expr;
 use crate::parameters::{Field, Parameter, Parameters, read};
@@ -8,7 +8,7 @@ use kiln_ir::Scalar as Elem;
 use naga::{AddressSpace, GlobalVariable, ResourceBinding, Scalar, Span, StructMember, Type, TypeInner};
 
 impl Writer<'_> {
-    /// Declares the block at a binding and loads its fields.
+    /// Declares the block and loads its fields. In a uniform buffer it has the binding.
     pub(crate) fn declare_parameters(&mut self, binding: u32, reports: bool) -> Result<()> {
         let (mut fields, mut members, mut scalars) = (Vec::new(), Vec::new(), Vec::new());
         let mut end = 0u32;
@@ -27,11 +27,15 @@ impl Writer<'_> {
         self.parameters = Parameters { fields, values: Vec::new(), size: span };
         let ty = Type { name: Some("Parameters".into()), inner: TypeInner::Struct { members, span } };
         let ty = self.module.types.insert(ty, Span::UNDEFINED);
+        let (space, binding) = match self.parameters.are_immediate(self.features) {
+            true => (AddressSpace::Immediate, None),
+            false => (AddressSpace::Uniform, Some(ResourceBinding { group: 0, binding })),
+        };
         let block = self.module.global_variables.append(
             GlobalVariable {
                 name: Some("parameters".into()),
-                space: AddressSpace::Uniform,
-                binding: Some(ResourceBinding { group: 0, binding }),
+                space,
+                binding,
                 ty,
                 init: None,
                 memory_decorations: naga::MemoryDecorations::empty(),

@@ -29,6 +29,7 @@ const FEATURES: Features = Features {
     subgroup: Some(32),
     loop_rounds: None,
     warp: 32,
+    immediate_bytes: 0,
 };
 
 fn module(text: &str, features: Features) -> Result<Module, Error> {
@@ -76,23 +77,31 @@ fn wgsl_and_msl_are_as_recorded() {
 #[test]
 fn every_writer_accepts_every_module() {
     for (name, text) in KERNELS {
-        let module = module(text, FEATURES).unwrap_or_else(|e| panic!("{name}: {e}"));
-        let spirv = back::spv::write_vec(&module.naga, &module.info, &back::spv::Options::default(), None);
-        assert!(spirv.is_ok_and(|words| words[0] == 0x0723_0203), "{name} as SPIR-V");
-        let msl = metal(&module);
-        assert!(msl.contains("kernel void "), "{msl}");
-        let options = back::hlsl::Options {
-            shader_model: back::hlsl::ShaderModel::V6_2,
-            fake_missing_bindings: true,
-            ..Default::default()
-        };
-        let mut hlsl = String::new();
-        let pipeline = back::hlsl::PipelineOptions::default();
-        let mut writer = back::hlsl::Writer::new(&mut hlsl, &options, &pipeline);
-        let written = writer.write(&module.naga, &module.info, None);
-        assert!(written.is_ok(), "{name} as HLSL: {written:?}");
-        assert!(hlsl.contains("[numthreads("), "{hlsl}");
+        let uniform = module(text, FEATURES).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let immediate = Features { immediate_bytes: uniform.parameter_bytes, ..FEATURES };
+        let immediate = module(text, immediate).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert_eq!([uniform.has_immediates, immediate.has_immediates], [false, true], "{name}");
+        [uniform, immediate].iter().for_each(|module| is_written(name, module));
     }
+}
+
+fn is_written(name: &str, module: &Module) {
+    let spirv = back::spv::write_vec(&module.naga, &module.info, &back::spv::Options::default(), None);
+    assert!(spirv.is_ok_and(|words| words[0] == 0x0723_0203), "{name} as SPIR-V");
+    let msl = metal(module);
+    assert!(msl.contains("kernel void "), "{msl}");
+    let options = back::hlsl::Options {
+        shader_model: back::hlsl::ShaderModel::V6_2,
+        immediates_target: Some(back::hlsl::BindTarget::default()),
+        fake_missing_bindings: true,
+        ..Default::default()
+    };
+    let mut hlsl = String::new();
+    let pipeline = back::hlsl::PipelineOptions::default();
+    let mut writer = back::hlsl::Writer::new(&mut hlsl, &options, &pipeline);
+    let written = writer.write(&module.naga, &module.info, None);
+    assert!(written.is_ok(), "{name} as HLSL: {written:?}");
+    assert!(hlsl.contains("[numthreads("), "{hlsl}");
 }
 
 /// Compiles operations, the third line of a file `k.rs`, for an adapter that has nothing special.

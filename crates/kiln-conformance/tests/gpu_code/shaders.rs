@@ -21,10 +21,18 @@ const APPLE: Features = Features {
     subgroup: Some(32),
     loop_rounds: None,
     warp: 32,
+    immediate_bytes: 0,
 };
 
 /// Mesa's driver for processors: everything, but for floats that are kept as they are written.
-const MESA: Features = Features { float64: true, exact_floats: false, subgroup: Some(8), warp: 8, ..APPLE };
+const MESA: Features = Features {
+    float64: true,
+    exact_floats: false,
+    subgroup: Some(8),
+    warp: 8,
+    immediate_bytes: 256,
+    ..APPLE
+};
 
 /// What every browser has.
 const BROWSER: Features = Features { int64: false, float16: false, subgroup: None, ..APPLE };

@@ -31,11 +31,12 @@ const NO_ADAPTER: &str = if cfg!(target_family = "wasm") {
 };
 
 /// What an optional feature of wgpu is for, and how kernels do without it.
-const OPTIONAL: [(F, &str, &str); 5] = [
+const OPTIONAL: [(F, &str, &str); 6] = [
     (F::SHADER_INT64, "SHADER_INT64", "64-bit integers"),
     (F::SHADER_F64, "SHADER_F64", "f64"),
     (F::SHADER_F16, "SHADER_F16", "arithmetic of f16"),
     (F::SUBGROUP, "SUBGROUP", "exchanges among lanes other than through workgroup memory"),
+    (F::IMMEDIATES, "IMMEDIATES", "parameters of launches other than in a uniform buffer"),
     (F::TIMESTAMP_QUERY_INSIDE_ENCODERS, "TIMESTAMP_QUERY_INSIDE_ENCODERS", "device time of events"),
 ];
 
@@ -207,12 +208,18 @@ fn loop_rounds(info: &wgpu::AdapterInfo) -> Option<u32> {
 /// Those of the optional features that an adapter has, but for those that the user leaves out.
 pub(crate) fn wanted(number: usize, adapter: &wgpu::Adapter) -> Result<F> {
     let optional = OPTIONAL.iter().fold(F::TIMESTAMP_QUERY, |all, (feature, ..)| all | *feature);
-    Ok((adapter.features() & optional) - masked(&id(number))?)
+    Ok((adapter.features() & optional & !UNUSED) - masked(&id(number))?)
 }
+
+/// Features that wgpu reports and does not implement: in a browser, setting immediates panics.
+const UNUSED: F = if cfg!(target_family = "wasm") { F::IMMEDIATES } else { F::empty() };
+
+/// The most bytes of immediates that are asked for: wgpu tracks which of 64 words were set.
+const IMMEDIATE_BYTES: u32 = 256;
 
 /// What code may use on a device that was opened with these features, if its driver keeps floats
 /// exact.
-pub(crate) fn code_features(has: F, info: &wgpu::AdapterInfo) -> Features {
+pub(crate) fn code_features(has: F, limits: &wgpu::Limits, info: &wgpu::AdapterInfo) -> Features {
     let same = info.subgroup_min_size == info.subgroup_max_size;
     Features {
         int64: has.contains(F::SHADER_INT64),
@@ -220,6 +227,10 @@ pub(crate) fn code_features(has: F, info: &wgpu::AdapterInfo) -> Features {
         float16: has.contains(F::SHADER_F16),
         subgroup: (same && has.contains(F::SUBGROUP)).then_some(info.subgroup_max_size),
         loop_rounds: loop_rounds(info),
+        immediate_bytes: match has.contains(F::IMMEDIATES) {
+            true => limits.max_immediate_size.min(IMMEDIATE_BYTES),
+            false => 0,
+        },
         ..Features::default()
     }
 }

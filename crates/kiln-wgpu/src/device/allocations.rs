@@ -167,6 +167,14 @@ impl Allocations {
         Ok(pooled)
     }
 
+    /// The buffer at a place that is [used](Self::used).
+    pub(crate) fn buffer(&self, place: AllocationOffset) -> Result<&wgpu::Buffer> {
+        match (place.allocation, &self.empty) {
+            (0, Some(empty)) => Ok(&empty.buffer),
+            _ => Ok(&self.get("launch", place)?.pooled.buffer),
+        }
+    }
+
     /// What views without elements are bound to.
     fn empty(&mut self, gpu: &Gpu, groups: &mut BindGroups) -> Result<&mut PooledBuffer> {
         let buffer = match self.empty.take() {

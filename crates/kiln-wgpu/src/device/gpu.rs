@@ -49,7 +49,7 @@ impl Gpu {
         let status = Arc::new(Status::default());
         watch(&device, &status);
         Ok(Gpu {
-            features: adapter::code_features(has, &info),
+            features: adapter::code_features(has, &limits, &info),
             has_timestamps: has.contains(wgpu::Features::TIMESTAMP_QUERY_INSIDE_ENCODERS),
             memory: super::memory::device_memory(&adapter).unwrap_or(limits.max_buffer_size),
             id,

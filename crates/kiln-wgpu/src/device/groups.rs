@@ -2,8 +2,10 @@
 
 use super::gpu::Gpu;
 use super::program::Pipeline;
+use kiln_backend::Result;
 use smallvec::SmallVec;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 /// Bind groups that are kept. A training loop has a few for each kernel; what makes tensors of new
 /// sizes all the time has new ones each time.
@@ -14,32 +16,47 @@ pub(crate) type GroupKey = SmallVec<[(u64, u64); 8]>;
 
 /// The bind groups of a device. Each keeps its buffers alive.
 #[derive(Default)]
-pub(crate) struct BindGroups(HashMap<(u64, GroupKey), wgpu::BindGroup>);
+pub(crate) struct BindGroups {
+    groups: HashMap<(u64, GroupKey), CachedGroup>,
+    /// How many were made.
+    made: u64,
+}
+
+/// A bind group that is kept.
+pub(crate) struct CachedGroup {
+    pub(crate) group: wgpu::BindGroup,
+    /// Tells it from every other one of the device, also from those that are gone.
+    pub(crate) serial: u64,
+}
 
 impl BindGroups {
-    /// The bind group of a pipeline over these buffers.
-    pub(crate) fn get(
+    /// The bind group of a pipeline over the buffers of a key, whose entries `bind` makes if it is
+    /// not there yet.
+    pub(crate) fn get<'a>(
         &mut self,
         gpu: &Gpu,
         pipeline: &Pipeline,
         key: GroupKey,
-        entries: &[wgpu::BindGroupEntry<'_>],
-    ) -> &wgpu::BindGroup {
+        bind: impl FnOnce() -> Result<SmallVec<[wgpu::BindGroupEntry<'a>; 9]>>,
+    ) -> Result<&CachedGroup> {
         let key = (pipeline.serial, key);
-        if self.0.len() >= GROUPS && !self.0.contains_key(&key) {
-            self.0.clear();
+        if self.groups.len() >= GROUPS && !self.groups.contains_key(&key) {
+            self.groups.clear();
         }
-        self.0.entry(key).or_insert_with(|| {
-            gpu.device.create_bind_group(&wgpu::BindGroupDescriptor {
-                label: None,
-                layout: &pipeline.layout,
-                entries,
-            })
-        })
+        match self.groups.entry(key) {
+            Entry::Occupied(known) => Ok(known.into_mut()),
+            Entry::Vacant(vacant) => {
+                let descriptor =
+                    wgpu::BindGroupDescriptor { label: None, layout: &pipeline.layout, entries: &bind()? };
+                let group = gpu.device.create_bind_group(&descriptor);
+                self.made += 1;
+                Ok(vacant.insert(CachedGroup { group, serial: self.made }))
+            }
+        }
     }
 
     /// Forgets them, so that buffers without a user are freed.
     pub(crate) fn clear(&mut self) {
-        self.0.clear();
+        self.groups.clear();
     }
 }

@@ -4,6 +4,7 @@ use super::allocations::AllocationOffset;
 use super::gpu::{Gpu, refused};
 use super::groups::GroupKey;
 use super::program::{ParamWords, WgpuProgram};
+use super::recorder::ParameterSource;
 use super::state::{DeviceState, ReportBuffer};
 use crate::dispatch::Dispatch;
 use crate::narrow::Overflow;
@@ -128,27 +129,29 @@ impl DeviceState {
     ) -> Result<()> {
         let pipeline = program.pipeline(gpu, all_writable)?;
         // First, for it may submit what was recorded.
-        let offset = if block.is_empty() { None } else { Some(self.recorder.add_parameters(gpu, block)?) };
-        let (mut key, mut buffers) = (GroupKey::new(), SmallVec::<[wgpu::Buffer; 8]>::new());
+        let source = match program.module.has_immediates {
+            true => ParameterSource::Immediates(block),
+            false => ParameterSource::Uniform(self.recorder.add_parameters(gpu, block)?),
+        };
+        let mut key = GroupKey::new();
         for bound in bound {
-            let used = self.used(gpu, bound.place)?;
-            key.push((used.serial, bound.start));
-            buffers.push(used.buffer.clone());
+            key.push((self.used(gpu, bound.place)?.serial, bound.start));
         }
-        let parameters = self.recorder.parameter_buffer().clone();
-        let mut entries: SmallVec<[wgpu::BindGroupEntry<'_>; 9]> = SmallVec::new();
-        for (bound, buffer) in bound.iter().zip(&buffers) {
-            let size = bound.length.and_then(wgpu::BufferSize::new);
-            entries.push(entry(bound.binding, buffer, bound.start, size));
-        }
-        if !block.is_empty() {
-            entries.push(entry(0, &parameters, 0, wgpu::BufferSize::new(block.len() as u64)));
-        }
-        let group = self.groups.get(gpu, pipeline, key, &entries).clone();
-        let pass = self.recorder.pass(gpu);
-        pass.set_pipeline(&pipeline.pipeline);
-        pass.set_bind_group(0, &group, offset.as_slice());
-        pass.dispatch_workgroups(groups[0], groups[1], groups[2]);
+        let DeviceState { recorder, allocations, groups: cached, .. } = self;
+        let bind = || {
+            let mut entries = SmallVec::new();
+            for bound in bound {
+                let size = bound.length.and_then(wgpu::BufferSize::new);
+                entries.push(entry(bound.binding, allocations.buffer(bound.place)?, bound.start, size));
+            }
+            if let ParameterSource::Uniform(_) = source {
+                let size = wgpu::BufferSize::new(block.len() as u64);
+                entries.push(entry(0, recorder.parameter_buffer(), 0, size));
+            }
+            Ok(entries)
+        };
+        let group = cached.get(gpu, pipeline, key, bind)?;
+        recorder.dispatch(gpu, pipeline, group, source, groups);
         Ok(())
     }
 }

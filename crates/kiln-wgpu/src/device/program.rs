@@ -150,7 +150,7 @@ impl Pipeline {
             let pipeline_layout = gpu.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
                 label: Some(kernel),
                 bind_group_layouts: &[Some(&layout)],
-                ..Default::default()
+                immediate_size: if module.has_immediates { module.parameter_bytes } else { 0 },
             });
             let pipeline = gpu.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
                 label: Some(kernel),

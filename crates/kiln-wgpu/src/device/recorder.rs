@@ -5,29 +5,46 @@
 //! come after it. Recordings are numbered from 1; a recording is done when its submission is.
 
 use super::gpu::{Gpu, refused};
+use super::groups::CachedGroup;
+use super::program::Pipeline;
 use kiln_backend::Result;
 
 /// Bytes of parameter blocks in a recording.
 const PARAMETER_BYTES: usize = 64 << 10;
 
 /// Launches after which a recording is submitted, so that the device does not wait for a host that
-/// goes on recording.
-const LAUNCHES: u32 = 64;
+/// goes on recording: few at first, then twice as many each time, as the device has work by then
+/// and a submission costs the host as much as some 20 launches.
+const FIRST_LAUNCHES: u32 = 32;
+const MOST_LAUNCHES: u32 = 256;
 
 /// Bytes of uploads after which a recording is submitted: wgpu keeps a copy of each until then.
 const UPLOAD_BYTES: u64 = 64 << 20;
+
+/// Where the parameters of a launch are.
+#[derive(Clone, Copy)]
+pub(crate) enum ParameterSource<'a> {
+    /// Recorded with it.
+    Immediates(&'a [u8]),
+    /// In the parameter buffer, from this byte on.
+    Uniform(u32),
+}
 
 /// The open recording, and what was submitted before it.
 pub(crate) struct Recorder {
     encoder: Option<wgpu::CommandEncoder>,
     /// The open pass of the encoder.
     pass: Option<wgpu::ComputePass<'static>>,
+    /// The serial numbers of the pipeline and the bind group that the pass has.
+    set: (Option<u64>, Option<u64>),
     /// The parameter blocks of the recording's launches, which are uploaded as it is submitted.
     parameters: Vec<u8>,
     parameter_buffer: wgpu::Buffer,
     /// What the offset of a parameter block is a multiple of.
     alignment: usize,
     launches: u32,
+    /// The launches after which it is full.
+    capacity: u32,
     uploaded: u64,
     number: u64,
     submitted: Option<wgpu::SubmissionIndex>,
@@ -44,10 +61,12 @@ impl Recorder {
         Recorder {
             encoder: None,
             pass: None,
+            set: (None, None),
             parameters: Vec::with_capacity(PARAMETER_BYTES),
             parameter_buffer,
             alignment: gpu.limits.min_uniform_buffer_offset_alignment.max(16) as usize,
             launches: 0,
+            capacity: FIRST_LAUNCHES,
             uploaded: 0,
             number: 1,
             submitted: None,
@@ -81,12 +100,38 @@ impl Recorder {
         self.encoder.get_or_insert_with(|| gpu.device.create_command_encoder(&Default::default()))
     }
 
-    /// The compute pass, for a launch.
-    pub(crate) fn pass(&mut self, gpu: &Gpu) -> &mut wgpu::ComputePass<'static> {
+    /// Records a dispatch. The pass keeps the pipeline and the bind group of the one before it.
+    pub(crate) fn dispatch(
+        &mut self,
+        gpu: &Gpu,
+        pipeline: &Pipeline,
+        group: &CachedGroup,
+        parameters: ParameterSource<'_>,
+        [x, y, z]: [u32; 3],
+    ) {
         self.launches += 1;
         let encoder =
             self.encoder.get_or_insert_with(|| gpu.device.create_command_encoder(&Default::default()));
-        self.pass.get_or_insert_with(|| encoder.begin_compute_pass(&Default::default()).forget_lifetime())
+        let (pass, set) = (&mut self.pass, &mut self.set);
+        let pass = pass.get_or_insert_with(|| {
+            *set = (None, None);
+            encoder.begin_compute_pass(&Default::default()).forget_lifetime()
+        });
+        if set.0 != Some(pipeline.serial) {
+            pass.set_pipeline(&pipeline.pipeline);
+            *set = (Some(pipeline.serial), None);
+        }
+        match parameters {
+            ParameterSource::Immediates(block) => {
+                if set.1 != Some(group.serial) {
+                    pass.set_bind_group(0, &group.group, &[]);
+                }
+                pass.set_immediates(0, block);
+            }
+            ParameterSource::Uniform(offset) => pass.set_bind_group(0, &group.group, &[offset]),
+        }
+        set.1 = Some(group.serial);
+        pass.dispatch_workgroups(x, y, z);
     }
 
     /// Adds a parameter block, and gives its offset in the buffer. The recording is submitted first
@@ -107,7 +152,7 @@ impl Recorder {
 
     /// Submits the recording if it has become long.
     pub(crate) fn submit_if_full(&mut self, gpu: &Gpu) -> Result<()> {
-        if self.launches < LAUNCHES && self.uploaded < UPLOAD_BYTES { Ok(()) } else { self.submit(gpu) }
+        if self.launches < self.capacity && self.uploaded < UPLOAD_BYTES { Ok(()) } else { self.submit(gpu) }
     }
 
     /// Writes whole words to a buffer that no open recording uses, before all that is recorded.
@@ -133,6 +178,9 @@ impl Recorder {
         let (status, number) = (gpu.status.clone(), self.number);
         gpu.queue.on_submitted_work_done(move || status.finish(number));
         self.number += 1;
+        // Before it was full somebody waits, and would wait longer for a longer one.
+        let is_full = self.launches >= self.capacity;
+        self.capacity = if is_full { (2 * self.capacity).min(MOST_LAUNCHES) } else { FIRST_LAUNCHES };
         (self.launches, self.uploaded) = (0, 0);
         gpu.check()
     }

@@ -80,6 +80,7 @@ async fn open() -> Option<Device> {
         subgroup: (same && has.contains(wgpu::Features::SUBGROUP)).then_some(info.subgroup_max_size),
         loop_rounds: None,
         warp: 32,
+        immediate_bytes: 0,
     };
     Some(Device { name: info.name, features, device, queue, launches: Mutex::new(()) })
 }
