@@ -3,6 +3,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `rows.rs` | what is measured, and what it counts as |
+//! | `adapter.rs`, `adapter/` | `kiln bench wgpu`: adapters against wgpu itself and other devices |
 //! | `attention.rs` | the rows of attention on a GPU |
 //! | `clock.rs` | how a call is timed on a GPU and on the host |
 //! | `compile_cost.rs` | host time from a kernel's source to a loaded program |
@@ -12,6 +13,8 @@
 //! | `serve.rs` | the line protocol of `bench/README.md` |
 //! | `table.rs` | results for people and as JSON |
 
+#[cfg(feature = "wgpu")]
+mod adapter;
 mod attention;
 mod clock;
 mod compile_cost;
@@ -35,7 +38,7 @@ use std::path::PathBuf;
 #[derive(clap::Args)]
 pub struct Args {
     /// Measures only rows whose names contain this text; `ring` measures messages to resident
-    /// actors instead
+    /// actors instead, and `wgpu` an adapter against wgpu itself and another device
     filter: Option<String>,
     /// The device: cuda:0, cpu, interp [default: KILN_DEVICE, else the best one here]
     #[arg(long)]
@@ -60,11 +63,19 @@ pub struct Args {
     /// cache
     #[arg(long, value_name = "WORK", conflicts_with_all = ["filter", "json", "serve"])]
     first_call: Option<compile_cost::FirstCall>,
+    /// Launches the first kernel of a process, and prints the microseconds since it began. The row
+    /// of first kernels runs this
+    #[cfg(feature = "wgpu")]
+    #[arg(long, hide = true, conflicts_with_all = ["json", "serve"])]
+    first_kernel: Option<adapter::Side>,
 }
 
 pub fn run(args: &Args) -> Result<(), Failure> {
     if args.serve {
         return serve::run(args.device.as_deref().map_or_else(Device::default, Device::open));
+    }
+    if args.filter.as_deref() == Some("wgpu") {
+        return through_wgpu(args);
     }
     let device = device::open(args.device.as_deref())?;
     if let Some(work) = args.first_call {
@@ -107,6 +118,25 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         Some(path) => table::write_json(path, &results, &device, &commit),
         None => Ok(table::print(&results)?),
     }
+}
+
+#[cfg(feature = "wgpu")]
+fn through_wgpu(args: &Args) -> Result<(), Failure> {
+    let (name, only) = (args.device.as_deref(), args.ring.only.as_deref());
+    if let Some(side) = args.first_kernel {
+        // Wgpu itself knows an adapter by its product name, which `--only` has here.
+        let time = adapter::first_kernel(side, name.unwrap_or("wgpu"), only.unwrap_or_default())?;
+        println!("{time}");
+        return Ok(());
+    }
+    let commit = args.commit.clone().unwrap_or_else(table::commit);
+    adapter::run(name, only, args.json.as_deref(), &commit)
+}
+
+#[cfg(not(feature = "wgpu"))]
+fn through_wgpu(_: &Args) -> Result<(), Failure> {
+    let hint = "this `kiln` has no adapters: install it with `--features wgpu`";
+    Err(Failure::Usage(hint.to_owned()))
 }
 
 fn wanted(row: &Row, filter: Option<&str>) -> bool {

@@ -40,7 +40,7 @@ pub fn rows() -> Vec<Row> {
             flops: 2 * (64 << 30),
             ..square("matmul_bf16_64x1024", 1024, |d, _| stack(d, 64, 1024))
         },
-        square("matmul_tile_4096", 4096, |d, _| over_tiles(d, 4096)),
+        square("matmul_tile_4096", 4096, |d, _| over_tiles::<bf16>(d, 4096)),
     ]
 }
 
@@ -109,15 +109,15 @@ fn make<T: Factor + Rounded>(device: &Device, [m, n, k]: [usize; 3]) -> Result<C
 }
 
 /// By the kernel over tiles.
-fn over_tiles(device: &Device, n: usize) -> Result<Call> {
-    let factor = || matrix::<bf16>(device, n, n)?.reshape([1, n, n]);
+pub(super) fn over_tiles<T: Factor + Rounded>(device: &Device, n: usize) -> Result<Call> {
+    let factor = || matrix::<T>(device, n, n)?.reshape([1, n, n]);
     let (a, b) = (factor()?, factor()?);
-    let mut c = device.zeros::<bf16, 3>([1, n, n])?;
-    let (rows, columns, depth) = plain::tile::<bf16>(device, Precision::Full, [n; 3]);
+    let mut c = device.zeros::<T, 3>([1, n, n])?;
+    let (rows, columns, depth) = plain::tile::<T>(device, Precision::Full, [n; 3]);
     let device = device.clone();
     Ok(Box::new(move || {
         let shared = [true; 2];
-        let product = plain::kernels::matmul::<bf16, bf16, bf16, Identity>;
+        let product = plain::kernels::matmul::<T, T, T, Identity>;
         product(&a, &b, &mut c, Identity, shared, Precision::Full, rows, columns, depth).launch(&device)
     }))
 }
@@ -130,7 +130,7 @@ fn layer<T: Factor + Rounded>(device: &Device, [m, n, k]: [usize; 3]) -> Result<
 }
 
 /// What numbers are rounded to.
-trait Rounded: Numeric {
+pub(super) trait Rounded: Numeric {
     fn rounded(x: f32) -> Self;
 }
 

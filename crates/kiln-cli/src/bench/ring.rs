@@ -50,9 +50,9 @@ pub struct Options {
     /// For `ring --soak`: the rate, in messages per second
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     rate: u64,
-    /// For `ring`: measures only rows whose names contain this text
+    /// For `ring` and `wgpu`: measures only rows whose names contain this text
     #[arg(long, value_name = "TEXT", conflicts_with = "soak")]
-    only: Option<String>,
+    pub(super) only: Option<String>,
 }
 
 /// Ways to one device: through which memory, with how many actors at most.

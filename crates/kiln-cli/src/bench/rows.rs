@@ -33,8 +33,8 @@ pub(super) enum Work {
 
 /// The sizes on a kind of device.
 pub(super) struct Sizes {
-    elements: usize,
-    matrix: [usize; 2],
+    pub(super) elements: usize,
+    pub(super) matrix: [usize; 2],
 }
 
 fn sizes(device: &Device) -> Sizes {
@@ -176,18 +176,18 @@ pub(super) fn random(count: usize) -> Vec<f32> {
 
 /// A vector of random numbers: a block of them, repeated, which is as good for timing and made in a
 /// moment.
-fn vector(device: &Device, n: usize) -> Result<Tensor<f32, 1>> {
+pub(super) fn vector(device: &Device, n: usize) -> Result<Tensor<f32, 1>> {
     let block = random(n.min(1 << 22));
     let data: Vec<f32> = block.iter().copied().cycle().take(n).collect();
     device.tensor(&data, [n])
 }
 
-fn make_copy(device: &Device, sizes: &Sizes) -> Result<Call> {
+pub(super) fn make_copy(device: &Device, sizes: &Sizes) -> Result<Call> {
     let (x, mut y) = (vector(device, sizes.elements)?, device.zeros([sizes.elements])?);
     Ok(Box::new(move || kiln_kernels::copy(&x, &mut y)))
 }
 
-fn make_add(device: &Device, sizes: &Sizes) -> Result<Call> {
+pub(super) fn make_add(device: &Device, sizes: &Sizes) -> Result<Call> {
     let (x, y) = (vector(device, sizes.elements)?, vector(device, sizes.elements)?);
     let mut z = device.zeros([sizes.elements])?;
     Ok(Box::new(move || kiln_kernels::add(&x, &y, &mut z)))
@@ -212,19 +212,19 @@ fn make_chain(device: &Device, sizes: &Sizes) -> Result<Call> {
     Ok(Box::new(move || chain(&x, &y, &mut z, block).launch(&device)))
 }
 
-fn make_sum(device: &Device, sizes: &Sizes) -> Result<Call> {
+pub(super) fn make_sum(device: &Device, sizes: &Sizes) -> Result<Call> {
     let (x, mut y) = (vector(device, sizes.elements)?, device.zeros([1])?);
     Ok(Box::new(move || kiln_kernels::sum(&x, &mut y)))
 }
 
-fn make_softmax(device: &Device, sizes: &Sizes) -> Result<Call> {
+pub(super) fn make_softmax(device: &Device, sizes: &Sizes) -> Result<Call> {
     let [rows, columns] = sizes.matrix;
     let x = vector(device, rows * columns)?.reshape([rows, columns])?;
     let mut y = device.zeros([rows, columns])?;
     Ok(Box::new(move || kiln_kernels::softmax(&x, &mut y)))
 }
 
-fn make_layer_norm(device: &Device, sizes: &Sizes) -> Result<Call> {
+pub(super) fn make_layer_norm(device: &Device, sizes: &Sizes) -> Result<Call> {
     let [rows, columns] = sizes.matrix;
     let half = |data: Vec<f32>| data.into_iter().map(bf16::from_f32).collect::<Vec<bf16>>();
     let block = half(random(1 << 22));
