@@ -8,7 +8,7 @@ use kiln_ring::{
     Actor, AskError, Ending, Handler, Lifecycle, Message, Overflow, Reason, RecvError, RingConfig, RingCtx,
     RingError, RingRuntime, RuntimeConfig, SendError, SendManyError, Sent, ring_kernel,
 };
-use kiln_runtime::Tensor;
+use kiln_runtime::{Error, Tensor};
 use std::time::{Duration, Instant};
 
 pub fn cases() -> Vec<Case> {
@@ -39,10 +39,10 @@ pub const A_WHILE: Duration = Duration::from_millis(20);
 impl From<RingError> for Stop {
     fn from(error: RingError) -> Stop {
         match error {
-            RingError::Device(error) => Stop::Kiln(error.into()),
-            RingError::Runtime(error) => Stop::Kiln(*error),
-            RingError::NoWarps { .. } => Stop::Missing("workers that are warps"),
-            other => Stop::Wrong(other.to_string()),
+            RingError::Device(error) => Error::from(error).into(),
+            RingError::Runtime(error) => (*error).into(),
+            RingError::NoWarps { .. } => Stop::missing("workers that are warps"),
+            other => Stop::wrong(other.to_string()),
         }
     }
 }
@@ -51,7 +51,7 @@ macro_rules! wrong {
     ($($error:ty)*) => {$(
         impl From<$error> for Stop {
             fn from(error: $error) -> Stop {
-                Stop::Wrong(error.to_string())
+                Stop::wrong(error.to_string())
             }
         }
     )*};
@@ -227,7 +227,7 @@ fn faults_are_contained(trial: &mut Trial<'_>) -> Verdict {
             let actor = active(&rt, faulty, RingConfig::default().state(9))?;
             same("before", actor.ask(12)?, Some(1))?;
             let Err(AskError::Unhandled { reason, .. }) = actor.ask(x) else {
-                return Err(Stop::Wrong(format!("{x} was handled")));
+                return Err(Stop::wrong(format!("{x} was handled")));
             };
             let text = rt.explain(reason);
             ensure(text.contains(why), || format!("{x}: `{text}` does not say `{why}`"))?;
@@ -378,7 +378,7 @@ fn parked_grids_come_back(trial: &mut Trial<'_>) -> Verdict {
         for got in got {
             match got {
                 Ok(sum) => same("sum", sum?, Some(5 * round))?,
-                Err(_) => return Err(Stop::Wrong("a thread panicked".to_owned())),
+                Err(_) => return Err(Stop::wrong("a thread panicked".to_owned())),
             }
         }
         leaves(before)?;

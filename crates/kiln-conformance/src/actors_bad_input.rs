@@ -178,7 +178,7 @@ fn runtimes_share_a_device(trial: &mut Trial<'_>) -> Verdict {
         RuntimeConfig { step_budget: 500, ..defaults() }.workers(1).warps(warps),
     )?);
     let (last, others) =
-        all.split_last().ok_or_else(|| crate::trial::Stop::Wrong("no runtime".to_owned()))?;
+        all.split_last().ok_or_else(|| crate::trial::Stop::wrong("no runtime".to_owned()))?;
     let sum = active(last, running_sum, RingConfig::default().state(0))?;
     same("the first", sum.ask(1)?, Some(1))?;
     let mut total = 1;

@@ -69,8 +69,8 @@ fn half_of(n: Val<i32>) -> Val<f32> {
 fn refused<H: Handler>(actor: &Actor<H>, message: H::Message) -> Result<String, Stop> {
     match actor.ask(message) {
         Err(AskError::Unhandled { why, .. }) => Ok(why.to_string()),
-        Err(other) => Err(Stop::Wrong(format!("not the failure itself: {other}"))),
-        Ok(_) => Err(Stop::Wrong("it was handled".into())),
+        Err(other) => Err(Stop::wrong(format!("not the failure itself: {other}"))),
+        Ok(_) => Err(Stop::wrong("it was handled".into())),
     }
 }
 
@@ -130,7 +130,7 @@ fn all_who_hear_of_it_hear_the_values(trial: &mut Trial<'_>) -> Verdict {
         actor.send([0, 11])?;
         match actor.recv_timeout(SOON) {
             Err(RecvError::Failed { failed, .. }) => says(&failed.why, what)?,
-            other => return Err(Stop::Wrong(format!("received {other:?}"))),
+            other => return Err(Stop::wrong(format!("received {other:?}"))),
         }
         let letter = letters(&rt, 1)?.remove(0);
         says(&letter.why, what)?;
@@ -144,7 +144,7 @@ fn all_who_hear_of_it_hear_the_values(trial: &mut Trial<'_>) -> Verdict {
         says(&telemetry.last_failure.unwrap_or_default(), what)?;
         match actor.ask([0, 1]) {
             Err(AskError::Failed { failed, .. }) => says(&failed.why, what)?,
-            other => return Err(Stop::Wrong(format!("an actor that failed answers {other:?}"))),
+            other => return Err(Stop::wrong(format!("an actor that failed answers {other:?}"))),
         }
     }
     Ok(())

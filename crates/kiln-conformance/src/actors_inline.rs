@@ -164,7 +164,7 @@ fn arrays_of_payloads_come_back(trial: &mut Trial<'_>) -> Verdict {
 }
 
 fn wrong(what: &str) -> crate::trial::Stop {
-    crate::trial::Stop::Wrong(what.to_owned())
+    crate::trial::Stop::wrong(what.to_owned())
 }
 
 #[derive(State, Debug, Clone, PartialEq)]

@@ -304,7 +304,7 @@ fn what_may_not_be_sent(trial: &mut Trial<'_>) -> Verdict {
         let both = active(&rt, twice, RingConfig::default().state([one_place; 2]))?;
         let fails = |asked: Result<Option<()>, AskError>, why: &str| -> Verdict {
             let Err(AskError::Unhandled { reason, .. }) = asked else {
-                return Err(Stop::Wrong(format!("{asked:?} instead of a failure: {why}")));
+                return Err(Stop::wrong(format!("{asked:?} instead of a failure: {why}")));
             };
             let text = rt.explain(reason);
             ensure(text.contains(why), || format!("`{text}` does not say `{why}`"))

@@ -46,7 +46,7 @@ fn thousands_come_and_go(trial: &mut Trial<'_>) -> Verdict {
         });
         let went = come_and_go(&rt, all);
         done.store(true, Ordering::Relaxed);
-        asker.join().unwrap_or_else(|_| Err(Stop::Wrong("the asker panicked".to_owned())))?;
+        asker.join().unwrap_or_else(|_| Err(Stop::wrong("the asker panicked".to_owned())))?;
         went
     })?;
     same("left", rt.telemetry()?.actors.len(), 1)?;
@@ -118,7 +118,7 @@ fn run<T>(task: impl Future<Output = Result<T, Stop>>) -> Result<T, Stop> {
         }
         thread::park_timeout(SOON);
     }
-    Err(Stop::Wrong("a task was not woken".to_owned()))
+    Err(Stop::wrong("a task was not woken".to_owned()))
 }
 
 fn tasks_wait_for_room_and_replies(trial: &mut Trial<'_>) -> Verdict {
@@ -139,7 +139,7 @@ fn tasks_wait_for_room_and_replies(trial: &mut Trial<'_>) -> Verdict {
                 }
                 Ok(())
             });
-            sender.join().unwrap_or_else(|_| Err(Stop::Wrong("the sender panicked".to_owned())))?;
+            sender.join().unwrap_or_else(|_| Err(Stop::wrong("the sender panicked".to_owned())))?;
             received
         })?;
         same("asked", run(async { Ok(actor.ask_async(&35).await?) })?, Some(500))?;

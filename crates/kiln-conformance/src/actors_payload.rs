@@ -109,7 +109,7 @@ fn arrays_are_summed(trial: &mut Trial<'_>) -> Verdict {
 }
 
 fn wrong(what: &str) -> crate::trial::Stop {
-    crate::trial::Stop::Wrong(what.to_owned())
+    crate::trial::Stop::wrong(what.to_owned())
 }
 
 fn arrays_are_written_in_place(trial: &mut Trial<'_>) -> Verdict {

@@ -598,7 +598,7 @@ fn what_is_gone_is_refused(trial: &mut Trial<'_>) -> Verdict {
     drop(poison(&rt)?);
     let refused = keeper.ask(Block { number: 3, values: nothing.clone() });
     let Err(AskError::Unhandled { reason, .. }) = refused else {
-        return Err(Stop::Wrong(format!("an array that is gone: {refused:?}")));
+        return Err(Stop::wrong(format!("an array that is gone: {refused:?}")));
     };
     let why = rt.explain(reason);
     ensure(why.contains("not there any more"), || why)?;

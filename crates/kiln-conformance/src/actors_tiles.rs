@@ -48,7 +48,7 @@ fn handlers_of_tiles(trial: &mut Trial<'_>) -> Verdict {
         for turn in 1..=5 {
             let scores: Vec<f32> = list(0..SCORES, |_| (trial.rng.bits() % 4000) as f32 / 1000.0 - 2.0);
             let Some(got) = actor.ask(Inline::from_fn(|i| scores[i]))? else {
-                return Err(Stop::Wrong("no reply".to_owned()));
+                return Err(Stop::wrong("no reply".to_owned()));
             };
             let most = scores.iter().copied().fold(f32::MIN, f32::max);
             let weights: Vec<f64> = scores.iter().map(|&x| (f64::from(x) - f64::from(most)).exp()).collect();

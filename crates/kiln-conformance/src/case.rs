@@ -1,7 +1,7 @@
 //! A case of the suite, and how it ends.
 
-use crate::trial::{Stop, Trial, Verdict};
-use kiln_runtime::Device;
+use crate::trial::{Trial, Verdict, Why};
+use kiln_runtime::{Device, Error};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What a launch lacks that needs more shared memory than a block can have.
@@ -73,25 +73,21 @@ impl Case {
                 Ok(()) => Outcome::Passed,
                 Err(error) => failed(format!("the device reported an error after the case: {error}")),
             },
-            Ok(Err(Stop::Kiln(kiln_runtime::Error::Device(kiln_backend::Error::Unsupported {
-                what,
-                ..
-            })))) => Outcome::Skipped(what),
-            Ok(Err(Stop::Kiln(kiln_runtime::Error::Device(kiln_backend::Error::LaunchLimit {
-                what,
-                given,
-                limit,
-                ..
-            }))))
-                if is_small_device(&what, limit) =>
-            {
-                Outcome::Skipped(format!("{given} {what}"))
+            Ok(Err(stop)) => {
+                match stop.why() {
+                    Why::Kiln(Error::Device(kiln_backend::Error::Unsupported { what, .. })) => {
+                        Outcome::Skipped(what.clone())
+                    }
+                    Why::Kiln(Error::Device(kiln_backend::Error::LaunchLimit {
+                        what, given, limit, ..
+                    })) if is_small_device(what, *limit) => Outcome::Skipped(format!("{given} {what}")),
+                    Why::Missing(what) => Outcome::Skipped((*what).to_owned()),
+                    _ => match stop.loop_limit() {
+                        Some(rounds) => Outcome::Skipped(format!("loops of more than {rounds} rounds")),
+                        None => failed(stop.to_string()),
+                    },
+                }
             }
-            Ok(Err(Stop::Missing(what))) => Outcome::Skipped(what.to_owned()),
-            Ok(Err(stop)) => match stop.loop_limit() {
-                Some(rounds) => Outcome::Skipped(format!("loops of more than {rounds} rounds")),
-                None => failed(stop.to_string()),
-            },
             Err(panic) => {
                 let text = panic.downcast_ref::<String>().map(String::as_str);
                 let text = text.or_else(|| panic.downcast_ref::<&str>().copied());

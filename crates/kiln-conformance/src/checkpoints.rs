@@ -103,7 +103,7 @@ fn actors_are_captured_while_they_work(trial: &mut Trial<'_>) -> Verdict {
             let captured =
                 (0..20).map(|_| actor.checkpoint().map_err(Stop::from)).collect::<Result<Vec<_>, _>>();
             let _ = sender.join();
-            receiver.join().unwrap_or_else(|_| Err(Stop::Wrong("the receiver panicked".to_owned())))?;
+            receiver.join().unwrap_or_else(|_| Err(Stop::wrong("the receiver panicked".to_owned())))?;
             captured
         })?;
         for checkpoint in captured {
@@ -122,7 +122,7 @@ fn deadlines_go_along(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let clock = active(&rt, now, RingConfig::default())?;
         let actor = rt.launch(running_sum, RingConfig::default().state(0).deadlines(true))?;
-        let Some(time) = clock.ask(0)? else { return Err(Stop::Wrong("no time".to_owned())) };
+        let Some(time) = clock.ask(0)? else { return Err(Stop::wrong("no time".to_owned())) };
         actor.channel().send_by(&1, time + 3_600_000_000_000)?;
         actor.channel().send_by(&2, time)?;
         actor.channel().send(&4)?;
@@ -289,7 +289,7 @@ fn handlers_take_over_while_messages_come(trial: &mut Trial<'_>) -> Verdict {
             });
             std::thread::sleep(Duration::from_millis(1));
             let replaced = actor.replace(new);
-            receiver.join().unwrap_or_else(|_| Err(Stop::Wrong("the receiver panicked".to_owned())))?;
+            receiver.join().unwrap_or_else(|_| Err(Stop::wrong("the receiver panicked".to_owned())))?;
             replaced.map_err(Stop::from)
         })?;
         same("afterwards", actor.ask(0)?, Some([0, most + 1, 2]))?;

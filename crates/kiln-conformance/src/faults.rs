@@ -48,7 +48,7 @@ const ENDLESS_END: u32 = line!();
 
 fn loops_that_do_not_end(trial: &mut Trial<'_>) -> Verdict {
     if !trial.device.capabilities().launch_limit {
-        return Err(Stop::Missing("launch limit"));
+        return Err(Stop::missing("launch limit"));
     }
     // With a limit of its own, which other cases do not see.
     let device = Device::open_apart(trial.device.id())?;
@@ -62,7 +62,7 @@ fn loops_that_do_not_end(trial: &mut Trial<'_>) -> Verdict {
         }
         let error = device.synchronize().err();
         let fault = error.as_ref().and_then(|e| e.fault());
-        let fault = fault.ok_or_else(|| Stop::Wrong(format!("expected a fault, found {error:?}")))?;
+        let fault = fault.ok_or_else(|| Stop::wrong(format!("expected a fault, found {error:?}")))?;
         check(fault, FaultKind::LaunchLimit { limit }, fault.block, None, [ENDLESS, ENDLESS_END])?;
     }
     device.set_launch_limit(None)?;
@@ -87,7 +87,7 @@ fn fault(trial: &mut Trial<'_>, launched: Result<()>) -> std::result::Result<Fau
     increment(&x, &mut y).grid([2, 1, 1]).block([32, 1, 1]).launch(trial.device)?;
     let expected: Vec<i32> = data.iter().map(|v| v.wrapping_add(1)).collect();
     same("a launch after the fault", &y.to_vec()?, &expected)?;
-    found.ok_or_else(|| Stop::Wrong(format!("expected a fault, found {error:?}")))
+    found.ok_or_else(|| Stop::wrong(format!("expected a fault, found {error:?}")))
 }
 
 /// Compares what is reported; lines are those between which the kernel stands.

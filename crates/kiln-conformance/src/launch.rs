@@ -41,7 +41,7 @@ fn refused<T>(trial: &mut Trial<'_>, outcome: Result<T>) -> std::result::Result<
     let mut y = trial.output([53])?;
     scale(&x, &mut y, 2.0, 16).launch(trial.device)?;
     same("a launch after the error", &y.to_vec()?, &data.iter().map(|v| v * 2.0).collect::<Vec<f32>>())?;
-    outcome.err().ok_or_else(|| Stop::Wrong("it was not refused".into()))
+    outcome.err().ok_or_else(|| Stop::wrong("it was not refused".into()))
 }
 
 /// Ends the case unless an error is as a pattern says.

@@ -283,7 +283,7 @@ fn rally(ball: &mut Tensor<u32, 1>, turn: &mut Tensor<u32, 1>, rounds: Val<u32>,
 
 fn blocks_at_once(trial: &mut Trial<'_>) -> Verdict {
     if !trial.device.capabilities().concurrent_blocks {
-        return Err(Stop::Missing("concurrent blocks"));
+        return Err(Stop::missing("concurrent blocks"));
     }
     let rounds = 2000;
     let data = trial.random::<u32>(50);

@@ -286,7 +286,7 @@ fn misfits(trial: &mut Trial<'_>) -> Verdict {
     let zeros = |shape| trial.device.zeros::<f32, 3>(shape);
     let refused = |done: Result<(), Error>, expected: &[usize], given: &[usize]| match done {
         Err(Error::Shape { expected: e, given: g, .. }) if e == expected && g == given => Ok(()),
-        other => Err(Stop::Wrong(format!("{other:?}, expected a refusal of {given:?}"))),
+        other => Err(Stop::wrong(format!("{other:?}, expected a refusal of {given:?}"))),
     };
     let (a, b) = (zeros([2, 3, 4])?, zeros([2, 4, 5])?);
     let mut c = zeros([2, 3, 5])?;

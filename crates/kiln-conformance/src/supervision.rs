@@ -32,7 +32,7 @@ fn becomes<H: Handler>(actor: &Actor<H>, stage: Lifecycle) -> Verdict {
 fn next(events: &Events, actor: u32) -> Result<What, Stop> {
     loop {
         let Some(event) = events.next_timeout(SOON) else {
-            return Err(Stop::Wrong("there was no event".to_owned()));
+            return Err(Stop::wrong("there was no event".to_owned()));
         };
         match event.what {
             What::StateChanged(_) => {}
@@ -129,7 +129,7 @@ fn actors_that_fail_too_often_are_given_up(trial: &mut Trial<'_>) -> Verdict {
             match next(&events, actor.number())? {
                 What::GivenUp { times } => break same("given up", times, 2)?,
                 What::Failed { .. } | What::Restarted { .. } => {}
-                other => return Err(Stop::Wrong(format!("an event: {other:?}"))),
+                other => return Err(Stop::wrong(format!("an event: {other:?}"))),
             }
         }
         same("lifecycle", actor.lifecycle(), Lifecycle::Failed)?;

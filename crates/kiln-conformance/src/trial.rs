@@ -7,12 +7,17 @@ use std::fmt::Debug;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 
-/// Why a case ends early.
+/// Why a case ends early. One word: whatever a case calls may end it, and every call hands it on.
 #[derive(Debug, thiserror::Error)]
-pub enum Stop {
+#[error(transparent)]
+pub struct Stop(Box<Why>);
+
+/// What is behind a [`Stop`].
+#[derive(Debug, thiserror::Error)]
+pub enum Why {
     /// Kiln refused or failed where it should not.
     #[error("{0}")]
-    Kiln(#[from] Error),
+    Kiln(Error),
     /// The device lacks a capability, which the text names.
     #[error("the device has no {0}")]
     Missing(&'static str),
@@ -21,10 +26,34 @@ pub enum Stop {
     Wrong(String),
 }
 
+impl From<Error> for Stop {
+    #[cold]
+    fn from(error: Error) -> Stop {
+        Stop(Box::new(Why::Kiln(error)))
+    }
+}
+
 impl Stop {
+    /// The device lacks a capability.
+    #[cold]
+    pub fn missing(capability: &'static str) -> Stop {
+        Stop(Box::new(Why::Missing(capability)))
+    }
+
+    /// A result was wrong.
+    #[cold]
+    pub fn wrong(what: String) -> Stop {
+        Stop(Box::new(Why::Wrong(what)))
+    }
+
+    /// The reason.
+    pub fn why(&self) -> &Why {
+        &self.0
+    }
+
     /// The rounds of loops that the device's driver makes, if it ended one of more.
     pub fn loop_limit(&self) -> Option<u32> {
-        let Stop::Kiln(Error::Device(kiln_backend::Error::Fault(fault))) = self else { return None };
+        let Why::Kiln(Error::Device(kiln_backend::Error::Fault(fault))) = self.why() else { return None };
         if let FaultKind::LoopLimit { rounds } = fault.kind { Some(rounds) } else { None }
     }
 }
@@ -102,7 +131,7 @@ where
 
 /// Ends the case unless a condition holds.
 pub fn ensure(holds: bool, what: impl FnOnce() -> String) -> Verdict {
-    if holds { Ok(()) } else { Err(Stop::Wrong(what())) }
+    if holds { Ok(()) } else { Err(Stop::wrong(what())) }
 }
 
 /// Compares exactly.
@@ -113,7 +142,7 @@ pub fn same<T: PartialEq + Debug>(what: &str, got: &[T], expected: &[T]) -> Verd
     let wrong: Vec<usize> = (0..got.len()).filter(|&i| got[i] != expected[i]).collect();
     wrong.first().map_or(Ok(()), |&i| {
         let n = wrong.len();
-        Err(Stop::Wrong(format!(
+        Err(Stop::wrong(format!(
             "{what}: [{i}] is {:?}, expected {:?}; {n} of {} differ",
             got[i],
             expected[i],
@@ -133,7 +162,7 @@ pub fn close<T: Sample>(what: &str, got: &[T], expected: &[Host], ulps: f64, sca
     wrong.first().map_or(Ok(()), |&i| {
         let (n, all) = (wrong.len(), got.len());
         let value = T::from_host(expected[i]);
-        Err(Stop::Wrong(format!(
+        Err(Stop::wrong(format!(
             "{what}: [{i}] is {:?}, expected {value:?} within {ulps} ulp; {n} of {all} differ",
             got[i]
         )))
