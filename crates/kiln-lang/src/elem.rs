@@ -30,6 +30,31 @@ pub trait Elem: Copy + Debug + Display + PartialEq + Send + Sync + sealed::Seale
     fn from_bits(bits: u64) -> Self;
 }
 
+/// Stands for an element type that only the trace knows: what a helper moves without looking at it
+/// need not be compiled for each type. [`View::untyped`](crate::View::untyped) and the like give
+/// such handles; nothing makes a typed one of them again.
+///
+/// ```
+/// use kiln_lang::explicit::*;
+/// use kiln_lang::prelude::*;
+/// use kiln_lang::Untyped;
+///
+/// /// Begins to copy a box of the view, whatever its elements are.
+/// fn copy(from: View<Untyped, 2>, to: SharedTile<Untyped>, row: Idx, done: Mbarrier) {
+///     to.load(from, (row, 0), done);
+/// }
+///
+/// fn fetch<T: Elem>(x: View<T, 2>, row: Idx) -> SharedTile<T> {
+///     let (tiles, done) = (shared_tiles::<T>(1, 64, 128), mbarriers(1, 1));
+///     done.at(0).expect(64 * 128 * size_of::<T>());
+///     copy(x.untyped(), tiles.untyped().at(0), row, done.at(0));
+///     done.at(0).wait(0);
+///     tiles.at(0)
+/// }
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub enum Untyped {}
+
 /// An element type of numbers: all but `bool`. Those for storage (`i8`, `u8`, `E4M3`, `E5M2`) are
 /// loaded, stored, moved, converted and multiplied by [`dot`](crate::dot); what computes takes a
 /// [`Num`].

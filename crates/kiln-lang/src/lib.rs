@@ -57,7 +57,7 @@ mod trace;
 mod val;
 mod view;
 
-pub use elem::{Bits, Elem, Float, HostNumber, Int, Num, Number, Numeric, Ordered, Word};
+pub use elem::{Bits, Elem, Float, HostNumber, Int, Num, Number, Numeric, Ordered, Untyped, Word};
 pub use flow::{
     Anchor, Condition, DeviceRange, DeviceValue, IntoDevice, RangeBounds, fault_region, fault_region_into,
     range, range_step,

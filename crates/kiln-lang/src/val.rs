@@ -1,6 +1,6 @@
 //! The handle of a device value.
 
-use crate::elem::{Elem, HostNumber, Int, Number, Numeric, for_host_numbers};
+use crate::elem::{Elem, HostNumber, Int, Number, Numeric, Untyped, for_host_numbers};
 use crate::trace::{Id, Raw, Site, error, with};
 use kiln_ir::{Scalar, Shape};
 use std::fmt;
@@ -50,21 +50,28 @@ impl<T: Elem> fmt::Debug for Val<T> {
     }
 }
 
-impl<T: Elem> Val<T> {
+impl<T> Val<T> {
     pub(crate) fn from_raw(raw: Raw) -> Self {
         Val { raw, elem: PhantomData }
     }
 
+    pub(crate) fn raw(self) -> Raw {
+        self.raw
+    }
+
+    /// The same value, for what does not look at its element type.
+    pub fn untyped(self) -> Val<Untyped> {
+        Val::from_raw(self.raw)
+    }
+}
+
+impl<T: Elem> Val<T> {
     pub(crate) fn from_id(id: Option<Id>) -> Self {
         Val::from_raw(Raw::of(id))
     }
 
     pub(crate) fn poison() -> Self {
         Val::from_raw(Raw::Poison)
-    }
-
-    pub(crate) fn raw(self) -> Raw {
-        self.raw
     }
 
     /// The extents, outermost first; empty for a scalar, and for the result of something that was

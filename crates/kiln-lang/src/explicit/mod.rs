@@ -56,7 +56,7 @@ mod tasks;
 pub use signals::{signal, signal_wait};
 pub use tasks::{Tasks, cluster, cluster_rank, task_rank, tasks};
 
-use crate::elem::{Elem, Num};
+use crate::elem::{Elem, Num, Untyped};
 use crate::ops::checked_shape;
 use crate::trace::{Id, Raw, Recorder, Site, error, with};
 use crate::val::{Idx, IntoIndex, IntoVal, Val};
@@ -191,6 +191,7 @@ pub struct SharedTiles<T> {
     view: Raw,
     rows: usize,
     columns: usize,
+    scalar: Scalar,
     elem: PhantomData<fn() -> T>,
 }
 
@@ -222,16 +223,24 @@ impl<T> Copy for SharedTile<T> {}
 #[track_caller]
 pub fn shared_tiles<T: Elem>(stages: usize, rows: usize, columns: usize) -> SharedTiles<T> {
     let site = Location::caller();
-    let elem = PhantomData;
-    let shape = checked_shape(&[stages, rows, columns], site).filter(|_| over_tiles("shared_tiles", site));
-    let Some(shape) = shape else { return SharedTiles { view: Raw::Poison, rows, columns, elem } };
-    let op = ExplicitOp::SharedTile { stages: shape[0], rows: shape[1], columns: shape[2] };
-    let ty = Type::view(T::SCALAR, 3, Space::Shared);
-    let view = with(|r| r.op(OpKind::Explicit(op), &[], ty, site));
-    SharedTiles { view: view.map_or(Raw::Poison, Raw::Value), rows, columns, elem }
+    let view = tiles_view(stages, rows, columns, T::SCALAR, site).map_or(Raw::Poison, Raw::Value);
+    SharedTiles { view, rows, columns, scalar: T::SCALAR, elem: PhantomData }
 }
 
-impl<T: Elem> SharedTiles<T> {
+fn tiles_view(stages: usize, rows: usize, columns: usize, elem: Scalar, site: Site) -> Option<Id> {
+    let shape = checked_shape(&[stages, rows, columns], site).filter(|_| over_tiles("shared_tiles", site))?;
+    let op = ExplicitOp::SharedTile { stages: shape[0], rows: shape[1], columns: shape[2] };
+    let ty = Type::view(elem, 3, Space::Shared);
+    with(|r| r.op(OpKind::Explicit(op), &[], ty, site))
+}
+
+impl<T> SharedTiles<T> {
+    /// The same tiles, for what does not look at their element type.
+    pub fn untyped(self) -> SharedTiles<Untyped> {
+        let SharedTiles { view, rows, columns, scalar, .. } = self;
+        SharedTiles { view, rows, columns, scalar, elem: PhantomData }
+    }
+
     /// The tile of a stage.
     #[track_caller]
     pub fn at(&self, stage: impl IntoIndex) -> SharedTile<T> {
@@ -251,12 +260,17 @@ pub struct Part {
     pub multicast: u32,
 }
 
-impl<T: Elem> SharedTile<T> {
+impl<T> SharedTile<T> {
     /// The tile as a factor of a product, transposed. Nothing moves.
     #[must_use]
     pub fn transposed(mut self) -> Self {
         self.transposed = !self.transposed;
         self
+    }
+
+    fn untyped(self) -> SharedTile<Untyped> {
+        let SharedTile { tiles, stage, transposed } = self;
+        SharedTile { tiles: tiles.untyped(), stage, transposed }
     }
 
     fn operands(&self, r: &mut Recorder, site: Site) -> Option<Vec<Id>> {
@@ -345,8 +359,8 @@ impl<T: Elem> SharedTile<T> {
             error(site, "the words of a transposed tile", "read them as they lie in memory");
             return Val::poison();
         }
-        let SharedTiles { rows, columns, .. } = self.tiles;
-        let Some(shape) = checked_shape(&[rows, columns * size_of::<T>() / 4], site) else {
+        let SharedTiles { rows, columns, scalar, .. } = self.tiles;
+        let Some(shape) = checked_shape(&[rows, columns * scalar.bytes() as usize / 4], site) else {
             return Val::poison();
         };
         let id = with(|r| {
@@ -417,29 +431,33 @@ pub fn task_barrier() {
 ///
 /// The result is in flight: it may only go to another product, to a variable and to [`wgmma_wait`].
 #[track_caller]
-pub fn wgmma<T: Elem, U: Elem, S: Num>(
+pub fn wgmma<T, U, S: Num>(
     a: SharedTile<T>,
     b: SharedTile<U>,
     acc: Val<S>,
     keep: impl IntoVal<bool>,
 ) -> Val<S> {
     let (site, keep) = (Location::caller(), keep.into_val());
-    if !accumulates(T::SCALAR, S::SCALAR, site) {
-        return Val::poison();
+    Val::from_raw(product([a.untyped(), b.untyped()], acc.raw(), keep.raw(), S::SCALAR, site))
+}
+
+fn product([a, b]: [SharedTile<Untyped>; 2], acc: Raw, keep: Raw, sum: Scalar, site: Site) -> Raw {
+    if !accumulates(a.tiles.scalar, sum, site) {
+        return Raw::Poison;
     }
     let rows = if a.transposed { a.tiles.columns } else { a.tiles.rows };
     let columns = if b.transposed { b.tiles.rows } else { b.tiles.columns };
-    let Some(shape) = checked_shape(&[rows, columns], site) else { return Val::poison() };
+    let Some(shape) = checked_shape(&[rows, columns], site) else { return Raw::Poison };
     // The IR takes b as [n, k].
     let op = ExplicitOp::Wgmma { transposed_a: a.transposed, transposed_b: !b.transposed };
     let id = with(|r| {
         let mut operands = a.operands(r, site)?;
         operands.extend(b.operands(r, site)?);
-        operands.push(r.read_as(keep.raw(), &Shape::scalar(), site)?);
-        operands.push(r.read_as(acc.raw(), &shape, site)?);
-        Some(r.op(OpKind::Explicit(op), &operands, Type::tile(S::SCALAR, shape.clone()), site))
+        operands.push(r.read_as(keep, &Shape::scalar(), site)?);
+        operands.push(r.read_as(acc, &shape, site)?);
+        Some(r.op(OpKind::Explicit(op), &operands, Type::tile(sum, shape.clone()), site))
     });
-    Val::from_id(id.flatten())
+    Raw::of(id.flatten())
 }
 
 /// Whether products of elements of a type are summed up in another; else that is an error.
@@ -468,29 +486,33 @@ fn accumulates(factor: Scalar, given: Scalar, site: Site) -> bool {
 /// }
 /// ```
 #[track_caller]
-pub fn wgmma_registers<T: Elem, S: Num>(
+pub fn wgmma_registers<T, S: Num>(
     a: Val<u32>,
     b: SharedTile<T>,
     acc: Val<S>,
     keep: impl IntoVal<bool>,
 ) -> Val<S> {
     let (site, keep) = (Location::caller(), keep.into_val());
-    if !accumulates(T::SCALAR, S::SCALAR, site) {
-        return Val::poison();
+    Val::from_raw(product_of_registers(a.raw(), b.untyped(), acc.raw(), keep.raw(), S::SCALAR, site))
+}
+
+fn product_of_registers(a: Raw, b: SharedTile<Untyped>, acc: Raw, keep: Raw, sum: Scalar, site: Site) -> Raw {
+    if !accumulates(b.tiles.scalar, sum, site) {
+        return Raw::Poison;
     }
     let columns = if b.transposed { b.tiles.rows } else { b.tiles.columns };
     let op = ExplicitOp::WgmmaRegisters { transposed_b: !b.transposed };
     let id = with(|r| {
-        let Type::Tile(tile) = r.ty(a.raw())? else { return None };
+        let Type::Tile(tile) = r.ty(a)? else { return None };
         let rows = tile.shape.extents().first().map_or(1, |&rows| rows as usize);
         let shape = checked_shape(&[rows, columns], site)?;
         let mut operands = b.operands(r, site)?;
-        operands.push(r.read_as(keep.raw(), &Shape::scalar(), site)?);
-        operands.push(r.read(a.raw(), site)?);
-        operands.push(r.read_as(acc.raw(), &shape, site)?);
-        Some(r.op(OpKind::Explicit(op), &operands, Type::tile(S::SCALAR, shape), site))
+        operands.push(r.read_as(keep, &Shape::scalar(), site)?);
+        operands.push(r.read(a, site)?);
+        operands.push(r.read_as(acc, &shape, site)?);
+        Some(r.op(OpKind::Explicit(op), &operands, Type::tile(sum, shape), site))
     });
-    Val::from_id(id.flatten())
+    Raw::of(id.flatten())
 }
 
 /// The elements of a tile `[m, n]` rounded to T, f16 or bf16, each two neighbors of a row in one

@@ -21,7 +21,7 @@ pub use thread_index::{OwnIndex, ThreadIndex, thread_index, thread_index_2d, thr
 pub use tile::{Offsets, TileView, TileViewMut};
 
 use self::core::ViewCore;
-use crate::elem::Elem;
+use crate::elem::{Elem, Untyped};
 use crate::trace::{Id, Recorder, Site};
 use crate::val::{Idx, IntoIndex, IntoVal};
 use std::marker::PhantomData;
@@ -84,9 +84,14 @@ impl<T: Elem, const R: usize> std::fmt::Debug for ViewMut<T, R> {
     }
 }
 
-impl<T: Elem, const R: usize> View<T, R> {
+impl<T, const R: usize> View<T, R> {
     pub(crate) fn from_core(core: ViewCore) -> Self {
         View { core, elem: PhantomData }
+    }
+
+    /// The same view, for what does not look at its element type.
+    pub fn untyped(self) -> View<Untyped, R> {
+        View::from_core(self.core)
     }
 
     /// Its value in the trace.
@@ -157,9 +162,14 @@ impl<T: Elem, const R: usize> View<T, R> {
     }
 }
 
-impl<T: Elem, const R: usize> ViewMut<T, R> {
+impl<T, const R: usize> ViewMut<T, R> {
     pub(crate) fn from_core(core: ViewCore) -> Self {
         ViewMut { view: View::from_core(core) }
+    }
+
+    /// The same view, for what does not look at its element type.
+    pub fn untyped(self) -> ViewMut<Untyped, R> {
+        ViewMut::from_core(self.view.core)
     }
 }
 

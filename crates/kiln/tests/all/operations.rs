@@ -30,7 +30,7 @@ const SOURCES: [(&str, &str); 22] = [
 
 /// Parts of what operations take and give, not operations, and forms that the page names by their
 /// endings (`_unchecked`, `_where`, `_axis`).
-const BESIDE: [&str; 3] = ["axes", "at_axis", "of_ir"];
+const BESIDE: [&str; 4] = ["axes", "at_axis", "of_ir", "untyped"];
 
 /// The names that a line declares: a public function, or a row of a macro that makes methods.
 fn declared(line: &str) -> Option<&str> {

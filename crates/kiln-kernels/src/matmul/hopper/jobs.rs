@@ -2,6 +2,7 @@
 
 use super::super::stream::{Segment, Shares};
 use super::MatmulPlan;
+use kiln_lang::Untyped;
 use kiln_lang::explicit::*;
 use kiln_lang::prelude::*;
 
@@ -79,7 +80,7 @@ pub(super) struct Jobs {
 
 impl Jobs {
     /// The jobs of this program in the product of `inner` steps' worth of elements that fills `c`.
-    pub fn new<O: Numeric>(inner: Idx, c: ViewMut<O, 3>, plan: MatmulPlan, by_step: bool) -> Jobs {
+    pub fn new(inner: Idx, c: ViewMut<Untyped, 3>, plan: MatmulPlan, by_step: bool) -> Jobs {
         let MatmulPlan { rows, columns, depth, cluster: blocks, group, splits, .. } = plan;
         let (high, wide) = if plan.side_by_side { (1, blocks) } else { (blocks, 1) };
         // There is a step, which the compiler must be able to prove.

@@ -29,8 +29,10 @@ use super::epilogue::{Epilogue, TilePosition};
 use super::factor::Factor;
 use super::stream::Exchange;
 use deliver::Delivery;
-use jobs::Jobs;
+use jobs::{Corner, Jobs};
+use kiln_lang::Untyped;
 use kiln_lang::explicit::*;
+use kiln_lang::param::KernelParam;
 use kiln_lang::prelude::*;
 use kiln_runtime::Tensor;
 use ring::{Ring, Tiles};
@@ -50,9 +52,8 @@ pub fn matmul<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric
     epilogue: E,
     plan: MatmulPlan,
 ) {
-    let floats = |sums: Val<T::Sum>, place: &TilePosition| E::apply(&epilogue, sums, place).cast::<f32>();
-    let elements = |sums: Val<T::Sum>, place: &TilePosition| E::apply(&epilogue, sums, place).cast::<O>();
-    product::<T, U, O>(a, b, c, Finish { floats: &floats, elements: &elements }, plan, None);
+    let results = Through::<O, E> { epilogue: &epilogue, c };
+    product::<T, U, O>(a, b, c, &results, plan, None);
 }
 
 /// [`matmul`] with rounds of tiles whose steps are divided among all programs. `parts` has
@@ -73,33 +74,78 @@ pub fn stream_k<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numer
     let MatmulPlan { rows, columns, tasks, halves, .. } = plan;
     let shape = [rows / tasks, columns / halves];
     let exchange = Exchange { parts, signals, tasks, halves, shape };
-    let floats = |sums: Val<T::Sum>, place: &TilePosition| E::apply(&epilogue, sums, place).cast::<f32>();
-    let elements = |sums: Val<T::Sum>, place: &TilePosition| E::apply(&epilogue, sums, place).cast::<O>();
-    product::<T, U, O>(a, b, c, Finish { floats: &floats, elements: &elements }, plan, Some(exchange));
+    let results = Through::<O, E> { epilogue: &epilogue, c };
+    product::<T, U, O>(a, b, c, &results, plan, Some(exchange));
 }
 
-/// What a tile of sums becomes, behind functions whose types do not name the epilogue: [`product`]
-/// is long, and is compiled once for each types of elements, not once for each epilogue too.
-#[derive(Clone, Copy)]
-struct Finish<'a, S: Num, O: Numeric> {
-    floats: &'a dyn Fn(Val<S>, &TilePosition) -> Val<f32>,
-    elements: &'a dyn Fn(Val<S>, &TilePosition) -> Val<O>,
+/// What a tile of sums becomes, behind functions whose types name neither the epilogue nor the
+/// element types: what multiplies is long, and is compiled once for each type of sums.
+trait Results<S: Num> {
+    /// Results rounded to c's elements of 16 bits, by pairs.
+    fn pairs(&self, sums: Val<S>, place: &TilePosition) -> Val<u32>;
+
+    /// Results as elements of c.
+    fn elements(&self, sums: Val<S>, place: &TilePosition) -> Val<Untyped>;
+
+    /// Stores results from registers.
+    fn store(&self, sums: Val<S>, place: &TilePosition, corner: Corner);
+}
+
+/// Results of type `O` that an epilogue gives.
+struct Through<'a, O, E: KernelParam> {
+    epilogue: &'a E::Traced,
+    c: ViewMut<O, 3>,
+}
+
+impl<S: Num, O: Numeric, E: Epilogue<S>> Results<S> for Through<'_, O, E> {
+    fn pairs(&self, sums: Val<S>, place: &TilePosition) -> Val<u32> {
+        pack_pairs::<O>(E::apply(self.epilogue, sums, place).cast::<f32>())
+    }
+
+    fn elements(&self, sums: Val<S>, place: &TilePosition) -> Val<Untyped> {
+        E::apply(self.epilogue, sums, place).cast::<O>().untyped()
+    }
+
+    fn store(&self, sums: Val<S>, place: &TilePosition, (matrix, row, column): Corner) {
+        let result = E::apply(self.epilogue, sums, place).cast::<O>();
+        let tile = self.c.row(matrix).tile((row, column), (place.shape[0], place.shape[1]));
+        // SAFETY: every tile of c has one number, and one task of one program takes it.
+        unsafe { tile.store_overlapping(result) };
+    }
 }
 
 /// What both do.
-#[device(crate = kiln_runtime)]
 fn product<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric>(
     a: View<T, 3>,
     b: View<U, 3>,
     c: ViewMut<O, 3>,
-    finish: Finish<'_, T::Sum, O>,
+    results: &dyn Results<T::Sum>,
     plan: MatmulPlan,
     exchange: Option<Exchange<T::Sum>>,
 ) {
     cluster(plan.cluster);
-    let tiles = Tiles::<T, U>::new(&plan);
+    let tiles = Tiles::new::<T, U>(&plan);
     let strip = MatmulPlan::strip(size_of::<O>());
-    let buffers = plan.bulk.then(|| shared_tiles::<O>(2 * plan.tasks, plan.task_rows(), strip));
+    let buffers = plan.bulk.then(|| shared_tiles::<O>(2 * plan.tasks, plan.task_rows(), strip).untyped());
+    let buffers = Buffers { tiles: buffers, strip };
+    tasks_of_product([a.untyped(), b.untyped()], (c.untyped(), buffers), tiles, results, plan, exchange);
+}
+
+/// Where results wait for bulk copies, if they do, and how many columns of them at a time.
+struct Buffers {
+    tiles: Option<SharedTiles<Untyped>>,
+    strip: usize,
+}
+
+/// The tasks, once tiles and buffers are there.
+fn tasks_of_product<S: Num>(
+    [a, b]: [View<Untyped, 3>; 2],
+    (c, Buffers { tiles: buffers, strip }): (ViewMut<Untyped, 3>, Buffers),
+    tiles: Tiles,
+    results: &dyn Results<S>,
+    plan: MatmulPlan,
+    exchange: Option<Exchange<S>>,
+) {
     let ring = Ring::new(tiles, plan);
     let inner = if plan.a_transposed { a.extent(1) } else { a.extent(2) };
     let jobs = Jobs::new(inner, c, plan, exchange.is_some());
@@ -108,8 +154,8 @@ fn product<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric>(
     tasks()
         .task(4, plan.registers[1], || ring::copy(a, b, ring, jobs, beginning))
         .copies(plan.tasks, 4, plan.registers[0], || {
-            let delivery = Delivery { c, buffers, task: task_rank(), columns: plan.columns };
-            multiply::multiply(ring, jobs, delivery, finish, exchange);
+            let delivery = Delivery { c, buffers, task: task_rank(), columns: plan.columns, strip };
+            multiply::multiply(ring, jobs, delivery, results, exchange);
         })
         .run();
 }

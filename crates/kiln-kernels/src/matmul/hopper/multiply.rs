@@ -4,7 +4,7 @@ use super::super::stream::{Exchange, take};
 use super::deliver::{Delivery, Held};
 use super::jobs::{Job, Jobs};
 use super::ring::{Position, Ring};
-use super::{Factor, Finish, MatmulPlan, TilePosition};
+use super::{MatmulPlan, Results, TilePosition};
 use kiln_lang::explicit::*;
 use kiln_lang::prelude::*;
 
@@ -13,12 +13,12 @@ type Sums<S> = [Val<S>; 2];
 
 /// All jobs of a task.
 #[device(crate = kiln_runtime)]
-pub(super) fn multiply<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric>(
-    ring: Ring<T, U>,
+pub(super) fn multiply<S: Num>(
+    ring: Ring,
     jobs: Jobs,
-    delivery: Delivery<O>,
-    finish: Finish<'_, T::Sum, O>,
-    exchange: Option<Exchange<T::Sum>>,
+    delivery: Delivery,
+    finish: &dyn Results<S>,
+    exchange: Option<Exchange<S>>,
 ) {
     let (plan, task) = (jobs.plan, delivery.task);
     let mut at = Position::first();
@@ -57,19 +57,19 @@ pub(super) fn multiply<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O
 /// The sums of some steps, from a position in the ring on, and the position behind them. Results
 /// that wait are delivered beside the first products.
 #[device(crate = kiln_runtime)]
-fn products<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric>(
-    ring: Ring<T, U>,
+fn products<S: Num>(
+    ring: Ring,
     begin: Position,
     task: Idx,
     count: Idx,
     plan: MatmulPlan,
-    (delivery, held, waiting): (Delivery<O>, Held, Val<bool>),
-) -> (Sums<T::Sum>, Position) {
+    (delivery, held, waiting): (Delivery, Held, Val<bool>),
+) -> (Sums<S>, Position) {
     let shape = (plan.task_rows(), plan.product_columns());
     let (mut at, mut before) = (begin, begin.stage);
     // Of this tile alone: sums that outlived the epilogue would need registers beside what becomes
     // of them.
-    let (mut sum, mut second) = (zeros::<T::Sum>(shape), zeros::<T::Sum>(shape));
+    let (mut sum, mut second) = (zeros::<S>(shape), zeros::<S>(shape));
     // Beside the products of the first two steps, if there are two.
     let beside = (count - 1).minimum(1);
     for step in range(0, count) {
@@ -77,7 +77,7 @@ fn products<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric>(
         let x = ring.a(at, task);
         let y = |half: usize| ring.b(at, half);
         if plan.two_level {
-            let partial = |i: usize| wgmma_wait(wgmma(x, y(i), zeros::<T::Sum>(shape), false), 0);
+            let partial = |i: usize| wgmma_wait(wgmma(x, y(i), zeros::<S>(shape), false), 0);
             sum += partial(0);
             if plan.halves == 2 {
                 second += partial(1);
@@ -127,11 +127,11 @@ fn complete<S: Num>(
 
 /// Stores what becomes of a tile's sums, or holds it.
 #[device(crate = kiln_runtime)]
-fn conclude<S: Num, O: Numeric>(
+fn conclude<S: Num>(
     sums: Sums<S>,
     job: Job,
-    delivery: Delivery<O>,
-    finish: Finish<'_, S, O>,
+    delivery: Delivery,
+    finish: &dyn Results<S>,
     plan: MatmulPlan,
     before: Held,
 ) -> Held {
@@ -141,16 +141,15 @@ fn conclude<S: Num, O: Numeric>(
     for part in 0..plan.halves {
         let column = column + part * shape[1];
         let place = TilePosition { batch, row, column, shape };
+        let corner = (matrix, row, column);
         if plan.held {
-            let pairs = pack_pairs::<O>((finish.floats)(sums[part], &place));
+            let pairs = finish.pairs(sums[part], &place);
             held = Held { pairs, matrix, row, column, any: val(true) };
+        } else if plan.bulk {
+            let result = finish.elements(sums[part], &place);
+            delivery.in_bulk(result, [part, shape[1]], plan.group > 0, corner);
         } else {
-            let (result, corner) = ((finish.elements)(sums[part], &place), (matrix, row, column));
-            if plan.bulk {
-                delivery.in_bulk(result, [part, shape[1]], plan.group > 0, corner);
-            } else {
-                delivery.by_threads(result, shape, corner);
-            }
+            finish.store(sums[part], &place, corner);
         }
     }
     held

@@ -2,6 +2,7 @@
 
 use super::jobs::{Job, Jobs, quotient};
 use super::{Factor, MatmulPlan};
+use kiln_lang::Untyped;
 use kiln_lang::explicit::*;
 use kiln_lang::prelude::*;
 
@@ -33,32 +34,31 @@ impl Position {
 /// Tiles of a and b. Stages follow each other; in each, a tile of a for every task, and one of b
 /// for each half of the columns.
 #[derive(Clone, Copy)]
-pub(super) struct Tiles<T: Elem, U: Elem> {
-    a: SharedTiles<T>,
-    b: SharedTiles<U>,
+pub(super) struct Tiles {
+    a: SharedTiles<Untyped>,
+    b: SharedTiles<Untyped>,
+    /// Bytes of an element.
+    bytes: usize,
 }
 
-impl<T: Factor, U: Factor> Tiles<T, U> {
-    /// Allocates them.
-    pub fn new(plan: &MatmulPlan) -> Tiles<T, U> {
+impl Tiles {
+    /// Allocates them. What they hold concerns nobody but the products, so that all that follows is
+    /// compiled once for all types.
+    pub fn new<T: Factor, U: Factor>(plan: &MatmulPlan) -> Tiles {
         let MatmulPlan { depth, stages, tasks, halves, .. } = *plan;
         let (rows, columns) = (plan.task_rows(), plan.product_columns());
-        let a = match plan.a_transposed {
-            false => shared_tiles::<T>(stages * tasks, rows, depth),
-            true => shared_tiles::<T>(stages * tasks, depth, rows),
-        };
-        let b = match plan.b_transposed {
-            true => shared_tiles::<U>(stages * halves, columns, depth),
-            false => shared_tiles::<U>(stages * halves, depth, columns),
-        };
-        Tiles { a, b }
+        let [high, wide] = if plan.a_transposed { [depth, rows] } else { [rows, depth] };
+        let a = shared_tiles::<T>(stages * tasks, high, wide).untyped();
+        let [high, wide] = if plan.b_transposed { [columns, depth] } else { [depth, columns] };
+        let b = shared_tiles::<U>(stages * halves, high, wide).untyped();
+        Tiles { a, b, bytes: size_of::<T>() }
     }
 }
 
 /// The stages, and who waits for whom.
 #[derive(Clone, Copy)]
-pub(super) struct Ring<T: Elem, U: Elem> {
-    tiles: Tiles<T, U>,
+pub(super) struct Ring {
+    tiles: Tiles,
     plan: MatmulPlan,
     /// A stage is full when its bytes have come, and empty when every task of every block that gets
     /// a part of what this one copies has multiplied it.
@@ -66,9 +66,9 @@ pub(super) struct Ring<T: Elem, U: Elem> {
     empty: Mbarriers,
 }
 
-impl<T: Factor, U: Factor> Ring<T, U> {
+impl Ring {
     /// Makes the barriers of some tiles.
-    pub fn new(tiles: Tiles<T, U>, plan: MatmulPlan) -> Ring<T, U> {
+    pub fn new(tiles: Tiles, plan: MatmulPlan) -> Ring {
         let MatmulPlan { stages, tasks, cluster: blocks, .. } = plan;
         Ring { tiles, plan, full: mbarriers(stages, 1), empty: mbarriers(stages, blocks * tasks) }
     }
@@ -79,13 +79,13 @@ impl<T: Factor, U: Factor> Ring<T, U> {
     }
 
     /// The factor of a that a task multiplies.
-    pub fn a(&self, at: Position, task: Idx) -> SharedTile<T> {
+    pub fn a(&self, at: Position, task: Idx) -> SharedTile<Untyped> {
         let tile = self.tiles.a.at(at.stage * self.plan.tasks + task);
         if self.plan.a_transposed { tile.transposed() } else { tile }
     }
 
     /// The factor of b for one half of the columns.
-    pub fn b(&self, at: Position, half: usize) -> SharedTile<U> {
+    pub fn b(&self, at: Position, half: usize) -> SharedTile<Untyped> {
         let tile = self.tiles.b.at(at.stage * self.plan.halves + half);
         if self.plan.b_transposed { tile.transposed() } else { tile }
     }
@@ -108,7 +108,7 @@ impl<T: Factor, U: Factor> Ring<T, U> {
     }
 
     /// Begins to copy a's tiles of a stage: those from `row` and `at` on, of the matrix `batch`.
-    fn copy_a(&self, a: View<T, 3>, stage: Idx, [batch, row, at]: [Idx; 3], rank: Idx) {
+    fn copy_a(&self, a: View<Untyped, 3>, stage: Idx, [batch, row, at]: [Idx; 3], rank: Idx) {
         let MatmulPlan { depth, tasks, side_by_side, .. } = self.plan;
         let (rows, full) = (self.plan.task_rows(), self.full.at(stage));
         for task in 0..tasks {
@@ -124,7 +124,7 @@ impl<T: Factor, U: Factor> Ring<T, U> {
     }
 
     /// Begins to copy b's tiles of a stage: those from `at` and `column` on.
-    fn copy_b(&self, b: View<U, 3>, stage: Idx, [batch, column, at]: [Idx; 3], rank: Idx) {
+    fn copy_b(&self, b: View<Untyped, 3>, stage: Idx, [batch, column, at]: [Idx; 3], rank: Idx) {
         let MatmulPlan { depth, halves, side_by_side, .. } = self.plan;
         let (columns, full) = (self.plan.product_columns(), self.full.at(stage));
         for half in 0..halves {
@@ -142,13 +142,7 @@ impl<T: Factor, U: Factor> Ring<T, U> {
 
 /// The task that copies: all steps of all jobs, the first of which was found already.
 #[device(crate = kiln_runtime)]
-pub(super) fn copy<T: Factor, U: Factor>(
-    a: View<T, 3>,
-    b: View<U, 3>,
-    ring: Ring<T, U>,
-    jobs: Jobs,
-    beginning: Job,
-) {
+pub(super) fn copy(a: View<Untyped, 3>, b: View<Untyped, 3>, ring: Ring, jobs: Jobs, beginning: Job) {
     let MatmulPlan { rows, columns, depth, stages, cluster: blocks, group, staggered, shared, .. } =
         jobs.plan;
     let mut at = Position::first();
@@ -170,7 +164,7 @@ pub(super) fn copy<T: Factor, U: Factor>(
                 }
             }
             ring.empty.at(at.stage).wait(at.phase - 1);
-            ring.full.at(at.stage).expect(size_of::<T>() * depth * (rows + columns));
+            ring.full.at(at.stage).expect(ring.tiles.bytes * depth * (rows + columns));
             ring.copy_a(a, at.stage, [in_a, row, first], jobs.rank);
             ring.copy_b(b, at.stage, [in_b, column, first], jobs.rank);
             at.advance(stages);
