@@ -140,8 +140,8 @@ pub trait KernelParams {
     /// Adds every argument's part of the key.
     fn key(args: &Self::Args, key: &mut SpecKey);
 
-    /// Declares all parameters.
-    fn declare(args: &Self::Args, names: &[&'static str], decl: &mut ParamDecl) -> Self::Traced;
+    /// Declares all parameters, whose names are given one after another, with spaces between.
+    fn declare(args: &Self::Args, names: &'static str, decl: &mut ParamDecl) -> Self::Traced;
 
     /// Packs all arguments, in order.
     fn pack(args: &Self::Args, sink: &mut dyn ArgSink);
@@ -160,7 +160,7 @@ macro_rules! kernel_params {
             }
 
             #[allow(unused_variables)]
-            fn declare(args: &Self::Args, names: &[&'static str], decl: &mut ParamDecl) -> Self::Traced {
+            fn declare(args: &Self::Args, names: &'static str, decl: &mut ParamDecl) -> Self::Traced {
                 ($($t::declare(&args.$n, named(names, $n), decl),)*)
             }
 
@@ -174,8 +174,8 @@ macro_rules! kernel_params {
 
 /// The name of a parameter. Not inlined into every kernel.
 #[inline(never)]
-fn named(names: &[&'static str], n: usize) -> &'static str {
-    names.get(n).copied().unwrap_or("_")
+fn named(names: &'static str, n: usize) -> &'static str {
+    names.split(' ').nth(n).unwrap_or("_")
 }
 
 kernel_params!();
@@ -425,8 +425,9 @@ impl<T: KernelParam<Arg = T, Traced = T> + Copy, const N: usize> KernelParam for
 pub struct KernelSite {
     /// The function's name.
     pub name: &'static str,
-    /// The names of the parameters.
-    pub params: &'static [&'static str],
+    /// The names of the parameters, with spaces between: a list would be as many addresses, each of
+    /// which a program relocates when it starts.
+    pub params: &'static str,
     /// The source file.
     pub file: &'static str,
     /// The line, from 1.
@@ -441,7 +442,7 @@ impl KernelSite {
     /// A kernel function's place.
     pub const fn new(
         name: &'static str,
-        params: &'static [&'static str],
+        params: &'static str,
         file: &'static str,
         line: u32,
         column: u32,
@@ -482,6 +483,7 @@ impl<P: KernelParams> KernelFn<P> {
     }
 
     /// What distinguishes the specialization that these arguments ask for.
+    #[inline]
     pub fn key(&self, args: &P::Args) -> SpecKey {
         let mut key = SpecKey::new(self.site, self.types);
         P::key(args, &mut key);
@@ -489,6 +491,7 @@ impl<P: KernelParams> KernelFn<P> {
     }
 
     /// Declares the parameters and runs the body, for [`trace_function`].
+    #[inline]
     pub fn record(&self, args: &P::Args) {
         let traced = P::declare(args, self.site.params, &mut ParamDecl::new());
         (self.body)(traced);

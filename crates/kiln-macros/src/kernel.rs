@@ -32,7 +32,7 @@ pub fn expand(options: &Options, mut item: ItemFn) -> syn::Result<TokenStream> {
     generics.params.insert(0, parse_quote!('__kiln));
     let (generic_params, _, where_clause) = generics.split_for_impl();
     let Generic { params: identity, types: identified, arguments } = Generic::of(&item.sig.generics);
-    let texts = names.iter().map(|n| n.to_string());
+    let texts = names.iter().map(|n| n.to_string()).collect::<Vec<_>>().join(" ");
     let text = name.to_string();
     let allowed = function::allowed();
     let contracted = options.contract().then(|| quote!(.contracted()));
@@ -46,7 +46,7 @@ pub fn expand(options: &Options, mut item: ItemFn) -> syn::Result<TokenStream> {
                 #allowed
                 fn __kiln_body #generic_params (#(#names: #traced),*) #where_clause { #body }
                 static __KILN_SITE: #p::KernelSite =
-                    #p::KernelSite::new(#text, &[#(#texts),*], ::core::file!(), ::core::line!(), ::core::column!())#contracted;
+                    #p::KernelSite::new(#text, #texts, ::core::file!(), ::core::line!(), ::core::column!())#contracted;
                 #[allow(dead_code)]
                 struct __KilnTypes<#(#identity),*>(::core::marker::PhantomData<fn() -> (#(#identified,)*)>);
                 let __kiln_kernel = #p::KernelFn::new(

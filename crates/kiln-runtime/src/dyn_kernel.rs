@@ -6,14 +6,14 @@ use crate::extent::{Extent, three};
 use crate::facts;
 use crate::launch::Settings;
 use crate::params::{Given, ParamInfo};
-use crate::request::Request;
+use crate::request::{GivenIr, Origin, Request};
 use crate::stream::Stream;
 use crate::tensor::{DynTensor, Tensor};
 use crate::{CallSite, Device};
 use half::{bf16, f16};
 use kiln_backend::Report;
 use kiln_compiler::make_safe;
-use kiln_ir::{E4M3, E5M2, Kernel, Level, Literal, Param, parse, verify};
+use kiln_ir::{E4M3, E5M2, Kernel, Literal, Param, parse, verify};
 use kiln_lang::Elem;
 use kiln_lang::param::{ArgSink, SpecKey};
 use sha2::{Digest, Sha256};
@@ -341,7 +341,7 @@ impl DynLaunch<'_> {
     /// As of [`launch`](Self::launch).
     #[track_caller]
     pub fn ir(&self) -> Result<Kernel> {
-        self.checked(true, Location::caller(), |request| request.specialize(self.settings.level))
+        self.checked(true, Location::caller(), |request| request.specialize())
     }
 
     /// Compares the arguments with the parameters, and hands them on with the kernel.
@@ -404,8 +404,8 @@ struct Checked<'a, 'k> {
 }
 
 impl Request for Checked<'_, '_> {
-    fn name(&self) -> &str {
-        &self.inner.kernel.name
+    fn origin(&self) -> Origin<'_> {
+        Origin::Ir(self)
     }
 
     fn key(&self) -> SpecKey {
@@ -419,16 +419,7 @@ impl Request for Checked<'_, '_> {
         key
     }
 
-    fn specialize(&self, _: Level) -> Result<Kernel> {
-        let mut kernel = self.kernel.clone();
-        for (param, DynArg(arg)) in kernel.params.iter_mut().zip(self.args) {
-            if let Arg::View { tensor, .. } = arg {
-                param.facts = facts::both(&param.facts, tensor.facts());
-            }
-        }
-        verified(&kernel)?;
-        Ok(kernel)
-    }
+    fn record(&self) {}
 
     fn pack(&self, sink: &mut dyn ArgSink) {
         for (DynArg(arg), param) in self.args.iter().zip(&self.inner.params) {
@@ -437,6 +428,23 @@ impl Request for Checked<'_, '_> {
                 Arg::Number(literal) => sink.scalar(literal),
             }
         }
+    }
+}
+
+impl GivenIr for Checked<'_, '_> {
+    fn name(&self) -> &str {
+        &self.inner.kernel.name
+    }
+
+    fn specialize(&self) -> Result<Kernel> {
+        let mut kernel = self.kernel.clone();
+        for (param, DynArg(arg)) in kernel.params.iter_mut().zip(self.args) {
+            if let Arg::View { tensor, .. } = arg {
+                param.facts = facts::both(&param.facts, tensor.facts());
+            }
+        }
+        verified(&kernel)?;
+        Ok(kernel)
     }
 }
 

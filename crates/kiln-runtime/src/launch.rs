@@ -131,7 +131,8 @@ impl<P: KernelParams> Launch<P> {
     /// [`Error::Kernel`] with every problem in it.
     pub fn ir(&self) -> Result<Kernel> {
         self.settings.check_extents(&self.request)?;
-        self.request.specialize(self.settings.level)
+        let request: &dyn Request = &self.request;
+        request.specialize(self.settings.level)
     }
 }
 

@@ -9,20 +9,58 @@ use kiln_lang::param::{ArgSink, KernelFn, KernelParams, KernelSite, SpecKey, tra
 /// Launching goes through this trait object, so that a program with hundreds of kernels has one
 /// copy of the code that launches. A launch of a known kernel makes three indirect calls.
 pub(crate) trait Request {
-    /// The kernel's name.
-    fn name(&self) -> &str;
+    /// What the kernel is made from.
+    fn origin(&self) -> Origin<'_>;
 
     /// What distinguishes the specialization that these arguments ask for, but for the level.
     fn key(&self) -> SpecKey;
 
-    /// The verified IR of that specialization.
-    ///
-    /// # Errors
-    /// [`Error::Kernel`] with every problem in it.
-    fn specialize(&self, level: Level) -> Result<Kernel>;
+    /// Of a function: declares the parameters and runs the body, for [`specialize`].
+    fn record(&self);
 
     /// Packs all arguments, in order.
     fn pack(&self, sink: &mut dyn ArgSink);
+}
+
+/// What a kernel is made from.
+pub(crate) enum Origin<'a> {
+    /// A function, to be recorded.
+    Function(&'static KernelSite),
+    /// IR that was given.
+    Ir(&'a dyn GivenIr),
+}
+
+/// A kernel that was given as IR, with its arguments.
+pub(crate) trait GivenIr {
+    /// The kernel's name.
+    fn name(&self) -> &str;
+
+    /// The verified IR of the specialization that the arguments ask for.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] with every problem in it.
+    fn specialize(&self) -> Result<Kernel>;
+}
+
+impl dyn Request + '_ {
+    /// The kernel's name.
+    pub(crate) fn name(&self) -> &str {
+        match self.origin() {
+            Origin::Function(site) => site.name,
+            Origin::Ir(ir) => ir.name(),
+        }
+    }
+
+    /// The verified IR of the specialization that the arguments ask for.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] with every problem in it.
+    pub(crate) fn specialize(&self, level: Level) -> Result<Kernel> {
+        match self.origin() {
+            Origin::Function(site) => specialized(site, level, self),
+            Origin::Ir(ir) => ir.specialize(),
+        }
+    }
 }
 
 /// A kernel with its arguments, of known types.
@@ -32,16 +70,16 @@ pub(crate) struct Typed<P: KernelParams> {
 }
 
 impl<P: KernelParams> Request for Typed<P> {
-    fn name(&self) -> &str {
-        self.kernel.site().name
+    fn origin(&self) -> Origin<'_> {
+        Origin::Function(self.kernel.site())
     }
 
     fn key(&self) -> SpecKey {
         self.kernel.key(&self.args)
     }
 
-    fn specialize(&self, level: Level) -> Result<Kernel> {
-        specialized(self.kernel.site(), level, self)
+    fn record(&self) {
+        self.kernel.record(&self.args);
     }
 
     fn pack(&self, sink: &mut dyn ArgSink) {
@@ -49,20 +87,8 @@ impl<P: KernelParams> Request for Typed<P> {
     }
 }
 
-/// A kernel function with its arguments, to be recorded.
-trait Record {
-    /// Declares the parameters and runs the body.
-    fn record(&self);
-}
-
-impl<P: KernelParams> Record for Typed<P> {
-    fn record(&self) {
-        self.kernel.record(&self.args);
-    }
-}
-
 /// The kernel that a function records, if it keeps the rules of the IR.
-fn specialized(site: &KernelSite, level: Level, function: &dyn Record) -> Result<Kernel> {
+fn specialized(site: &KernelSite, level: Level, function: &dyn Request) -> Result<Kernel> {
     let refuse = |problems| Error::Kernel { kernel: site.name.to_owned(), problems };
     let kernel = trace_function(site, level, &mut || function.record())
         .map_err(|errors| refuse(errors.errors().iter().map(ToString::to_string).collect()))?;
