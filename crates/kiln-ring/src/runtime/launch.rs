@@ -36,6 +36,22 @@ impl RingRuntime {
         Ok(Actor::new(body, channel))
     }
 
+    /// The part of [`launch`](Self::launch) that does not depend on the handler's type. `holds` is
+    /// as for [`begin_erased`](Self::begin_erased).
+    pub(super) fn launch_erased(
+        &self,
+        handler: Arc<dyn ErasedHandler>,
+        body_config: BodyConfig,
+        holds: bool,
+    ) -> Result<Arc<Body>> {
+        let signature = handler.signature();
+        let (message, reply) = (signature.message_words, signature.reply_words);
+        let form = body_config.channel.form_of(self.0.protocol, message, reply)?;
+        self.0.settle(&body_config.held)?;
+        let kind = ActorKind::new(handler, &form);
+        self.begin_erased(kind, body_config.first_state.clone(), Vec::new(), body_config, holds)
+    }
+
     /// The part of [`begin`](Self::begin) that does not depend on the handler's type. `holds` says
     /// whether any of its values refer to arrays.
     fn begin_erased(

@@ -90,9 +90,8 @@ pub use snapshot::{AnyActor, Snapshot, Stages};
 pub use topic::Topic;
 pub use transport::{Transport, TransportChoice};
 
-use crate::channel::Protocol;
+use crate::channel::{Channel, Protocol};
 use crate::dead_letter::DeadLetters;
-use crate::device::ActorKind;
 use crate::error::{Result, RingError};
 use crate::handler::Handler;
 use crate::layout::Layout;
@@ -294,24 +293,16 @@ impl RingRuntime {
     /// A handler that is not well formed; a queue that cannot be; no place or memory left; failures
     /// of the device.
     pub fn launch<H: Handler>(&self, handler: H, config: RingConfig<H::State>) -> Result<Actor<H>> {
-        let mut first_state = vec![0; H::State::WORDS];
+        let (mut first_state, mut held) = (vec![0; H::State::WORDS], Vec::new());
         config.state.encode(&mut first_state);
-        let form = config.channel.form::<H::Message, H::Reply>(self.0.protocol)?;
-        let kind = ActorKind::new(Arc::new(handler), &form);
-        let held = self.0.held_by(&config.state)?;
+        config.state.hold(&mut held);
+        let RingConfig { channel, restart, resume, beside, .. } = config;
         let refers = !(H::State::PORTABLE && H::Message::PORTABLE);
         let holds = H::State::HOLDS || H::Message::HOLDS;
-        let body_config = BodyConfig {
-            channel: config.channel,
-            restart: config.restart,
-            resume: config.resume,
-            first_state,
-            held,
-            refers,
-            holds,
-            beside: config.beside,
-        };
-        self.begin(kind, body_config.first_state.clone(), Vec::new(), body_config)
+        let body_config = BodyConfig { channel, restart, resume, first_state, held, refers, holds, beside };
+        let body = self.launch_erased(Arc::new(handler), body_config, holds || H::Reply::HOLDS)?;
+        let channel = Channel::of(Arc::clone(&body.mailbox));
+        Ok(Actor::new(body, channel))
     }
 }
 
@@ -321,12 +312,18 @@ impl Shared {
     fn held_by<S: Layout>(self: &Arc<Self>, state: &S) -> Result<Vec<Hold>> {
         let mut held = Vec::new();
         state.hold(&mut held);
-        for hold in &held {
+        self.settle(&held)?;
+        Ok(held)
+    }
+
+    /// Waits until arrays that a state refers to are filled, all of this runtime.
+    fn settle(self: &Arc<Self>, held: &[Hold]) -> Result<()> {
+        for hold in held {
             if !hold.settle(&**self)? {
                 return Err(RingError::PayloadForeign);
             }
         }
-        Ok(held)
+        Ok(())
     }
 
     pub(crate) fn backend(&self) -> &dyn Backend {
