@@ -41,7 +41,8 @@ fn along<T: Element, R: Element>(
 }
 
 /// Calls `visit` with the number and the elements of each line along the axis. Not generic over
-/// what is done with them, which is little beside gathering them.
+/// what is done with them, which is little beside gathering them, nor compiled into each caller.
+#[inline(never)]
 fn each_line<T: Element>(
     a: &[T],
     (outer, extent, inner): (usize, usize, usize),
