@@ -1,4 +1,4 @@
-//! `kiln bench`: Kiln's side of the benchmarks.
+//! `kiln bench`: Kiln's side of the benchmarks. Loops whose own speed counts are in `kiln-bench`.
 //!
 //! | file | holds |
 //! |---|---|
@@ -7,9 +7,8 @@
 //! | `attention.rs` | the rows of attention on a GPU |
 //! | `clock.rs` | how a call is timed on a GPU and on the host |
 //! | `compile_cost.rs` | host time from a kernel's source to a loaded program |
-//! | `launch_cost.rs` | host time of a launch, Kiln's and the driver's |
 //! | `products.rs` | the rows of matrix products on a GPU |
-//! | `ring.rs`, `ring/` | `kiln bench ring`: messages to resident actors |
+//! | `ring.rs` | `kiln bench ring`: messages to resident actors |
 //! | `serve.rs` | the line protocol of `bench/README.md` |
 //! | `table.rs` | results for people and as JSON |
 
@@ -18,7 +17,6 @@ mod adapter;
 mod attention;
 mod clock;
 mod compile_cost;
-mod launch_cost;
 mod products;
 mod ring;
 mod rows;

@@ -1,43 +1,10 @@
-//! `kiln bench ring`: talking to resident actors, against the launch that they replace.
-//!
-//! A round trip is timed on the host, from before the first word of the payload is written to after
-//! the reply was compared; the device computes the reply from the payload. All replies are
-//! verified, in every word.
-//!
-//! | file | holds |
-//! |---|---|
-//! | `message.rs` | the message, and the handlers that answer it |
-//! | `echo.rs` | round trips of one message, rates of many |
-//! | `baseline.rs` | what actors replace: copies and a launch, one by one and as a graph |
-//! | `bare.rs`, `bare_echo.rs`, `flags.rs`, `hop.rs` | lower bounds of the machine: no actors |
-//! | `bounce.rs` | messages between two actors |
-//! | `payload.rs` | arrays by reference, and bare copies |
-//! | `idle.rs` | what a grid costs that has nothing to do, and how soon it wakes |
-//! | `faults.rs` | handlers that fail, devices that are lost, until all actors answer again |
-//! | `soak.rs` | a steady rate for a long time |
-//! | `process.rs`, `power.rs` | what the process and the GPU use |
-//! | `row.rs` | results for people and as JSON |
+//! `kiln bench ring`: what is asked for, and where the results of [`kiln_bench::ring`] go.
 
-mod bare;
-mod bare_echo;
-mod baseline;
-mod bounce;
-mod echo;
-mod faults;
-mod flags;
-mod hop;
-mod idle;
-mod message;
-mod payload;
-mod power;
-mod process;
-mod row;
-mod soak;
-
+use super::table;
 use crate::failure::Failure;
-use kiln_backend::{MappedPlace, Residency};
+use kiln_bench::ring::{Row, measured, soaked};
 use kiln_runtime::Device;
-use row::Row;
+use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
 
@@ -55,47 +22,17 @@ pub struct Options {
     pub(super) only: Option<String>,
 }
 
-/// Ways to one device: through which memory, with how many actors at most.
-struct Ways<'a> {
-    device: &'a Device,
-    places: Vec<MappedPlace>,
-    most: usize,
-}
-
-impl Ways<'_> {
-    fn of(device: &Device) -> Ways<'_> {
-        let gpu = has_warps(device);
-        let known = device.backend().mapped_places();
-        let usable = |place: &MappedPlace| known.get(*place).is_ok() && (gpu || *place == MappedPlace::Host);
-        let places = MappedPlace::ALL.into_iter().filter(usable).collect();
-        Ways { device, places, most: if gpu { device.properties().units as usize } else { 1 } }
-    }
-}
-
-/// Whether workers are warps of a resident kernel.
-fn has_warps(device: &Device) -> bool {
-    device.capabilities().is_simt() && device.properties().residency == Residency::Beside
-}
-
-impl Ways<'_> {
-    /// The memory that a runtime uses by default.
-    fn best(&self) -> MappedPlace {
-        self.places.last().copied().unwrap_or(MappedPlace::Host)
-    }
-}
-
 /// Measures, prints, and writes the results if asked to.
 pub fn run(device: &Device, options: &Options, json: Option<&Path>, commit: &str) -> Result<(), Failure> {
-    let ways = Ways::of(device);
     let rows = match options.soak {
-        Some(seconds) => soaked(&ways, Duration::from_secs(seconds), options.rate)?,
-        None => measured(&ways, options.only.as_deref().unwrap_or_default())?,
+        Some(seconds) => vec![soaked(device, Duration::from_secs(seconds), options.rate)?],
+        None => measured(device, options.only.as_deref().unwrap_or_default())?,
     };
     if json != Some(Path::new("-")) {
-        row::print(&rows);
+        Row::print(&rows);
     }
     if let Some(path) = json {
-        row::write(path, &rows, device, commit)?;
+        write(path, &rows, device, commit)?;
     }
     match rows.iter().find_map(Row::wrong) {
         Some(wrong) => Err(Failure::Wrong(wrong)),
@@ -103,82 +40,9 @@ pub fn run(device: &Device, options: &Options, json: Option<&Path>, commit: &str
     }
 }
 
-/// A soak through the best memory that there is.
-fn soaked(ways: &Ways<'_>, length: Duration, rate: u64) -> Result<Vec<Row>, Failure> {
-    Ok(vec![soak::run(ways.device, ways.best(), ways.most.min(4), length, rate)?])
-}
-
-fn measured(ways: &Ways<'_>, only: &str) -> Result<Vec<Row>, Failure> {
-    let Ways { device, places, most } = ways;
-    let wanted = |name: &str| name.contains(only);
-    let gpu = has_warps(device);
-    let mut rows = Vec::new();
-    if wanted(baseline::LAUNCH) {
-        rows.push(baseline::launch(device)?);
-    }
-    if wanted(baseline::GRAPH) && gpu {
-        rows.push(baseline::graph(device)?);
-    }
-    if wanted(echo::ON_CPU) && gpu {
-        rows.push(echo::round_trip_on_cpu()?);
-    }
-    if wanted(echo::RATE_ON_CPU) && gpu {
-        rows.push(echo::rate_on_cpu()?);
-    }
-    for &place in places {
-        if wanted(bare::ROUND_TRIP) && device.properties().residency == Residency::Beside {
-            rows.push(bare::round_trip(device, place)?);
-        }
-        if wanted(echo::ROUND_TRIP) {
-            rows.push(echo::round_trip(device, place)?);
-        }
-        for (warps, window) in bare_echo::SIZES.into_iter().filter(|_| gpu) {
-            if wanted(&bare_echo::name(warps, window)) {
-                rows.push(bare_echo::rate(device, place, warps, window)?);
-            }
-        }
-        for (actors, window) in echo::SIZES.into_iter().filter(|&(actors, _)| actors <= *most) {
-            if wanted(&echo::name(actors, window)) {
-                rows.push(echo::rate(device, place, actors, window)?);
-            }
-        }
-    }
-    if wanted(echo::ROUND_TRIP) {
-        rows.push(echo::round_trip_ordered(device)?);
-    }
-    if wanted(echo::UNMEASURED) {
-        rows.push(echo::unmeasured(device, ways.best())?);
-    }
-    if wanted(flags::GLOBAL) && gpu {
-        rows.push(flags::global(device)?);
-    }
-    if wanted(flags::CLUSTER) && gpu {
-        rows.extend(flags::cluster(device)?);
-    }
-    if wanted(hop::CLUSTER) && gpu {
-        rows.extend(hop::cluster(device)?);
-    }
-    let pairs = [bounce::ACTOR_TO_ACTOR, bounce::CLUSTER, bounce::SAME_WORKER];
-    // Within a dispatch the clock stands.
-    let clock =
-        |name: &str| name != bounce::SAME_WORKER || device.properties().residency != Residency::Dispatched;
-    for name in pairs.into_iter().filter(|name| wanted(name) && clock(name)) {
-        rows.extend(bounce::row(device, name)?);
-    }
-    if wanted(bounce::OTHER_GPU) {
-        rows.extend(bounce::to_another_gpu(device)?);
-    }
-    if [payload::COPY, payload::PAYLOAD].into_iter().any(wanted) {
-        rows.extend(payload::rows(device, &message::transport(device, ways.best()))?);
-    }
-    if wanted(faults::RESTART) {
-        rows.push(faults::restarts(device, ways.best())?);
-    }
-    if device.properties().residency == Residency::Beside {
-        for name in [faults::TRAP, faults::HANG].into_iter().filter(|name| wanted(name)) {
-            rows.push(faults::losses(device, name)?);
-        }
-        rows.extend(idle::rows(device, ways.best(), wanted)?);
-    }
-    Ok(rows)
+/// Writes the rows to a file.
+fn write(path: &Path, rows: &[Row], device: &Device, commit: &str) -> Result<(), Failure> {
+    let date = table::today();
+    let rows: Vec<Value> = rows.iter().map(|row| row.json(device, commit, &date)).collect();
+    table::write_text(path, &format!("{:#}\n", json!({ "rows": rows })))
 }

@@ -2,8 +2,9 @@
 
 use super::clock::{self, Cache};
 use super::compile_cost::{self, FirstCall, cold};
-use super::{attention, launch_cost, products};
+use super::{attention, products};
 use half::bf16;
+use kiln_bench::launch_cost;
 use kiln_lang::prelude::*;
 use kiln_runtime::{Device, Execution, Result, Tensor};
 

@@ -1,10 +1,7 @@
 //! Results: for people, and as JSON.
 
-use crate::bench::table;
-use crate::failure::Failure;
 use kiln_runtime::Device;
 use serde_json::{Value, json};
-use std::path::Path;
 
 /// A row: latencies of single messages, or a rate, and what else was seen.
 pub struct Row {
@@ -55,7 +52,8 @@ impl Row {
         [(0.5, "p50_us"), (0.99, "p99_us"), (0.999, "p999_us")].map(|(at, key)| self.quantile(at, key))
     }
 
-    fn json(&self, device: &Device, commit: &str, date: &str) -> Value {
+    /// The row in the form of `bench/results`.
+    pub fn json(&self, device: &Device, commit: &str, date: &str) -> Value {
         let mut row = json!({
             "name": self.name, "device": device.properties().name, "commit": commit, "date": date,
             "transport": self.transport, "p50_us": null, "p99_us": null, "p999_us": null,
@@ -86,32 +84,30 @@ fn histogram(sorted: &[f64]) -> Vec<(f64, usize)> {
     counts
 }
 
-/// A table, and below it what else the rows say.
-pub fn print(rows: &[Row]) {
-    println!("{:28} {:8} {:>9} {:>9} {:>9} {:>14}", "row", "through", "p50", "p99", "p99.9", "messages/s");
-    for row in rows {
-        let [p50, p99, p999] =
-            row.quantiles().map(|time| time.map_or(String::new(), |time| format!("{time:.2} us")));
-        let rate = match row.per_second {
-            None => String::new(),
-            Some(many) if many >= 1e6 => format!("{:.2} M", many / 1e6),
-            Some(few) => format!("{few:.0}"),
-        };
-        println!("{:28} {:8} {p50:>9} {p99:>9} {p999:>9} {rate:>14}", row.name, row.transport);
-    }
-    for row in rows {
-        for (key, value) in row.more.as_object().into_iter().flatten() {
-            // A line for each second belongs into the file.
-            if key != "each_second" && !key.ends_with("_us") {
-                println!("{}: {key} = {value}", row.name);
+impl Row {
+    /// Prints a table, and below it what else the rows say.
+    pub fn print(rows: &[Row]) {
+        println!(
+            "{:28} {:8} {:>9} {:>9} {:>9} {:>14}",
+            "row", "through", "p50", "p99", "p99.9", "messages/s"
+        );
+        for row in rows {
+            let [p50, p99, p999] =
+                row.quantiles().map(|time| time.map_or(String::new(), |time| format!("{time:.2} us")));
+            let rate = match row.per_second {
+                None => String::new(),
+                Some(many) if many >= 1e6 => format!("{:.2} M", many / 1e6),
+                Some(few) => format!("{few:.0}"),
+            };
+            println!("{:28} {:8} {p50:>9} {p99:>9} {p999:>9} {rate:>14}", row.name, row.transport);
+        }
+        for row in rows {
+            for (key, value) in row.more.as_object().into_iter().flatten() {
+                // A line for each second belongs into the file.
+                if key != "each_second" && !key.ends_with("_us") {
+                    println!("{}: {key} = {value}", row.name);
+                }
             }
         }
     }
-}
-
-/// Writes the rows to a file.
-pub fn write(path: &Path, rows: &[Row], device: &Device, commit: &str) -> Result<(), Failure> {
-    let date = table::today();
-    let rows: Vec<Value> = rows.iter().map(|row| row.json(device, commit, &date)).collect();
-    table::write_text(path, &format!("{:#}\n", json!({ "rows": rows })))
 }
