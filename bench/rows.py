@@ -205,6 +205,7 @@ GPU_PRODUCT_ROWS: dict[str, Row] = {
 # same process.
 LAUNCH_ROWS: dict[str, Row] = {
     "launch_empty": Row("launch of an empty kernel, host time", 0, 0, None, raw=("launch_raw", "cuLaunchKernel")),
+    "graph_of_8": Row("graph of eight small kernels that depend on each other, replayed in bursts", 0, 0, None, raw=("graph_of_8_raw", "CUDA graph")),
     "call_matmul_kept": Row("call of a product of 128 x 128 x 128, bf16, divided by a kept choice, host time", 0, 0, None, raw=("call_matmul", "by the estimate")),
     "compile_softmax": Row("softmax, from its source to a loaded program, in a new process", 0, 0, None, rounds=1),
     "compile_matmul": Row("first call of a product, bf16, 4096, in a new process", 0, 0, None, rounds=1),

@@ -3,14 +3,15 @@
 //! [`Backend`] is what `kiln-interp`, `kiln-cpu` and `kiln-cuda` implement and `kiln-runtime`
 //! drives: memory, streams, compiling a verified [`Kernel`], launching it with 64-bit parameter
 //! words. It is object-safe. What only some devices can do is a trait of its own that a backend
-//! hands out: [`Artifacts`], [`Asynchronous`], [`MappedMemory`], [`Residents`], [`Peers`],
-//! [`Diagnostics`]. Failures are [`Error`] values; a kernel's own failure is a [`Fault`] that
-//! surfaces at the next synchronization and leaves the device usable.
+//! hands out: [`Artifacts`], [`Asynchronous`], [`Graphs`], [`MappedMemory`], [`Residents`],
+//! [`Peers`], [`Diagnostics`]. Failures are [`Error`] values; a kernel's own failure is a [`Fault`]
+//! that surfaces at the next synchronization and leaves the device usable.
 
 mod capabilities;
 mod cost_model;
 mod device;
 mod error;
+mod graphs;
 mod later;
 mod limit;
 mod mapped;
@@ -28,6 +29,7 @@ pub use cost_model::{
 pub use device::{DevicePtr, EventId, Properties, Residency, StreamId};
 pub use error::{Error, Fault, FaultKind, Finding, Result};
 
+pub use graphs::{DeviceGraph, GraphNode, GraphWork, Graphs};
 pub use later::{Asynchronous, Later, Promise, Promised, on_thread, promise};
 pub use limit::{LAUNCH_LIMIT, launch_limit_of_environment, parse_launch_limit};
 pub use mapped::{MapObstacle, Mapped, MappedMemory, MappedPlace, MappedPlaces};
@@ -195,6 +197,11 @@ pub trait Backend: Send + Sync {
 
     /// Work that can be awaited. Without it, a thread of the runtime's waits.
     fn asynchronous(&self) -> Option<&dyn Asynchronous> {
+        None
+    }
+
+    /// Work that is enqueued in one call. Without it, the runtime enqueues each part by itself.
+    fn graphs(&self) -> Option<&dyn Graphs> {
         None
     }
 

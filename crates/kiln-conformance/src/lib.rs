@@ -32,6 +32,7 @@
 //! | `faults.rs`, `prints.rs` | what a kernel reports |
 //! | `fault_regions.rs` | faults that a kernel survives |
 //! | `launch.rs`, `tensors.rs`, `streams.rs` | the runtime: bad input, data movement, order |
+//! | `graphs.rs` | work that is recorded once and replayed |
 //! | `actors*.rs`, `priorities.rs`, `transports.rs` | ring kernels: messages, faults, bad input |
 //! | `telemetry.rs` | what is reported of ring kernels |
 //! | `supervision.rs`, `checkpoints.rs` | ring kernels that fail, move and change |
@@ -70,6 +71,7 @@ mod fault_regions;
 mod faults;
 mod flow;
 mod functions;
+mod graphs;
 mod language;
 mod launch;
 mod library;
@@ -151,6 +153,7 @@ pub fn suite() -> Vec<Case> {
         launch::cases,
         tensors::cases,
         streams::cases,
+        graphs::cases,
     ];
     // Ring kernels.
     let resident: &[fn() -> Vec<Case>] = &[

@@ -24,6 +24,8 @@ pub enum Activity {
     Compile(CompileActivity),
     /// A kernel was enqueued.
     Launch(LaunchActivity),
+    /// A graph was enqueued.
+    Replay(ReplayActivity),
     /// Bytes were copied or filled.
     Copy(CopyActivity),
     /// Device memory was allocated.
@@ -38,6 +40,7 @@ impl Activity {
         match self {
             Activity::Compile(a) => a.call_site,
             Activity::Launch(a) => a.call_site,
+            Activity::Replay(a) => a.call_site,
             Activity::Copy(a) => a.call_site,
             Activity::Allocate(a) => a.call_site,
             Activity::Free(a) => a.call_site,
@@ -49,6 +52,7 @@ impl Activity {
         match self {
             Activity::Compile(a) => a.duration,
             Activity::Launch(a) => a.duration,
+            Activity::Replay(a) => a.duration,
             Activity::Copy(a) => a.duration,
             Activity::Allocate(a) => a.duration,
             Activity::Free(a) => a.duration,
@@ -100,6 +104,27 @@ pub struct LaunchActivity {
     /// Whether the program was in memory before this launch.
     pub cached: bool,
     /// The launch on the device's clock, if an observer [asks for
+    /// it](crate::Observer::times_launches).
+    pub timer: Option<LaunchTimer>,
+}
+
+/// A [`Graph`](crate::Graph) was enqueued (or run, on a device that works within the call). Its
+/// launches and copies are no activities of their own.
+#[derive(Debug, Clone)]
+pub struct ReplayActivity {
+    /// The device's name.
+    pub device: Arc<str>,
+    /// How many launches, copies and fills it has.
+    pub nodes: usize,
+    /// The stream.
+    pub stream: StreamId,
+    /// The call that enqueued it.
+    pub call_site: CallSite,
+    /// When the call of the device began.
+    pub start: Instant,
+    /// What that call took on the host.
+    pub duration: Duration,
+    /// The graph on the device's clock, if an observer [asks for
     /// it](crate::Observer::times_launches).
     pub timer: Option<LaunchTimer>,
 }

@@ -9,70 +9,24 @@ use crate::log::Log;
 use crate::params::{Given, ParamInfo};
 use crate::request::Request;
 use crate::stream::Queue;
-use crate::tensor::{DynTensor, Tensor};
 use kiln_ir::Literal;
-use kiln_lang::Elem;
-use kiln_lang::param::{ArgSink, KernelParam, ParamDecl, SpecKey, ViewArg};
-use kiln_lang::{View, ViewMut};
+use kiln_lang::param::{ArgSink, ViewArg};
 use smallvec::SmallVec;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-impl<'k, T: Elem, const R: usize> KernelParam for &'k Tensor<T, R> {
-    type Arg = &'k Tensor<T, R>;
-    type Traced = View<T, R>;
-
-    fn key(arg: &Self::Arg, key: &mut SpecKey) {
-        key.word(arg.as_dyn().fact_bits());
-    }
-
-    fn declare(arg: &Self::Arg, name: &'static str, decl: &mut ParamDecl) -> View<T, R> {
-        decl.view(name, arg.as_dyn().facts())
-    }
-
-    fn pack(arg: &Self::Arg, sink: &mut dyn ArgSink) {
-        pack(arg.as_dyn(), false, sink);
-    }
-}
-
-impl<'k, T: Elem, const R: usize> KernelParam for &'k mut Tensor<T, R> {
-    type Arg = &'k mut Tensor<T, R>;
-    type Traced = ViewMut<T, R>;
-
-    fn key(arg: &Self::Arg, key: &mut SpecKey) {
-        key.word(arg.as_dyn().fact_bits());
-    }
-
-    fn declare(arg: &Self::Arg, name: &'static str, decl: &mut ParamDecl) -> ViewMut<T, R> {
-        decl.view_mut(name, arg.as_dyn().facts())
-    }
-
-    fn pack(arg: &Self::Arg, sink: &mut dyn ArgSink) {
-        pack(arg.as_dyn(), true, sink);
-    }
-}
-
-/// Packs a tensor; it is `mutable` only where the caller holds it as `&mut`.
-pub(crate) fn pack(tensor: &DynTensor, mutable: bool, sink: &mut dyn ArgSink) {
-    let (storage, byte_offset) = (tensor.buffer(), tensor.byte_offset() as u64);
-    let (extents, strides) = (tensor.shape(), tensor.strides());
-    let view = ViewArg { storage, byte_offset, elem: tensor.dtype(), mutable, extents, strides };
-    // SAFETY: a tensor's layout lies inside its buffer, whose elements are of its type; `mutable`
-    // comes from a `&mut` alone.
-    unsafe { sink.view(view) };
-}
-
 /// A tensor argument.
-struct Use {
-    buffer: Arc<Buffer>,
-    param: usize,
-    mutable: bool,
-    byte_offset: u64,
+#[derive(Clone)]
+pub(crate) struct Use {
+    pub(crate) buffer: Arc<Buffer>,
+    pub(crate) param: usize,
+    pub(crate) mutable: bool,
+    pub(crate) byte_offset: u64,
 }
 
 /// The packed arguments of one launch. They are packed in place, for they are large to move.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Arguments {
     words: SmallVec<[u64; 32]>,
     uses: SmallVec<[Use; 8]>,
@@ -104,8 +58,34 @@ impl Arguments {
         &self.words
     }
 
+    /// The tensors.
+    pub(crate) fn uses(&self) -> &[Use] {
+        &self.uses
+    }
+
+    /// Puts another tensor at the place of a parameter: its words, and what is behind them. What
+    /// the parameter demands the caller has checked, but for [`check_overlaps`].
+    ///
+    /// [`check_overlaps`]: Self::check_overlaps
+    pub(crate) fn set_view(&mut self, param: &ParamInfo, words: &[u64], tensor: Use) {
+        self.set_words(param, words);
+        if let Some(found) = self.uses.iter_mut().find(|u| u.param == tensor.param) {
+            *found = tensor;
+        }
+    }
+
+    /// Puts other words at the place of a parameter.
+    pub(crate) fn set_words(&mut self, param: &ParamInfo, words: &[u64]) {
+        self.words[param.words..param.words + words.len()].copy_from_slice(words);
+    }
+
+    /// The words of a parameter, and those of the parameters after it.
+    pub(crate) fn words_from(&self, param: &ParamInfo) -> &[u64] {
+        &self.words[param.words..]
+    }
+
     /// Refuses a written tensor that shares memory with another argument.
-    fn check_overlaps(&self, kernel: &LoadedKernel) -> Result<()> {
+    pub(crate) fn check_overlaps(&self, kernel: &LoadedKernel) -> Result<()> {
         for (i, a) in self.uses.iter().enumerate() {
             for b in &self.uses[i + 1..] {
                 if !(a.mutable || b.mutable) || !Arc::ptr_eq(&a.buffer, &b.buffer) {
@@ -126,7 +106,7 @@ impl Arguments {
     }
 
     /// The bytes of the buffer that a tensor spans, gaps included.
-    fn bytes(&self, tensor: &Use, kernel: &LoadedKernel) -> Range<u64> {
+    pub(crate) fn bytes(&self, tensor: &Use, kernel: &LoadedKernel) -> Range<u64> {
         let info = &kernel.params[tensor.param];
         let (rank, size) = info.given.view().unwrap_or((0, 0));
         let (extents, strides) = self.words[info.words + 1..info.words + 1 + 2 * rank].split_at(rank);

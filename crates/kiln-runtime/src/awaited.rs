@@ -3,11 +3,13 @@
 //! A backend whose work can be awaited does it itself ([`kiln_backend::Asynchronous`]); for the
 //! others, a thread makes the call that blocks.
 
+use crate::activity::CallSite;
 use crate::device::Device;
 use crate::error::Result;
 use crate::stream::{Queue, Stream};
 use kiln_backend::on_thread;
 use std::future::{Future, ready};
+use std::panic::Location;
 use std::pin::Pin;
 
 /// A result of the runtime's that comes later.
@@ -43,8 +45,9 @@ impl Device {
     ///
     /// # Errors
     /// As of [`synchronize`](Self::synchronize). A fault goes with the future if that is dropped.
+    #[track_caller]
     pub fn synchronize_async(&self) -> impl Future<Output = Result<()>> + Send {
-        synchronize(self, &Queue::default())
+        synchronize(self, &Queue::default(), Location::caller())
     }
 }
 
@@ -63,13 +66,15 @@ impl Stream {
     ///
     /// # Errors
     /// As of [`synchronize`](Self::synchronize).
+    #[track_caller]
     pub fn synchronize_async(&self) -> impl Future<Output = Result<()>> + Send {
-        synchronize(self.device(), self.queue())
+        synchronize(self.device(), self.queue(), Location::caller())
     }
 }
 
-fn synchronize<'a>(device: &'a Device, queue: &Queue) -> Awaited<'a, ()> {
-    if let Err(error) = device.check_not_printing() {
+fn synchronize<'a>(device: &'a Device, queue: &Queue, site: CallSite) -> Awaited<'a, ()> {
+    let capturing = || device.check_not_capturing("the device was waited for", site);
+    if let Err(error) = device.check_not_printing().and_then(|()| capturing()) {
         return at_once(Err(error));
     }
     if let Some(backend) = device.backend().asynchronous() {

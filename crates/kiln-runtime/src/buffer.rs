@@ -119,6 +119,10 @@ impl Buffer {
         self.ptr
     }
 
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     pub(crate) fn residency(&self) -> Residency {
         if is_printing() && matches!(self.state.try_lock(), Err(TryLockError::WouldBlock)) {
             // Inside the print sink of the launch that has it locked.
@@ -312,6 +316,7 @@ impl<'a> Access<'a> {
 
     /// Reads bytes from `offset` on into `data`, waiting for the work that writes them.
     pub(crate) fn read(&self, offset: usize, data: &mut [u8], log: &mut Log) -> Result<()> {
+        self.buffer.device.check_not_capturing("the elements of a tensor were read", log.site())?;
         if data.is_empty() {
             return Ok(());
         }
@@ -376,6 +381,8 @@ impl<'a> Access<'a> {
 
     /// Borrows the host's contents, up to date. Memory that was never written is zeroed first.
     fn borrow_host(mut self, write: bool, log: &mut Log) -> Result<Lease<'a>> {
+        let what = "the elements of a tensor were used on the host";
+        self.buffer.device.check_not_capturing(what, log.site())?;
         if !write {
             self.check_written(Named::Tensor)?;
         }

@@ -1,7 +1,9 @@
 //! Devices: finding them, opening them, and the state of one.
 
+use crate::activity::CallSite;
 use crate::backends;
 use crate::cache::{Choices, DiskCache, ProgramCache};
+use crate::capture::state;
 use crate::error::{Error, Result};
 use crate::isolate;
 use crate::loaded::load_or_compile;
@@ -9,6 +11,7 @@ use crate::observe::{Observation, Observer, Observers};
 use kiln_backend::{Backend, Capabilities, CostModel, Program, Properties, StreamId, is_printing, on_thread};
 use kiln_ir::Kernel;
 use std::fmt;
+use std::panic::Location;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -245,7 +248,9 @@ impl Device {
     ///
     /// # Errors
     /// The first [`kiln_backend::Fault`] of a kernel since the last report.
+    #[track_caller]
     pub fn synchronize(&self) -> Result<()> {
+        self.check_not_capturing("the device was waited for", Location::caller())?;
         Ok(self.backend().synchronize(StreamId::default())?)
     }
 
@@ -320,6 +325,33 @@ impl Device {
             return Err(kiln_backend::Error::InsidePrintSink { device }.into());
         }
         Ok(())
+    }
+
+    /// Tells this device from others of the process.
+    pub(crate) fn identity(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
+    }
+
+    /// Whether this thread captures a [`Graph`](crate::Graph) of this device: then launches, copies
+    /// and fills are recorded, and nothing has run whose results could be waited for.
+    #[inline]
+    pub fn is_capturing(&self) -> bool {
+        state::is_on_device(self.identity())
+    }
+
+    /// Refuses something that no [`Graph`](crate::Graph) can hold, while this thread captures one
+    /// of this device. `what` is a sentence in the past tense for the error, without its end.
+    ///
+    /// # Errors
+    /// [`Error::Capture`].
+    #[inline]
+    pub fn check_not_capturing(&self, what: &str, location: CallSite) -> Result<()> {
+        if self.is_capturing() { Err(self.in_capture(what, location)) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn in_capture(&self, what: &str, location: CallSite) -> Error {
+        Error::Capture { what: what.to_owned(), device: self.id().to_owned(), location }
     }
 
     /// The programs kept on disk.

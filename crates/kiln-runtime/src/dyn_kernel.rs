@@ -1,6 +1,5 @@
 //! Kernels that are given as IR, and their launches on arguments whose types are known at run time.
 
-use crate::args::pack;
 use crate::error::{Error, Result};
 use crate::extent::{Extent, three};
 use crate::facts;
@@ -9,6 +8,7 @@ use crate::params::{Given, ParamInfo};
 use crate::request::{GivenIr, Origin, Request};
 use crate::stream::Stream;
 use crate::tensor::{DynTensor, Tensor};
+use crate::tensor_params::pack;
 use crate::{CallSite, Device};
 use half::{bf16, f16};
 use kiln_backend::Report;
@@ -162,10 +162,10 @@ impl fmt::Debug for DynKernel {
 
 /// An argument of a [`DynKernel`]: a tensor to read (`&`), one to write (`&mut`), or a number. It
 /// is made by `into`.
-pub struct DynArg<'a>(Arg<'a>);
+pub struct DynArg<'a>(pub(crate) Arg<'a>);
 
 #[derive(Clone, Copy)]
-enum Arg<'a> {
+pub(crate) enum Arg<'a> {
     /// A tensor. `mutable` says that it is borrowed as `&mut` for `'a`.
     View {
         tensor: &'a DynTensor,
@@ -217,7 +217,7 @@ numbers!(bool i32 u32 i64 u64 f16 bf16 f32 f64 E4M3 E5M2 i8 u8);
 
 impl Arg<'_> {
     /// What it is for a parameter: a tensor that may be written can be read alone.
-    fn given(&self, param: &ParamInfo) -> Given {
+    pub(crate) fn given(&self, param: &ParamInfo) -> Given {
         match *self {
             Arg::View { tensor, mutable } => {
                 let mutable = mutable && param.given.is_mutable();
@@ -228,7 +228,7 @@ impl Arg<'_> {
     }
 
     /// Its words at a launch.
-    fn words(&self) -> SmallVec<[u64; 12]> {
+    pub(crate) fn words(&self) -> SmallVec<[u64; 12]> {
         match *self {
             Arg::View { tensor, .. } => {
                 let axes = tensor.shape().iter().chain(tensor.strides()).map(|&n| n as u64);

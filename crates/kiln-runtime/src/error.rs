@@ -202,7 +202,8 @@ pub enum Error {
         /// `file:line:column` of the launch.
         location: &'static Location<'static>,
     },
-    /// An argument of a kernel that was given as IR is none that its parameter takes.
+    /// An argument of a kernel that was given as IR, or a new argument of a launch in a graph, is
+    /// none that its parameter takes.
     #[error("{location}: argument `{argument}` of `{kernel}` must be {expected}, got {given}")]
     Argument {
         /// The kernel.
@@ -237,6 +238,27 @@ pub enum Error {
         first: String,
         /// The other.
         second: String,
+    },
+    /// Something was done that no graph can hold, while one was captured.
+    #[error(
+        "{location}: {what} while a graph was captured on {device}: what is captured has not run; do this before or after \
+         the capture"
+    )]
+    Capture {
+        /// What was done.
+        what: String,
+        /// The device.
+        device: String,
+        /// `file:line:column` of the call.
+        location: &'static Location<'static>,
+    },
+    /// A graph has no part that a change of it asks for.
+    #[error("{location}: {what}")]
+    GraphUpdate {
+        /// What it lacks, and what there is.
+        what: String,
+        /// `file:line:column` of the call.
+        location: &'static Location<'static>,
     },
     /// The contents of a tensor were never written.
     #[error("{what} was never written; fill it or pass it as `&mut` to a kernel first")]

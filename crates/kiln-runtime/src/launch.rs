@@ -3,6 +3,8 @@
 use crate::activity::{Activity, CallSite, CompileActivity, LaunchActivity, LaunchTimer};
 use crate::args::{Arguments, Locked};
 use crate::cache::Specialization;
+use crate::capture::node::Launched;
+use crate::capture::recording;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::extent::{Extent, Extents, no_extent, three};
@@ -158,6 +160,10 @@ impl Settings {
             None => loaded.grid(args.words())?,
         };
         loaded.check_limits(grid, device.properties())?;
+        if device.is_capturing() {
+            recording::launch(Launched { kernel: loaded, grid, args }, &self.queue, site);
+            return Ok(());
+        }
         if grid.contains(&0) {
             return Ok(());
         }

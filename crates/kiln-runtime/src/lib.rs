@@ -8,7 +8,9 @@
 //! | `awaited.rs` | waiting without blocking |
 //! | `launch.rs`, `request.rs` | a launch: specialization, checks, order |
 //! | `loaded.rs` | a compiled kernel: its program, grid and limits |
-//! | `args.rs`, `params.rs`, `facts.rs` | its arguments and what is known of them |
+//! | `args.rs`, `tensor_params.rs` | its arguments |
+//! | `params.rs`, `facts.rs` | what is known of them, and what a program relies on |
+//! | `graph.rs`, `graph_update.rs`, `capture/` | graphs: recorded, replayed, changed |
 //! | `dyn_kernel.rs` | kernels from IR, launched on arguments of any type |
 //! | `cache/` | compiled programs, and choices that were measured, in memory and on disk |
 //! | `observe.rs`, `activity.rs`, `log.rs` | observers, and the activities that they receive |
@@ -38,6 +40,15 @@
 //! is enqueued: threads with views of one buffer cannot slip between, and a refused launch has
 //! changed nothing. A stream is destroyed after the last buffer with work in it.
 //!
+//! # Graphs
+//!
+//! While a thread captures, launches (at the end of all checks but those of contents), writes,
+//! copies and fills are pushed to a list of its own, and what reads or waits is refused
+//! (`Device::check_not_capturing`). A [`Graph`] is that list with a plan: the buffers in the order
+//! of their addresses, and the nodes that each node runs after, which follow from streams and
+//! shared buffers. A replay locks and orders the buffers as a launch does. Then the device enqueues
+//! its own graph, where the backend has `Graphs`, or the runtime enqueues node by node.
+//!
 //! # Dynamic tensors, kernels from IR, observers
 //!
 //! A [`DynTensor`] is a buffer, an element type and a layout (offset, extents, strides). It has all
@@ -62,11 +73,14 @@ mod awaited;
 mod backends;
 mod buffer;
 mod cache;
+mod capture;
 mod device;
 mod dyn_kernel;
 mod error;
 mod extent;
 mod facts;
+mod graph;
+mod graph_update;
 mod host_memory;
 pub mod isolate;
 mod launch;
@@ -77,10 +91,11 @@ mod params;
 mod request;
 mod stream;
 mod tensor;
+mod tensor_params;
 
 pub use activity::{
     Activity, AllocateActivity, CallSite, CompileActivity, CopyActivity, CopyKind, FreeActivity,
-    LaunchActivity, LaunchTimer,
+    LaunchActivity, LaunchTimer, ReplayActivity,
 };
 pub use buffer::Residency;
 pub use cache::{DiskCache, DiskStats, ProgramCache};
@@ -88,6 +103,7 @@ pub use device::Device;
 pub use dyn_kernel::{DynArg, DynKernel, DynLaunch};
 pub use error::{Error, Result};
 pub use extent::Extent;
+pub use graph::{Capture, Graph, GraphLaunch, GraphNode};
 pub use kiln_backend::{
     Capabilities, Clock, CopyTaskLimits, CostModel, Execution, Fault, FaultKind, Latencies, MatrixFormat,
     MatrixUnits, MemoryCosts, ProductCosts, Properties, Rates, Report, Stages, StreamingSizes,

@@ -114,6 +114,11 @@ impl ParamInfo {
         params.iter().map(info).collect()
     }
 
+    /// How many words it has.
+    pub(crate) fn word_count(&self) -> usize {
+        self.given.view().map_or(1, |(rank, _)| 1 + 2 * rank)
+    }
+
     /// The extent of this view on an axis, from the words of a launch.
     pub(crate) fn extent(&self, words: &[u64], axis: usize) -> u64 {
         words[self.words + 1 + axis]

@@ -4,6 +4,7 @@ use crate::activity::DeviceTime;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use kiln_backend::{EventId, StreamId};
+use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,12 +52,16 @@ impl Stream {
     }
 
     /// Waits for all work of the stream and reports the first fault in it.
+    #[track_caller]
     pub fn synchronize(&self) -> Result<()> {
+        self.device.check_not_capturing("a stream was waited for", Location::caller())?;
         Ok(self.device.backend().synchronize(self.id())?)
     }
 
     /// A point after all work now in the stream, which can be timed.
+    #[track_caller]
     pub fn record(&self) -> Result<Event> {
+        self.device.check_not_capturing("an event was recorded", Location::caller())?;
         Event::record(&self.device, self.id())
     }
 
@@ -64,7 +69,9 @@ impl Stream {
     ///
     /// # Errors
     /// [`Error::WrongDevice`] if the event is of another device.
+    #[track_caller]
     pub fn wait(&self, event: &Event) -> Result<()> {
+        self.device.check_not_capturing("a stream was to wait for an event", Location::caller())?;
         same_device("the event", &event.device, &self.device)?;
         Ok(self.device.backend().wait(self.id(), event.id)?)
     }
@@ -125,7 +132,9 @@ pub struct Event {
 
 impl Event {
     /// A point in the device's default stream.
+    #[track_caller]
     pub fn now(device: &Device) -> Result<Event> {
+        device.check_not_capturing("an event was recorded", Location::caller())?;
         Event::record(device, StreamId::default())
     }
 

@@ -64,10 +64,11 @@ pub use kiln_lang::{DeviceValue, E4M3, E5M2, KernelConst, bf16, device, f16, ker
 pub use kiln_ring as ring;
 pub use kiln_runtime::isolate;
 pub use kiln_runtime::{
-    Activity, AllocateActivity, CallSite, Capabilities, Clock, CompileActivity, CopyActivity, CopyKind,
-    Device, DiskCache, DiskStats, DynArg, DynKernel, DynLaunch, DynTensor, Error, Event, Execution, Extent,
-    Fault, FaultKind, FreeActivity, Launch, LaunchActivity, LaunchTimer, MatrixFormat, MatrixUnits,
-    Observation, Observer, Properties, Report, Residency, Result, Stream, Tensor, observe,
+    Activity, AllocateActivity, CallSite, Capabilities, Capture, Clock, CompileActivity, CopyActivity,
+    CopyKind, Device, DiskCache, DiskStats, DynArg, DynKernel, DynLaunch, DynTensor, Error, Event, Execution,
+    Extent, Fault, FaultKind, FreeActivity, Graph, GraphLaunch, GraphNode, Launch, LaunchActivity,
+    LaunchTimer, MatrixFormat, MatrixUnits, Observation, Observer, Properties, ReplayActivity, Report,
+    Residency, Result, Stream, Tensor, observe,
 };
 
 /// What programs with kernels import: the language, and devices and tensors.
@@ -94,6 +95,8 @@ mod book {
     struct Kernels;
     #[doc = include_str!("../../../book/src/operations.md")]
     struct Operations;
+    #[doc = include_str!("../../../book/src/graphs.md")]
+    struct Graphs;
     #[doc = include_str!("../../../book/src/devices.md")]
     struct Devices;
     #[doc = include_str!("../../../book/src/browser.md")]

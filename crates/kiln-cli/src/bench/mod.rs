@@ -17,6 +17,7 @@ mod adapter;
 mod attention;
 mod clock;
 mod compile_cost;
+mod graph_cost;
 mod products;
 mod ring;
 mod rows;

@@ -2,7 +2,7 @@
 
 use super::clock::{self, Cache};
 use super::compile_cost::{self, FirstCall, cold};
-use super::{attention, products};
+use super::{attention, graph_cost, products};
 use half::bf16;
 use kiln_bench::launch_cost;
 use kiln_lang::prelude::*;
@@ -117,6 +117,9 @@ pub fn all(device: &Device) -> Vec<Row> {
         };
         rows.push(host("launch_empty", launch_cost::kiln));
         rows.push(host("launch_raw", launch_cost::driver));
+        rows.push(host("graph_of_8", graph_cost::kiln));
+        rows.push(host("graph_of_8_raw", graph_cost::driver));
+        rows.push(host("launches_of_8", graph_cost::launches));
         rows.push(host("call_matmul_kept", launch_cost::product_by_choice));
         rows.push(host("call_matmul", launch_cost::product));
         rows.push(host("compile_softmax", |device, n| cold(device, FirstCall::Softmax, n)));

@@ -6,6 +6,7 @@
 //! | `maps.rs` | tensor maps of launches |
 //! | `program.rs` | a loaded kernel and its launch |
 //! | `artifact.rs` | a compiled kernel as bytes |
+//! | `graphs.rs` | launches that are enqueued in one call |
 //! | `residents.rs`, `tenants.rs` | resident kernels and their owners |
 //! | `mappings.rs` | memory that the host and running kernels share |
 //! | `capabilities.rs` | what GPUs of a compute capability can do |
@@ -17,6 +18,7 @@
 mod artifact;
 mod capabilities;
 mod device;
+mod graphs;
 mod mappings;
 mod maps;
 mod pipeline;
@@ -32,16 +34,16 @@ pub use mappings::mapped_places;
 pub use pipeline::{compile_to_ptx, compile_to_tasks, compile_to_threads, threads_to_ptx};
 
 use crate::driver::{
-    Context, Cubin, CudaError, Diagnostic, DiagnosticKind, Driver, Event, JitLog, JitOptions, Module,
-    compile_to_cubin,
+    Context, Cubin, CudaError, Diagnostic, DiagnosticKind, Driver, Event, GraphBuilder, JitLog, JitOptions,
+    Module, compile_to_cubin,
 };
 use crate::ptx;
 use artifact::{Artifact, Code};
 use device::Device;
 use kiln_backend::{
-    Artifacts, Backend, Compiled, DevicePtr, Diagnostics, Error, EventId, Launch, Mapped, MappedMemory,
-    MappedPlace, MappedPlaces, Peers, PrintSink, Program, Properties, ResidentId, Result, Stages, StreamId,
-    Tenant,
+    Artifacts, Backend, Compiled, DevicePtr, Diagnostics, Error, EventId, Graphs, Launch, Mapped,
+    MappedMemory, MappedPlace, MappedPlaces, Peers, PrintSink, Program, Properties, ResidentId, Result,
+    Stages, StreamId, Tenant,
 };
 use kiln_compiler::Target;
 use kiln_ir::{Kernel, Level};
@@ -398,6 +400,10 @@ impl Backend for Cuda {
 
     fn artifacts(&self) -> Option<&dyn Artifacts> {
         Some(self)
+    }
+
+    fn graphs(&self) -> Option<&dyn Graphs> {
+        GraphBuilder::is_available(&self.device.context).then_some(self)
     }
 
     fn mapped_memory(&self) -> Option<&dyn MappedMemory> {

@@ -5,7 +5,7 @@ use super::device::Device;
 use super::maps::MapSlot;
 use super::sites::SiteTable;
 use super::streams::Queue;
-use crate::driver::{Function, JitOptions, LaunchShape, Module, TensorMap};
+use crate::driver::{Function, JitOptions, KernelNode, LaunchShape, Module, TensorMap};
 use crate::ptx::STATIC_SHARED;
 use kiln_backend::{Error, Launch, Program, Report, Result};
 use smallvec::SmallVec;
@@ -123,6 +123,43 @@ impl CudaProgram {
             },
         };
         launched.map_err(|error| self.device.explain(error))
+    }
+
+    /// Whether it prints.
+    pub(super) fn prints(&self) -> bool {
+        self.hidden.as_ref().is_some_and(|hidden| hidden.prints)
+    }
+
+    /// The driver's error as this device's.
+    pub(super) fn explained<T>(&self, result: crate::driver::Result<T>) -> Result<T> {
+        result.map_err(|error| self.device.explain(error))
+    }
+
+    /// Calls `call` with a launch as a node of a graph that runs in the stream of `queue`. The grid
+    /// has no zero extent.
+    pub(super) fn with_node<R>(
+        &self,
+        queue: &Queue,
+        grid: [u32; 3],
+        words: &[u64],
+        call: impl FnOnce(&KernelNode<'_>) -> crate::driver::Result<R>,
+    ) -> Result<R> {
+        if words.len() != self.words {
+            return Err(self.internal(format!("{} words for {}", words.len(), self.words)));
+        }
+        self.check_grid(grid)?;
+        let Some(function) = &self.function else { return Err(self.internal("it was dropped".into())) };
+        let mut maps: SmallVec<[TensorMap; 4]> = SmallVec::new();
+        for slot in &self.maps {
+            maps.push(slot.get(&self.device.context, self.device.nothing, &self.kernel, words)?);
+        }
+        let mut all: SmallVec<[u64; STACK_WORDS]> = SmallVec::from_slice(words);
+        if let Some(hidden) = &self.hidden {
+            let control = self.explained(queue.ready_reports())?.control();
+            all.extend_from_slice(&[control, hidden.number.into()]);
+        }
+        let shape = LaunchShape { grid, ..self.shape };
+        self.explained(call(&KernelNode { function, shape: &shape, maps: &maps, words: &all }))
     }
 
     /// # Safety

@@ -116,6 +116,11 @@ impl Context {
         self.0.bind()
     }
 
+    /// The driver's own handle.
+    pub(super) fn handle(&self) -> ContextHandle {
+        self.0.handle
+    }
+
     /// The GPU.
     pub fn device(&self) -> Device {
         self.0.device

@@ -57,6 +57,8 @@ handles! {
     LinkHandle;
     /// A graph as captured.
     GraphHandle;
+    /// A node of a graph.
+    GraphNodeHandle;
     /// A graph ready to launch.
     GraphExecHandle;
     /// Memory of another interface to the GPU, taken in by its handle.
@@ -251,6 +253,92 @@ pub struct LaunchAttribute {
     pub value: [c_uint; 16],
 }
 
+/// What a kernel node of a graph launches: `CUDA_KERNEL_NODE_PARAMS_v2`.
+#[repr(C)]
+#[derive(Debug)]
+pub struct KernelNodeDescription {
+    /// The kernel.
+    pub function: FunctionHandle,
+    /// Blocks.
+    pub grid: [c_uint; 3],
+    /// Threads of a block.
+    pub block: [c_uint; 3],
+    /// Dynamic shared memory of a block.
+    pub shared_bytes: c_uint,
+    /// The address of each parameter.
+    pub parameters: *mut *mut c_void,
+    /// Null: parameters are not packed.
+    pub extra: *mut *mut c_void,
+    /// Null: used where there is no function.
+    pub kernel: *mut c_void,
+    /// Null: used where there is no function.
+    pub context: ContextHandle,
+}
+
+/// A kind of memory: a GPU's.
+pub const MEMORY_DEVICE: c_uint = 2;
+
+/// One side of a copy, in a [`CopyNodeDescription`].
+#[repr(C)]
+#[derive(Debug)]
+pub struct CopySide {
+    /// The first byte, row and slice, and a level of detail: 0.
+    pub first: [usize; 4],
+    /// [`MEMORY_DEVICE`].
+    pub kind: c_uint,
+    /// Null.
+    pub host: *mut c_void,
+    /// The address.
+    pub device: Address,
+    /// Null.
+    pub array: *mut c_void,
+    /// Null.
+    pub reserved: *mut c_void,
+    /// Bytes from a row to the next.
+    pub pitch: usize,
+    /// Rows from a slice to the next.
+    pub height: usize,
+}
+
+/// What a copy node of a graph copies: `CUDA_MEMCPY3D_v2`.
+#[repr(C)]
+#[derive(Debug)]
+pub struct CopyNodeDescription {
+    /// Where from.
+    pub from: CopySide,
+    /// Where to.
+    pub to: CopySide,
+    /// Bytes of a row.
+    pub bytes: usize,
+    /// Rows.
+    pub rows: usize,
+    /// Slices.
+    pub slices: usize,
+}
+
+/// What a fill node of a graph fills: `CUDA_MEMSET_NODE_PARAMS`.
+#[repr(C)]
+#[derive(Debug)]
+pub struct FillNodeDescription {
+    /// Where.
+    pub to: Address,
+    /// Bytes from a row to the next; unused for one row.
+    pub pitch: usize,
+    /// With what.
+    pub value: c_uint,
+    /// Bytes of an element.
+    pub element_bytes: c_uint,
+    /// Elements of a row.
+    pub elements: usize,
+    /// Rows.
+    pub rows: usize,
+}
+
+/// The value of a [`LaunchAttribute`] for `cuGraphKernelNodeSetAttribute`.
+#[repr(C, align(8))]
+#[derive(Debug, Clone, Copy)]
+pub struct LaunchAttributeValue(pub [c_uint; 16]);
+
 /// Declares the table of entry points: those every driver Kiln accepts has, and those that came
 /// later.
 macro_rules! driver_functions {
@@ -416,6 +504,29 @@ driver_functions! {
             map: *mut c_void, elem: c_int, rank: c_uint, base: Address, extents: *const u64, strides: *const u64,
             extents_of_box: *const c_uint, steps: *const c_uint, interleave: c_int, swizzle: c_int, promotion: c_int, fill: c_int,
         );
+        // The parameters of kernel nodes as of CUDA 12.0; the others are older.
+        fn cuGraphCreate(graph: *mut GraphHandle, flags: c_uint);
+        fn cuGraphAddKernelNode_v2(
+            node: *mut GraphNodeHandle, graph: GraphHandle, after: *const GraphNodeHandle, count: usize,
+            description: *const KernelNodeDescription,
+        );
+        fn cuGraphKernelNodeSetAttribute(
+            node: GraphNodeHandle, attribute: c_uint, value: *const LaunchAttributeValue,
+        );
+        fn cuGraphAddMemcpyNode(
+            node: *mut GraphNodeHandle, graph: GraphHandle, after: *const GraphNodeHandle, count: usize,
+            description: *const CopyNodeDescription, context: ContextHandle,
+        );
+        fn cuGraphAddMemsetNode(
+            node: *mut GraphNodeHandle, graph: GraphHandle, after: *const GraphNodeHandle, count: usize,
+            description: *const FillNodeDescription, context: ContextHandle,
+        );
+        fn cuGraphAddEmptyNode(
+            node: *mut GraphNodeHandle, graph: GraphHandle, after: *const GraphNodeHandle, count: usize,
+        );
+        fn cuGraphExecKernelNodeSetParams_v2(
+            exec: GraphExecHandle, node: GraphNodeHandle, description: *const KernelNodeDescription,
+        );
         fn cuFuncIsLoaded(state: *mut c_int, function: FunctionHandle);
     }
 }
@@ -496,6 +607,20 @@ mod tests {
         assert_eq!(offset_of!(LaunchDescription, attribute_count), 48);
         assert_eq!(size_of::<LaunchAttribute>(), 72);
         assert_eq!(offset_of!(LaunchAttribute, value), 8);
+        assert_eq!(size_of::<KernelNodeDescription>(), 72);
+        assert_eq!(offset_of!(KernelNodeDescription, shared_bytes), 32);
+        assert_eq!(offset_of!(KernelNodeDescription, parameters), 40);
+        assert_eq!(offset_of!(KernelNodeDescription, context), 64);
+        assert_eq!(size_of::<CopyNodeDescription>(), 200);
+        assert_eq!(offset_of!(CopySide, kind), 32);
+        assert_eq!(offset_of!(CopySide, host), 40);
+        assert_eq!(offset_of!(CopySide, pitch), 72);
+        assert_eq!(offset_of!(CopyNodeDescription, to), 88);
+        assert_eq!(offset_of!(CopyNodeDescription, bytes), 176);
+        assert_eq!(size_of::<FillNodeDescription>(), 40);
+        assert_eq!(offset_of!(FillNodeDescription, value), 16);
+        assert_eq!(offset_of!(FillNodeDescription, elements), 24);
+        assert_eq!(size_of::<LaunchAttributeValue>(), 64);
     }
 
     #[test]

@@ -95,7 +95,7 @@ pub use device::{ComputeCapability, Device, DeviceProperties};
 pub use error::{CudaError, JitFailure, Result};
 pub use event::Event;
 pub use function::{Function, FunctionAttributes};
-pub use graph::Graph;
+pub use graph::{Graph, GraphBuilder, GraphNode, KernelNode};
 pub use jit::{Cubin, JitOptions, compile_to_cubin};
 pub use jit_log::{Diagnostic, DiagnosticKind, FunctionUsage, JitLog, Severity};
 pub use library::Driver;

@@ -113,7 +113,8 @@ impl Choosing<'_> {
         if let Some(name) = device.choice(question) {
             return Ok(named(&name));
         }
-        if budget.is_zero() {
+        // Nothing can be timed of a graph that is captured.
+        if budget.is_zero() || device.is_capturing() {
             return Ok(None);
         }
         let ways = ways();

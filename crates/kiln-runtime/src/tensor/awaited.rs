@@ -41,6 +41,7 @@ impl DynTensor {
     fn begin_bytes(&self, site: CallSite) -> Awaited<'_, Vec<u8>> {
         let start = Instant::now();
         let begun = self.buffer().access(Named::Tensor).and_then(|access| {
+            self.device().check_not_capturing("the elements of a tensor were read", site)?;
             Ok((access.begin_read(self.byte_offset(), self.span_bytes())?, access.writer()))
         });
         let (later, stream) = match begun {

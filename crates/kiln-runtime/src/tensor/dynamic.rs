@@ -3,6 +3,8 @@
 use super::layout::Layout;
 use crate::activity::CallSite;
 use crate::buffer::{Buffer, Named, Residency};
+use crate::capture::node::Place;
+use crate::capture::recording;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::facts;
@@ -75,7 +77,10 @@ impl DynTensor {
     pub fn zeros(device: &Device, dtype: Scalar, shape: &[usize]) -> Result<DynTensor> {
         let log = &mut Log::at(Location::caller());
         let tensor = DynTensor::allocate(device, dtype, shape, log)?;
-        tensor.buffer.access(Named::Tensor)?.fill(0, log)?;
+        match device.is_capturing() {
+            true => recording::fill(&tensor.buffer, 0, log.site()),
+            false => tensor.buffer.access(Named::Tensor)?.fill(0, log)?,
+        }
         Ok(tensor)
     }
 
@@ -238,7 +243,7 @@ impl DynTensor {
     }
 
     /// The bytes from the first element to the last, with the gaps.
-    pub(super) fn span_bytes(&self) -> usize {
+    pub(crate) fn span_bytes(&self) -> usize {
         self.layout.span() * self.elem_bytes()
     }
 
@@ -261,7 +266,10 @@ impl DynTensor {
     ///
     /// # Errors
     /// As of [`Tensor::check_written`](crate::Tensor::check_written), which has an example.
+    #[track_caller]
     pub fn check_written(&self) -> Result<()> {
+        let what = "what is written of a tensor was asked for";
+        self.device().check_not_capturing(what, Location::caller())?;
         let access = self.buffer.access(Named::Tensor)?;
         access.check_written(Named::Tensor)?;
         access.synchronize()?;
@@ -357,6 +365,11 @@ impl DynTensor {
     /// Overwrites all elements by the bytes of valid ones, as many as there are.
     fn write_valid_bytes(&mut self, data: &[u8], log: &mut Log) -> Result<()> {
         let (offset, size) = (self.byte_offset(), self.elem_bytes());
+        if self.layout.is_dense() && self.device().is_capturing() {
+            return recording::write(&Place { buffer: self.buffer.clone(), offset }, data, log);
+        }
+        let what = "elements were written to a view with gaps from the host";
+        self.device().check_not_capturing(what, log.site())?;
         let mut access = self.buffer.access(Named::Tensor)?;
         if self.layout.is_dense() {
             return access.write(offset, data, log);
@@ -392,7 +405,11 @@ impl DynTensor {
     pub fn to_device(&self, device: &Device) -> Result<DynTensor> {
         let log = &mut Log::at(Location::caller());
         let mut copy = DynTensor::allocate(device, self.dtype, self.shape(), log)?;
-        if self.layout.is_dense() {
+        if device.is_capturing() && device == self.device() && self.layout.is_dense() {
+            let [to, from] = [&copy, self]
+                .map(|tensor| Place { buffer: tensor.buffer.clone(), offset: tensor.byte_offset() });
+            recording::copy(&to, &from, self.span_bytes(), log.site());
+        } else if self.layout.is_dense() && !device.is_capturing() {
             copy.buffer.copy_from(&self.buffer, self.byte_offset(), log)?;
         } else {
             copy.write_valid_bytes(&self.bytes(log)?, log)?;

@@ -195,6 +195,7 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
     /// [`Error::Unwritten`](crate::Error::Unwritten) says how many were not;
     /// [`kiln_backend::Error::Unsupported`] on a device that does not keep track of what is
     /// written; the first fault of a kernel that wrote the tensor.
+    #[track_caller]
     pub fn check_written(&self) -> Result<()> {
         self.erased.check_written()
     }

@@ -1,0 +1,115 @@
+//! Graphs of launches, copies and fills: CUDA graphs, put together node by node.
+//!
+//! The words of a launch, the hidden ones among them, are in the graph. So a graph belongs to one
+//! stream: that whose control block its kernels report to.
+
+use super::Cuda;
+use super::device::Device;
+use super::program::CudaProgram;
+use super::streams::Queue;
+use crate::driver::{Graph, GraphBuilder, GraphNode};
+use kiln_backend::{DeviceGraph, GraphWork, Graphs, Result, StreamId};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A graph on a GPU.
+struct CudaGraph {
+    device: Arc<Device>,
+    queue: Arc<Queue>,
+    /// The driver's graph is one object, which one thread uses at a time.
+    graph: Mutex<Graph>,
+    /// Its nodes; `None` where an update builds anew: copies, fills, and launches of no blocks.
+    launches: Vec<Option<GraphNode>>,
+    /// Whether a kernel prints.
+    prints: bool,
+}
+
+impl Graphs for Cuda {
+    unsafe fn build_graph(
+        &self,
+        nodes: &[kiln_backend::GraphNode<'_>],
+        stream: StreamId,
+    ) -> Result<Box<dyn DeviceGraph>> {
+        let queue = self.device.streams.get(stream);
+        let mut builder = self.check(GraphBuilder::new(&self.device.context))?;
+        let (mut made, mut launches, mut prints) = (Vec::with_capacity(nodes.len()), Vec::new(), false);
+        for node in nodes {
+            let after: Vec<GraphNode> = node.after.iter().map(|&earlier| made[earlier]).collect();
+            let (added, is_launch) = match node.work {
+                GraphWork::Launch { program, grid, words } => {
+                    let program = self.own(program)?;
+                    prints |= program.prints();
+                    // SAFETY: the words are right for the kernel, as the caller promises.
+                    unsafe { add_launch(&mut builder, program, &queue, grid, words, &after) }?
+                }
+                GraphWork::Copy { to, from, bytes } => {
+                    (self.check(builder.copy(to, from, bytes, &after))?, false)
+                }
+                GraphWork::Fill { to, byte, bytes } => {
+                    (self.check(builder.fill(to, byte, bytes, &after))?, false)
+                }
+            };
+            made.push(added);
+            launches.push(is_launch.then_some(added));
+        }
+        // What the driver allocates for a graph may wait for every kernel, as loading a program
+        // does.
+        let graph = self.with_room(|| self.check(builder.instantiate(&queue.stream)))?;
+        let device = self.device.clone();
+        Ok(Box::new(CudaGraph { device, queue, graph: Mutex::new(graph), launches, prints }))
+    }
+}
+
+/// Adds a launch, and says whether it is a kernel's node.
+///
+/// # Safety
+/// That of [`Graphs::build_graph`].
+unsafe fn add_launch(
+    builder: &mut GraphBuilder,
+    program: &CudaProgram,
+    queue: &Queue,
+    grid: [u32; 3],
+    words: &[u64],
+    after: &[GraphNode],
+) -> Result<(GraphNode, bool)> {
+    if grid.contains(&0) {
+        return Ok((program.explained(builder.nothing(after))?, false));
+    }
+    // SAFETY: words and maps are as many as the kernel takes; their meaning is the caller's
+    // promise.
+    let node = program.with_node(queue, grid, words, |kernel| unsafe { builder.kernel(kernel, after) })?;
+    Ok((node, true))
+}
+
+impl DeviceGraph for CudaGraph {
+    unsafe fn update(&mut self, node: usize, work: GraphWork<'_>) -> Result<bool> {
+        let GraphWork::Launch { program, grid, words } = work else { return Ok(false) };
+        let Some(&Some(launch)) = self.launches.get(node) else { return Ok(false) };
+        let Some(program) = program.as_any().downcast_ref::<CudaProgram>() else { return Ok(false) };
+        if grid.contains(&0) {
+            return Ok(false);
+        }
+        let graph = self.graph.get_mut().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the node is of this graph; the rest is the caller's promise.
+        program.with_node(&self.queue, grid, words, |kernel| unsafe { graph.set_kernel(launch, kernel) })?;
+        Ok(true)
+    }
+
+    unsafe fn launch(&self) -> Result<()> {
+        let launched = (|| {
+            // Held until the graph is enqueued, as for a launch.
+            let _expected =
+                if self.prints { Some(self.queue.ready_reports()?.expect_prints()?) } else { None };
+            // SAFETY: memory and programs are alive, as the caller promises; the control block
+            // lives as long as the stream's work, and `self` keeps the stream.
+            unsafe { self.graph().launch(&self.queue.stream) }
+        })();
+        launched.map_err(|error| self.device.explain(error))
+    }
+}
+
+impl CudaGraph {
+    fn graph(&self) -> MutexGuard<'_, Graph> {
+        // A panic cannot have left the driver's object half-changed.
+        self.graph.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
