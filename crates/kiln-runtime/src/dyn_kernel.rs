@@ -315,7 +315,8 @@ impl DynLaunch<'_> {
     /// # Safety
     /// On these arguments and this grid, all that the kernel trusts is so, its addresses lie in
     /// memory that it was given, and no two of its threads access one place at the same time if one
-    /// of them writes it, unless by atomics.
+    /// of them writes it, unless by atomics. Recorded into a [`Graph`](crate::Graph), that holds
+    /// for each replay, with the arguments and contents that it has then.
     ///
     /// # Errors
     /// As of [`launch`](Self::launch), but for [`Error::UnsafeKernel`].

@@ -116,8 +116,8 @@ impl Capture {
     }
 }
 
-/// The launch of a [`Graph`] that is meant: a [`GraphNode`], or the name of a kernel that is launched
-/// once in it.
+/// The launch of a [`Graph`] that is meant: a [`GraphNode`], or the name of a kernel that is
+/// launched once in it.
 #[derive(Debug, Clone, Copy)]
 pub enum GraphLaunch<'a> {
     /// The only launch of a kernel of this name.

@@ -20,8 +20,8 @@ impl Graph {
     /// Gives a launch another argument: a number, a tensor (`&`), or a tensor that it writes
     /// (`&mut`). Replays from now on use it; those that are enqueued already do not.
     ///
-    /// The launch is a [`GraphNode`](crate::GraphNode) or the name of a kernel that is launched once.
-    /// [`replace`](Self::replace) exchanges a tensor wherever the graph uses it.
+    /// The launch is a [`GraphNode`](crate::GraphNode) or the name of a kernel that is launched
+    /// once. [`replace`](Self::replace) exchanges a tensor wherever the graph uses it.
     ///
     /// ```
     /// use kiln_lang::prelude::*;
@@ -125,14 +125,14 @@ impl Graph {
         let param = &kernel.params[at];
         let mut launch = launch.clone();
         launch.set(at, param, value, self, site)?;
-        self.change(vec![(number, Work::Launch(launch))])
+        self.change(vec![(number, Work::Launch(Box::new(launch)))])
     }
 
     /// The launch that is meant, and its number.
     fn find(&self, launch: GraphLaunch<'_>, site: CallSite) -> Result<(usize, &Launched)> {
         let refuse = |what| Err(Error::GraphUpdate { what, location: site });
         let mut launches = self.nodes.iter().enumerate().filter_map(|(number, node)| match &node.work {
-            Work::Launch(launch) => Some((number, launch)),
+            Work::Launch(launch) => Some((number, &**launch)),
             Work::Copy { .. } | Work::Fill { .. } => None,
         });
         match launch {
@@ -269,7 +269,7 @@ impl Exchange<'_> {
     /// What a node does with the new tensor, if it uses the old one.
     fn work(&self, node: &Recorded) -> Result<Option<Work>> {
         match &node.work {
-            Work::Launch(launch) => Ok(self.launch(launch)?.map(Work::Launch)),
+            Work::Launch(launch) => Ok(self.launch(launch)?.map(|launch| Work::Launch(Box::new(launch)))),
             Work::Copy { to, from, bytes } => {
                 let (moved_to, moved_from) =
                     (self.place(to, *bytes, true)?, self.place(from, *bytes, false)?);

@@ -20,7 +20,7 @@ pub(crate) struct Recorded {
 
 #[derive(Clone)]
 pub(crate) enum Work {
-    Launch(Launched),
+    Launch(Box<Launched>),
     Copy { to: Place, from: Place, bytes: usize },
     Fill { to: Place, byte: u8, bytes: usize },
 }
@@ -76,7 +76,8 @@ impl Recorded {
     /// The same as a backend takes it.
     pub(crate) fn for_backend(&self) -> GraphWork<'_> {
         match &self.work {
-            Work::Launch(Launched { kernel, grid, args }) => {
+            Work::Launch(launch) => {
+                let Launched { kernel, grid, args } = &**launch;
                 GraphWork::Launch { program: &*kernel.program, grid: *grid, words: args.words() }
             }
             Work::Copy { to, from, bytes } => {

@@ -61,7 +61,7 @@ fn add(work: Work, queue: &Queue, site: CallSite) {
 
 /// Records a launch.
 pub(crate) fn launch(launch: Launched, queue: &Queue, site: CallSite) {
-    add(Work::Launch(launch), queue, site);
+    add(Work::Launch(Box::new(launch)), queue, site);
 }
 
 /// Records a fill of all of a buffer.

@@ -3,9 +3,9 @@
 
 use crate::order::Order;
 use kiln_backend::{
-    Artifacts, Backend, Compiled, DevicePtr, Error, EventId, Launch, Mapped, MappedMemory, MappedPlace,
-    MappedPlaces, PrintSink, Program, Properties, Report, ResidentId, Residents, Result, Stages, StreamId,
-    Tenant,
+    Artifacts, Backend, Compiled, DevicePtr, Error, EventId, Graphs, Launch, Mapped, MappedMemory,
+    MappedPlace, MappedPlaces, PrintSink, Program, Properties, Report, ResidentId, Residents, Result, Stages,
+    StreamId, Tenant,
 };
 use kiln_interp::{Interp, Options};
 use kiln_ir::{Kernel, parse};
@@ -26,6 +26,7 @@ struct Inner {
     counts: Counts,
     fail_launches: AtomicBool,
     refuse_artifacts: AtomicBool,
+    has_graphs: AtomicBool,
 }
 
 /// How often each was called.
@@ -39,6 +40,9 @@ pub struct Counts {
     pub uploads: AtomicUsize,
     pub downloads: AtomicUsize,
     pub copies: AtomicUsize,
+    pub graphs_built: AtomicUsize,
+    pub graphs_updated: AtomicUsize,
+    pub graphs_launched: AtomicUsize,
 }
 
 impl Probe {
@@ -53,6 +57,7 @@ impl Probe {
             counts: Counts::default(),
             fail_launches: AtomicBool::new(false),
             refuse_artifacts: AtomicBool::new(false),
+            has_graphs: AtomicBool::new(false),
         }));
         (Device::with_backend(Box::new(probe.clone()), disk), probe)
     }
@@ -91,6 +96,11 @@ impl Probe {
         self.0.refuse_artifacts.store(true, SeqCst);
     }
 
+    /// From now on it has graphs of its own.
+    pub fn provide_graphs(&self) {
+        self.0.has_graphs.store(true, SeqCst);
+    }
+
     fn loaded(&self, kernel: &Kernel) -> Result<Arc<Loaded>> {
         let mut words = 0;
         let mut views = Vec::new();
@@ -104,12 +114,13 @@ impl Probe {
     }
 }
 
-fn count(counter: &AtomicUsize) {
+pub fn count(counter: &AtomicUsize) {
     counter.fetch_add(1, SeqCst);
 }
 
 /// A program, and where in its words the addresses of views are, with whether each is written.
-struct Loaded {
+#[derive(Clone)]
+pub struct Loaded {
     program: Arc<dyn Program>,
     views: Vec<(usize, bool)>,
 }
@@ -237,6 +248,10 @@ impl Backend for Probe {
 
     fn artifacts(&self) -> Option<&dyn Artifacts> {
         Some(self)
+    }
+
+    fn graphs(&self) -> Option<&dyn Graphs> {
+        self.0.has_graphs.load(SeqCst).then_some(self)
     }
 
     fn mapped_memory(&self) -> Option<&dyn MappedMemory> {
