@@ -10,6 +10,7 @@
 mod capabilities;
 mod cost_model;
 mod device;
+mod dump;
 mod error;
 mod graphs;
 mod later;
@@ -27,6 +28,7 @@ pub use cost_model::{
     CopyTaskLimits, CostModel, Latencies, MemoryCosts, ProductCosts, Rates, StreamingSizes,
 };
 pub use device::{DevicePtr, EventId, Properties, Residency, StreamId};
+pub use dump::{DUMP_FOLDER_VARIABLE, DUMP_VARIABLE, Dump, DumpStage, dump};
 pub use error::{Error, Fault, FaultKind, Finding, Result};
 
 pub use graphs::{DeviceGraph, GraphNode, GraphWork, Graphs};

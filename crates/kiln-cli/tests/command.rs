@@ -363,3 +363,33 @@ fn fuzz_runs_the_kernels_of_seeds_and_of_files() {
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("a mode is one of tile, thread, fault_regions"));
 }
+
+/// Each kernel that runs leaves the stages that were asked for, which parse and match.
+#[test]
+fn a_running_program_writes_its_stages() {
+    let folder = std::env::temp_dir().join(format!("kiln-command-{}-dump", std::process::id()));
+    let selftest = |stages: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+        let command =
+            command.env("KILN_DUMP", stages).env("KILN_DUMP_DIR", &folder).env("KILN_CACHE_DIR", "");
+        command.args(["selftest", "--device", "cpu", "--filter", "graphs::chain"]).output().unwrap()
+    };
+    let output = selftest("ir,clif,ptx");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let mut names: Vec<String> =
+        std::fs::read_dir(&folder).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    let [clif, ir] = &names[..] else { panic!("{names:?}") };
+    let stem = ir.strip_suffix(".ir").unwrap();
+    assert!(stem.starts_with("advance-") && *clif == format!("{stem}.cpu.clif"), "{names:?}");
+    let read = |name| std::fs::read_to_string(folder.join(name)).unwrap();
+    assert_eq!(kiln_ir::parse(&read(ir)).unwrap().name, "advance");
+    assert!(read(clif).contains("function u0:"), "{}", read(clif));
+    std::fs::remove_dir_all(&folder).unwrap();
+
+    let output = selftest("ir,assembly");
+    assert_ne!(output.status.code(), Some(0));
+    let said = text(&output.stdout) + &text(&output.stderr);
+    assert!(said.contains("`assembly`") && said.contains("ir, tir, ptx, sass, clif, wgsl, spv"), "{said}");
+    assert!(!folder.exists());
+}

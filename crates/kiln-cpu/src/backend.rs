@@ -5,12 +5,12 @@ use crate::launch;
 use crate::limit::Watch;
 use crate::memory::{HostAllocator, last_level_cache, total_memory};
 use crate::pool::Pool;
-use crate::program::{CpuProgram, MAX_THREADS, SHARED_MEMORY};
+use crate::program::{CpuProgram, MAX_THREADS, SHARED_MEMORY, clif_of};
 use crate::resident::Residents;
 use kiln_backend::{
-    Backend, BlockTime, Capabilities, Compiled, DevicePtr, Diagnostics, Error, EventId, Execution, Fault,
-    Launch, Mapped, MappedMemory, MappedPlace, MappedPlaces, PrintSink, Prints, Program, Properties,
-    Residency, ResidentId, Result, StreamId, Tenant,
+    Backend, BlockTime, Capabilities, Compiled, DevicePtr, Diagnostics, DumpStage, Error, EventId, Execution,
+    Fault, Launch, Mapped, MappedMemory, MappedPlace, MappedPlaces, PrintSink, Prints, Program, Properties,
+    Residency, ResidentId, Result, StreamId, Tenant, dump,
 };
 use kiln_cpu_primitives::Isa;
 use kiln_ir::Kernel;
@@ -219,6 +219,9 @@ impl Backend for CpuBackend {
 
     fn compile(&self, kernel: &Kernel) -> Result<Compiled> {
         let (program, stages) = CpuProgram::new(kernel, self.blocking)?;
+        dump(DumpStage::Clif, (kernel, "cpu"), || {
+            clif_of(kernel, self.blocking).map(String::into_bytes).map_err(|error| error.to_string())
+        });
         Ok(Compiled { program: Arc::new(program), artifact: None, stages })
     }
 

@@ -59,8 +59,13 @@ impl CpuProgram {
 /// # Errors
 /// As [`compile`](kiln_backend::Backend::compile).
 pub fn clif(kernel: &Kernel) -> Result<String> {
+    clif_of(kernel, Blocking::default())
+}
+
+/// The Cranelift IR of a kernel whose products are divided in this way.
+pub(crate) fn clif_of(kernel: &Kernel, blocking: Blocking) -> Result<String> {
     let kernel = &prepare(kernel)?;
-    codegen::clif(&Lowered::of(kernel)?.source(kernel, Blocking::default()))
+    codegen::clif(&Lowered::of(kernel)?.source(kernel, blocking))
 }
 
 /// Checks a kernel and optimizes it.

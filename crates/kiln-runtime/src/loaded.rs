@@ -3,7 +3,7 @@
 use crate::cache::DiskCache;
 use crate::error::{Error, Result};
 use crate::params::ParamInfo;
-use kiln_backend::{Backend, Program, Properties, Stages};
+use kiln_backend::{Backend, Dump, DumpStage, Program, Properties, Stages};
 use kiln_compiler::{Partition, partition};
 use kiln_ir::Kernel;
 use std::sync::Arc;
@@ -110,13 +110,20 @@ pub(crate) fn load_or_compile(
     disk: &DiskCache,
     kernel: &Kernel,
 ) -> Result<(Arc<dyn Program>, Option<Stages>)> {
+    let dump = Dump::of_environment()?;
+    if let Some(dump) = dump {
+        dump.write(DumpStage::Ir, (kernel, ""), || Ok(format!("{kernel:#}").into_bytes()));
+    }
     let Some(artifacts) = backend.artifacts().filter(|_| disk.folder().is_some()) else {
         let compiled = backend.compile(kernel)?;
         return Ok((compiled.program, Some(compiled.stages)));
     };
     // With locations: faults name them.
     let key = DiskCache::key(&[format!("{kernel:#}").as_bytes(), artifacts.artifact_key().as_bytes()]);
-    if let Some(bytes) = disk.load(&key) {
+    // What comes from disk has no stages to write.
+    if dump.is_none()
+        && let Some(bytes) = disk.load(&key)
+    {
         match artifacts.load(&bytes) {
             Ok(program) => return Ok((program, None)),
             Err(_) => disk.reject(),

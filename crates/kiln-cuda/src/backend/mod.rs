@@ -14,6 +14,7 @@
 //! | `streams.rs` | streams and events by number |
 //! | `reports.rs` | where faults and prints of a stream arrive |
 //! | `sites.rs` | what they mean |
+//! | `sass.rs` | machine code as text |
 
 mod artifact;
 mod capabilities;
@@ -25,6 +26,7 @@ mod pipeline;
 mod program;
 mod reports;
 mod residents;
+mod sass;
 mod sites;
 mod streams;
 mod tenants;
@@ -41,9 +43,9 @@ use crate::ptx;
 use artifact::{Artifact, Code};
 use device::Device;
 use kiln_backend::{
-    Artifacts, Backend, Compiled, DevicePtr, Diagnostics, Error, EventId, Graphs, Launch, Mapped,
+    Artifacts, Backend, Compiled, DevicePtr, Diagnostics, DumpStage, Error, EventId, Graphs, Launch, Mapped,
     MappedMemory, MappedPlace, MappedPlaces, Peers, PrintSink, Program, Properties, ResidentId, Result,
-    Stages, StreamId, Tenant,
+    Stages, StreamId, Tenant, dump,
 };
 use kiln_compiler::Target;
 use kiln_ir::{Kernel, Level};
@@ -234,17 +236,23 @@ impl Cuda {
         let lowered = pipeline::lower(kernel, &pipeline::lowering_target(target, shared), target)?;
         let passes = clock.lap();
         let module = pipeline::emit(&lowered, target, shared)?;
+        self.dump(kernel, &lowered, &module);
         let emission = clock.lap();
         let (context, options) = (&self.device.context, JitOptions::default());
         let refused = |error| self.refused(kernel, error);
         if !module.whole_program {
             let (module, cubin) = self.assemble(kernel, module)?;
+            dump(DumpStage::Sass, self.dumped(kernel), || sass::disassemble(&cubin.bytes));
             let assembly = clock.lap();
             let artifact = artifact(kernel, module, |_| Code::Cubin(cubin.bytes), &cubin.log);
             let program = self.load_program(&artifact)?;
             let loading = clock.lap();
             return Ok((artifact, program, Stages { passes, emission, assembly, loading }));
         }
+        dump(DumpStage::Sass, self.dumped(kernel), || {
+            Err("the driver assembles a kernel with register budgets as it loads it, and keeps the code"
+                .into())
+        });
         // The driver compiles this only as it loads it, so what it loaded is the program: from the
         // text it would be compiled once more, unless the driver has a cache of its own. The
         // residents are away meanwhile.
@@ -276,10 +284,12 @@ impl Cuda {
         let whole = Target { tasks: false, ..pipeline::lowering_target(target, shared) };
         let (mut module, mut cubin) = (module, cubin);
         for threads in [whole.clone(), Target { warpgroups: false, ..whole }] {
-            let others = pipeline::emit(&pipeline::lower(kernel, &threads, target)?, target, shared)?;
+            let lowered = pipeline::lower(kernel, &threads, target)?;
+            let others = pipeline::emit(&lowered, target, shared)?;
             if others.text == module.text {
                 continue;
             }
+            self.dump(kernel, &lowered, &others);
             cubin = assembled(&others)?;
             module = others;
             if !gives_up_products(&cubin.log) {
@@ -287,6 +297,17 @@ impl Cuda {
             }
         }
         Ok((module, cubin))
+    }
+
+    /// What the files of a dump are named by.
+    fn dumped<'a>(&'a self, kernel: &'a Kernel) -> (&'a Kernel, &'a str) {
+        (kernel, &self.device.properties.id)
+    }
+
+    /// Writes the stages up to PTX as files, if the environment asks for them.
+    fn dump(&self, kernel: &Kernel, lowered: &Kernel, module: &ptx::Module) {
+        dump(DumpStage::Tir, self.dumped(kernel), || Ok(format!("{lowered:#}").into_bytes()));
+        dump(DumpStage::Ptx, self.dumped(kernel), || Ok(module.text.clone().into_bytes()));
     }
 
     fn refused(&self, kernel: &Kernel, error: CudaError) -> Error {

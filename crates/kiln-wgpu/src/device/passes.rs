@@ -2,8 +2,9 @@
 
 use super::gpu::Gpu;
 use crate::features::Features;
+use crate::language::{Language, Written};
 use crate::module::{Module, compile};
-use kiln_backend::{Error, Result};
+use kiln_backend::{DumpStage, Error, Result, dump};
 use kiln_compiler::{CompileError, Target, pipeline};
 use kiln_ir::{Kernel, Loc, OpKind, verify};
 use naga::proc::{GlobalCtx, Layouter};
@@ -55,8 +56,18 @@ pub fn shader(kernel: &Kernel, target: &ShaderTarget<'_>) -> Result<Module> {
     };
     let lowered = pipeline::compile(kernel, &lowering);
     let lowered = lowered.map_err(|error| explain(target.device, kernel, error))?;
+    dump(DumpStage::Tir, (kernel, target.device), || Ok(format!("{:#}", lowered.kernel).into_bytes()));
     let features = Features { warp, ..target.features };
-    compile(&lowered.kernel, features).map_err(|error| named(target.device, error))
+    let module = compile(&lowered.kernel, features).map_err(|error| named(target.device, error))?;
+    for (stage, language) in [(DumpStage::Wgsl, Language::Wgsl), (DumpStage::Spv, Language::Spirv)] {
+        dump(stage, (kernel, target.device), || {
+            Ok(match module.write(language).map_err(|error| error.to_string())? {
+                Written::Text(text) => text.into_bytes(),
+                Written::Words(words) => words.into_iter().flat_map(u32::to_le_bytes).collect(),
+            })
+        });
+    }
+    Ok(module)
 }
 
 /// Makes the module of a kernel for an adapter.
