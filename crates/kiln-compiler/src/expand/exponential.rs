@@ -186,19 +186,9 @@ impl Math<'_, '_> {
         self.select(negative, nan, result)
     }
 
-    pub(super) fn sigmoid(&mut self, x: Value) -> Value {
-        if self.is_double() {
-            return self.sigmoid_double(x);
-        }
-        let minus = self.neg(x);
-        let (e, one) = (self.exp(minus), self.c(1.0));
-        let sum = self.add(e, one);
-        self.div(one, sum)
-    }
-
     /// The exponential is of a negative number, so that it does not overflow where the result is
     /// small but not zero.
-    fn sigmoid_double(&mut self, x: Value) -> Value {
+    pub(super) fn sigmoid(&mut self, x: Value) -> Value {
         let a = self.abs(x);
         let minus = self.neg(a);
         let (e, one) = (self.exp(minus), self.c(1.0));
@@ -214,9 +204,10 @@ impl Math<'_, '_> {
             true => (self.tanh_near_double(x), self.tanh_far_double(a), 0.34),
             false => (self.tanh_near(x), self.tanh_far(a), 0.625),
         };
-        let far = self.copy_sign(far, x);
         let is_near = self.lt(a, limit);
-        self.select(is_near, near, far)
+        let magnitude = self.select(is_near, near, far);
+        // Also that of a zero, which the polynomial loses.
+        self.copy_sign(magnitude, x)
     }
 
     /// Cephes tanhf.

@@ -6,7 +6,10 @@ use std::f64::consts::{FRAC_2_PI, FRAC_PI_2, FRAC_PI_4, PI};
 
 impl Math<'_, '_> {
     pub(super) fn sin(&mut self, x: Value) -> Value {
-        self.sin_or_cos(x, 0)
+        let sin = self.sin_or_cos(x, 0);
+        // The reduction and the polynomial lose the sign of a zero.
+        let zero = self.eq(x, 0.0);
+        self.select(zero, x, sin)
     }
 
     pub(super) fn cos(&mut self, x: Value) -> Value {
@@ -18,7 +21,8 @@ impl Math<'_, '_> {
     fn sin_or_cos(&mut self, x: Value, quarter: i64) -> Value {
         let elem = self.elem;
         let wide = self.cast(x, Scalar::F64);
-        let (r, quadrant) = self.double().reduce(wide, quarter);
+        let double = self.is_double();
+        let (r, quadrant) = self.double().reduce(wide, quarter, double);
         let r = self.cast(r, elem);
         let (sin, cos) = (self.sin_near(r), self.cos_near(r));
         let mut d = self.double();
@@ -32,14 +36,19 @@ impl Math<'_, '_> {
         self.select(is_upper, minus, value)
     }
 
-    /// x - n pi/2, with n the nearest whole number, and n + quarter; f64, pi/2 in two parts.
-    fn reduce(&mut self, x: Value, quarter: i64) -> (Value, Value) {
+    /// x - n pi/2, with n the nearest whole number, and n + quarter; f64, pi/2 in two parts. A
+    /// third shows in f64 alone, where x is so close to a multiple that the two cancel it.
+    fn reduce(&mut self, x: Value, quarter: i64, third_part: bool) -> (Value, Value) {
         let scale = self.c(FRAC_2_PI);
         let product = self.mul(x, scale);
         let n = self.b.unary(UnaryOp::Round, product);
         let (high, low) = (self.c(-FRAC_PI_2), self.c(-6.123_233_995_736_766e-17));
         let r = self.fma(n, high, x);
-        let r = self.fma(n, low, r);
+        let mut r = self.fma(n, low, r);
+        if third_part {
+            let third = self.c(1.497_384_904_859_169_8e-33);
+            r = self.fma(n, third, r);
+        }
         let whole = self.cast(n, Scalar::I64);
         let ahead = self.ci(quarter);
         (r, self.b.binary(BinaryOp::Add, whole, ahead))

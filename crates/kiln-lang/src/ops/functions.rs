@@ -281,7 +281,9 @@ fn asinh<F: Float>(x: Val<F>) -> Val<F> {
 fn acosh<F: Float>(x: Val<F>) -> Val<F> {
     let above = x - 1.0;
     let near = (above + (above * (above + 2.0)).sqrt()).log1p();
-    select(x.gt(SQUARE_ADDS), x.log() + std::f64::consts::LN_2, near)
+    let result = select(x.gt(SQUARE_ADDS), x.log() + std::f64::consts::LN_2, near);
+    // Of large negative values the root and the value cancel.
+    select(x.lt(1.0), f64::NAN, result)
 }
 
 #[track_caller]
@@ -290,6 +292,8 @@ fn atanh<F: Float>(x: Val<F>) -> Val<F> {
     let twice = magnitude + magnitude;
     let result = (twice + twice * magnitude / (-magnitude + 1.0)).log1p() * 0.5;
     let result = select(magnitude.eq(1.0), f64::INFINITY, result);
+    // Of large values the fraction is -2 or so.
+    let result = select(magnitude.gt(1.0), f64::NAN, result);
     with_sign_of(x, result)
 }
 
