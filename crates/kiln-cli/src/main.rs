@@ -7,6 +7,7 @@
 //! | `compile.rs` | the stages of a kernel, from IR text |
 //! | `cache.rs` | the programs kept on disk |
 //! | `fuzz.rs`, `fuzz/` | random kernels, compared with the interpreter |
+//! | `sanitize.rs` | a program of the user's under the sanitizer |
 //! | `selftest.rs` | the conformance suite on a device |
 //! | `ring.rs`, `ring/` | the actors of running programs |
 //! | `device.rs` | the device that a command works on |
@@ -21,6 +22,7 @@ mod doctor;
 mod failure;
 mod fuzz;
 mod ring;
+mod sanitize;
 mod selftest;
 mod units;
 
@@ -52,6 +54,7 @@ enum Command {
     Bench(bench::Args),
     Selftest(selftest::Args),
     Fuzz(fuzz::Args),
+    Sanitize(sanitize::Args),
     Compile(compile::Args),
     Cache(cache::Args),
     Ring(ring::Args),
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args),
         Command::Selftest(args) => selftest::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
+        Command::Sanitize(args) => sanitize::run(&args),
         Command::Compile(args) => compile::run(&args),
         Command::Cache(args) => cache::run(&args),
         Command::Ring(args) => ring::run(&args),

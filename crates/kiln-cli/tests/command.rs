@@ -100,7 +100,9 @@ fn every_command_prints_json() {
     {
         let command = line.split_whitespace().next().unwrap();
         let known = commands.iter().any(|(args, _)| args[0] == command);
-        assert!(known || command == "help", "`{command}` is not tried here");
+        // `sanitize.rs` tries that one: it needs a program.
+        let elsewhere = ["help", "sanitize"].contains(&command);
+        assert!(known || elsewhere, "`{command}` is not tried here");
     }
     std::fs::remove_file(kernel).unwrap();
 }

@@ -125,9 +125,13 @@ pub struct Interp {
     limit: Mutex<Option<Duration>>,
     state: Mutex<DeviceState>,
     prints: Prints,
+    on_fault: Option<FaultSink>,
     /// What was dropped inside the print sink, while a launch had the state.
     dropped: Mutex<Vec<Dropped>>,
 }
+
+/// What is called with each fault.
+type FaultSink = Box<dyn Fn(&Fault) + Send + Sync>;
 
 /// An object that is no longer used.
 enum Dropped {
@@ -193,8 +197,21 @@ impl Interp {
                 launches: 0,
             }),
             prints: Prints::default(),
+            on_fault: None,
             dropped: Mutex::default(),
         }
+    }
+
+    /// Calls a function with each fault, when it happens: also with one that nobody asks for later.
+    ///
+    /// ```
+    /// use kiln_interp::{Interp, Options};
+    /// let device = Interp::new(Options::default()).on_fault(|fault| eprintln!("{fault}"));
+    /// assert!(device.sanitizes());
+    /// ```
+    pub fn on_fault(mut self, sink: impl Fn(&Fault) + Send + Sync + 'static) -> Interp {
+        self.on_fault = Some(Box::new(sink));
+        self
     }
 
     /// Whether the sanitizer is on.
@@ -263,7 +280,12 @@ impl Interp {
         let (memory, time) = (&mut state.memory, Time::new(limit));
         match launch::run(loaded, launch.grid, order, launch.words, memory, &self.prints, time) {
             Ok(()) => Ok(None),
-            Err(Error::Fault(fault)) => Ok(Some(*fault)),
+            Err(Error::Fault(fault)) => {
+                if let Some(sink) = &self.on_fault {
+                    sink(&fault);
+                }
+                Ok(Some(*fault))
+            }
             Err(other) => Err(other),
         }
     }

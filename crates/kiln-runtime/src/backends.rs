@@ -2,6 +2,7 @@
 //! depends on which.
 
 use crate::error::{Error, Result};
+use crate::sanitize;
 use kiln_backend::{Backend, launch_limit_of_environment};
 
 type Opened = Result<Box<dyn Backend>>;
@@ -12,7 +13,11 @@ type Opened = Result<Box<dyn Backend>>;
 /// [`Error::UnknownDevice`] if no backend of Kiln's has such a device, [`Error::MissingBackend`]
 /// for a backend that this build lacks, and what the backend refuses.
 pub(crate) fn open(name: &str) -> Opened {
-    find(name).unwrap_or_else(|| Err(unknown(name)))
+    let opened = find(name).unwrap_or_else(|| Err(unknown(name)))?;
+    if sanitize::device().is_some() {
+        sanitize::opened(name);
+    }
+    Ok(opened)
 }
 
 /// Opens a device anew, in place of one that is lost. [`open`] says more.
@@ -55,12 +60,13 @@ pub(crate) fn other_gpu() -> Option<String> {
     wgpu::names(false).into_iter().next()
 }
 
-/// The name that a device has of several that it is opened by.
+/// The name that a device has of several that it is opened by, and in a program under `kiln
+/// sanitize` that of the device to open in its place.
 pub(crate) fn canonical(name: &str) -> String {
-    match name {
+    sanitize::replaced(match name {
         "cuda" => "cuda:0".to_owned(),
         other => wgpu::canonical(other).unwrap_or_else(|| other.to_owned()),
-    }
+    })
 }
 
 /// The number of NVIDIA GPUs.
@@ -200,10 +206,15 @@ mod cpu {
 #[cfg(feature = "interp")]
 mod interp {
     use super::Opened;
+    use crate::sanitize;
     use kiln_interp::{Interp, Options};
 
     pub(super) fn open(name: &str) -> Option<Opened> {
-        Some(Ok(Box::new(Interp::new(Options::named(name)?))))
+        let device = Interp::new(Options::named(name)?);
+        Some(Ok(match sanitize::device() {
+            Some(_) => Box::new(device.on_fault(|fault| sanitize::report(&fault.to_string()))),
+            None => Box::new(device),
+        }))
     }
 }
 

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::isolate;
 use crate::loaded::load_or_compile;
 use crate::observe::{Observation, Observer, Observers};
+use crate::sanitize;
 use kiln_backend::{Backend, Capabilities, CostModel, Program, Properties, StreamId, is_printing, on_thread};
 use kiln_ir::Kernel;
 use std::fmt;
@@ -57,6 +58,9 @@ impl Device {
     // It can fail, and `Device::default()?` is what a user expects to write.
     #[allow(clippy::should_implement_trait)]
     pub fn default() -> Result<Device> {
+        if let Some(name) = sanitize::device() {
+            return Device::open(&name);
+        }
         let wish = std::env::var("KILN_DEVICE").ok();
         let other = || {
             let host = || backends::hosts().next().unwrap_or("cuda:0").to_owned();
@@ -78,6 +82,9 @@ impl Device {
     /// | `interp:SEED` | the same; the seed fixes the order of programs and threads |
     /// | `interp:fast`, `interp:fast:SEED` | the interpreter without the sanitizer |
     /// | `isolated:cpu`, `isolated:cuda:N` | a device in a [process of its own](crate::isolate) |
+    ///
+    /// Where the environment variable `KILN_SANITIZE` names a device, every name opens that one:
+    /// `kiln sanitize` sets it to `interp`.
     ///
     /// # Errors
     /// [`Error::UnknownDevice`] for another name, [`Error::MissingBackend`] if the program was

@@ -15,6 +15,7 @@
 //! | `cache/` | compiled programs, and choices that were measured, in memory and on disk |
 //! | `observe.rs`, `activity.rs`, `log.rs` | observers, and the activities that they receive |
 //! | [`isolate`] | devices in processes of their own |
+//! | `sanitize.rs` | programs under `kiln sanitize` |
 //! | `error.rs` | what can go wrong |
 //!
 //! # Specialization and caches
@@ -89,6 +90,7 @@ mod log;
 mod observe;
 mod params;
 mod request;
+mod sanitize;
 mod stream;
 mod tensor;
 mod tensor_params;
@@ -111,6 +113,7 @@ pub use kiln_backend::{
 pub use launch::Launch;
 pub use loaded::Build;
 pub use observe::{Observation, Observer, observe};
+pub use sanitize::{REPORTS_VARIABLE, SANITIZE_VARIABLE};
 pub use stream::{Event, Stream};
 pub use tensor::{DynTensor, Tensor};
 

@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::facts;
 use crate::host_memory::zeroed;
 use crate::log::Log;
+use crate::sanitize;
 use kiln_ir::Scalar;
 use kiln_lang::Elem;
 use kiln_lang::param::Facts;
@@ -314,7 +315,9 @@ impl DynTensor {
             *index = left % extent;
             left /= extent;
         }
-        Err(Error::Unwritten { missing, of: number, first: index, shape })
+        let error = Error::Unwritten { missing, of: number, first: index, shape };
+        sanitize::report(&error.to_string());
+        Err(error)
     }
 
     /// Overwrites all elements, in row-major order.

@@ -1,0 +1,109 @@
+//! `kiln sanitize`: a program of the user's on the interpreter, whose sanitizer looks for errors.
+
+use crate::failure::Failure;
+use kiln_runtime::{REPORTS_VARIABLE, SANITIZE_VARIABLE};
+use serde_json::json;
+use std::ffi::OsString;
+use std::io::{ErrorKind, Write as _, stderr, stdout};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+
+/// Runs a program and reports what its kernels do wrong.
+///
+/// The program needs no changes: whatever devices it opens, it gets the interpreter, whose
+/// sanitizer finds accesses out of bounds or misaligned, reads of memory that nothing has written,
+/// races between threads and between blocks, and barriers and shuffles that threads reach in part.
+/// A report has the source lines of both parties. Each launch ends with its first error. Kernels
+/// run a hundred to a thousand times slower than on the CPU.
+///
+/// The last line is `N reports`, and the exit status is 1 if there are any, or if the program
+/// itself fails.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Runs the threads of each block in a random order between two barriers, which follows from
+    /// this seed, instead of in lockstep
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Prints one JSON object; what the program prints goes to standard error
+    #[arg(long)]
+    json: bool,
+    /// The program, such as target/release/train
+    program: PathBuf,
+    /// What the program is called with
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<OsString>,
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let file = std::env::temp_dir().join(format!("kiln-sanitize-{}", std::process::id()));
+    // One of a process that had this number before.
+    let _ = std::fs::remove_file(&file);
+    let status = run_program(args, &file);
+    let records = read_records(&file);
+    let _ = std::fs::remove_file(&file);
+    let (status, records) = (status?, records?);
+    let of_kind = |kind: char| records.iter().filter_map(move |record| record.strip_prefix(kind));
+    if of_kind('d').next().is_none() {
+        return Err(Failure::Wrong(format!(
+            "`{}` has opened no device ({status}); is it a program that uses this version of Kiln, with the feature \
+             `interp`?",
+            args.program.display()
+        )));
+    }
+    let reports: Vec<(&str, usize)> = counted(of_kind('r'));
+    let count: usize = reports.iter().map(|(_, times)| times).sum();
+    if args.json {
+        let list: Vec<_> =
+            reports.iter().map(|(text, times)| json!({ "text": text, "times": times })).collect();
+        let all = json!({ "reports": list, "count": count, "status": status.code() });
+        writeln!(stdout(), "{all:#}")?;
+    } else {
+        print(&reports, count, status)?;
+    }
+    if count > 0 || !status.success() { Err(Failure::Reported) } else { Ok(()) }
+}
+
+fn run_program(args: &Args, reports: &Path) -> Result<ExitStatus, Failure> {
+    let device = args.seed.map_or_else(|| "interp".to_owned(), |seed| format!("interp:{seed}"));
+    let mut command = Command::new(&args.program);
+    command.args(&args.arguments).env(SANITIZE_VARIABLE, device).env(REPORTS_VARIABLE, reports);
+    if args.json {
+        command.stdout(Stdio::from(stderr()));
+    }
+    command.status().map_err(|source| Failure::File { path: args.program.clone(), source })
+}
+
+/// The records that the program has written; none if it has not.
+fn read_records(file: &Path) -> Result<Vec<String>, Failure> {
+    let bytes = match std::fs::read(file) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+        other => other.map_err(|source| Failure::File { path: file.to_owned(), source })?,
+    };
+    let records = bytes.split(|&byte| byte == 0).filter(|record| !record.is_empty());
+    Ok(records.map(|record| String::from_utf8_lossy(record).into_owned()).collect())
+}
+
+/// Each text once, in the order of their first, and how often it is there.
+fn counted<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<(&'a str, usize)> {
+    let mut counted: Vec<(&str, usize)> = Vec::new();
+    for text in texts {
+        match counted.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, times)) => *times += 1,
+            None => counted.push((text, 1)),
+        }
+    }
+    counted
+}
+
+fn print(reports: &[(&str, usize)], count: usize, status: ExitStatus) -> std::io::Result<()> {
+    let mut out = stdout().lock();
+    for (text, times) in reports {
+        let times = if *times > 1 { format!(" ({times} times)") } else { String::new() };
+        writeln!(out, "{text}{times}")?;
+    }
+    if !status.success() {
+        writeln!(out, "the program ended with {status}")?;
+    }
+    writeln!(out, "{count} report{}", if count == 1 { "" } else { "s" })
+}

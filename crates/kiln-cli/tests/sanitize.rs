@@ -1,0 +1,110 @@
+//! `kiln sanitize`: this test program is also the program that is sanitized.
+
+use kiln_lang::prelude::*;
+use kiln_runtime::{Device, Tensor};
+use serde_json::Value;
+use std::process::{Command, Output};
+
+/// Runs `kiln sanitize` with the test of this name as the program.
+fn sanitize(options: &[&str], test: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+    command.arg("sanitize").args(options).arg(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--nocapture"]).env("KILN_CACHE_DIR", "").output().unwrap()
+}
+
+/// Whether this process is the one that is sanitized.
+fn is_sanitized() -> bool {
+    std::env::var_os("KILN_SANITIZE").is_some()
+}
+
+#[kernel(crate = kiln_runtime)]
+fn everybody_writes(y: &mut Tensor<i64, 1>) {
+    // SAFETY: none, which is the mistake.
+    unsafe { y.write(0, program_id(0)) };
+}
+
+#[kernel(crate = kiln_runtime)]
+fn numbers(y: &mut Tensor<i64, 1>) {
+    let i = thread_index();
+    if i.get() < 3 {
+        y.set(i, i.get());
+    }
+}
+
+/// A program that asks for a device by name, and does not look at the outcome of a launch.
+#[test]
+fn a_wrong_program_is_reported() {
+    if is_sanitized() {
+        let device = Device::open("cpu").unwrap();
+        assert_eq!(device.id(), "interp");
+        for _ in 0..2 {
+            let mut y = device.zeros::<i64, 1>([4]).unwrap();
+            everybody_writes(&mut y).grid([2]).block([1]).launch(&device).unwrap();
+        }
+        let other = Device::open("cuda:0").unwrap();
+        let mut y = other.uninit::<i64, 1>([4]).unwrap();
+        numbers(&mut y).grid([1]).block([4]).launch(&other).unwrap();
+        return;
+    }
+    let output = sanitize(&[], "a_wrong_program_is_reported");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    let race = "data race in `everybody_writes`: `y[0]` is written by thread 0 of block 1 and was written by thread 0 of \
+                block 0 at crates/kiln-cli/tests/sanitize.rs:";
+    assert!(text.contains(race) && text.contains("thread [0, 0, 0] (2 times)\n2 reports\n"), "{text}");
+}
+
+/// What is found on the host's side counts too, and the program's failure is told.
+#[test]
+fn a_program_that_fails_is_reported() {
+    if is_sanitized() {
+        let device = Device::default().unwrap();
+        let mut y = device.uninit::<i64, 1>([4]).unwrap();
+        numbers(&mut y).grid([1]).block([4]).launch(&device).unwrap();
+        assert_eq!(y.to_vec().unwrap(), [0, 1, 2, 3]);
+        return;
+    }
+    let output = sanitize(&["--json"], "a_program_that_fails_is_reported");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&found["count"], &found["status"]), (&1.into(), &101.into()), "{found}");
+    let text = found["reports"][0]["text"].as_str().unwrap();
+    assert!(text.contains("1 of 4"), "{text}");
+}
+
+#[test]
+fn a_right_program_has_no_reports() {
+    if is_sanitized() {
+        let device = Device::open("isolated:cpu").unwrap();
+        let mut y = device.uninit::<i64, 1>([3]).unwrap();
+        numbers(&mut y).grid([1]).block([4]).launch(&device).unwrap();
+        assert_eq!(y.to_vec().unwrap(), [0, 1, 2]);
+        // Without the sanitizer it would find nothing.
+        assert_eq!(Device::open("interp:fast").unwrap().id(), std::env::var("KILN_SANITIZE").unwrap());
+        assert!(Device::open("abacus").is_err());
+        return;
+    }
+    for options in [&[][..], &["--seed", "7"]] {
+        let output = sanitize(options, "a_right_program_has_no_reports");
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && text.ends_with("\n0 reports\n"), "{text}");
+    }
+}
+
+/// It would have no reports, which says nothing of it.
+#[test]
+fn a_program_without_a_device_is_an_error() {
+    if is_sanitized() {
+        return;
+    }
+    let output = sanitize(&[], "a_program_without_a_device_is_an_error");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("has opened no device (exit status: 0)"),
+        "{output:?}"
+    );
+    let missing =
+        Command::new(env!("CARGO_BIN_EXE_kiln")).args(["sanitize", "no-such-program"]).output().unwrap();
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&missing.stderr).starts_with("kiln: no-such-program: "), "{missing:?}");
+}

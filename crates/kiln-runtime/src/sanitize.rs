@@ -1,0 +1,48 @@
+//! Programs under `kiln sanitize`: every device they open is the interpreter with its sanitizer,
+//! and what it finds is written to a file. Two variables of the environment say so.
+
+use std::fs::OpenOptions;
+use std::io::Write as _;
+
+/// The environment variable that names the device to open in place of every other: `interp`, or
+/// `interp:SEED` for a random order of threads. `kiln sanitize` sets it.
+pub const SANITIZE_VARIABLE: &str = "KILN_SANITIZE";
+/// The environment variable that names the file to which what a sanitized program does wrong is
+/// appended: for each fault `r`, its text and a zero byte; for each device that is opened `d`, its
+/// name and a zero byte.
+pub const REPORTS_VARIABLE: &str = "KILN_SANITIZE_REPORTS";
+
+/// What the names of devices begin with.
+const BACKENDS: [&str; 5] = ["cuda", "wgpu", "cpu", "interp", "isolated"];
+
+/// The name of the device that is opened in place of every other, if this program is sanitized.
+pub(crate) fn device() -> Option<String> {
+    let name = std::env::var(SANITIZE_VARIABLE).ok()?;
+    let name = name.trim();
+    (!name.is_empty()).then(|| name.to_owned())
+}
+
+/// The name of the device to open in place of this one. A name that is no device's remains, so that
+/// it is refused as ever.
+pub(crate) fn replaced(name: String) -> String {
+    let is_device = BACKENDS.contains(&name.split(':').next().unwrap_or_default());
+    device().filter(|_| is_device).unwrap_or(name)
+}
+
+/// Notes that a device was opened, which tells a program without devices from one without errors.
+pub(crate) fn opened(device: &str) {
+    append('d', device);
+}
+
+/// Writes down what was found.
+pub(crate) fn report(text: &str) {
+    append('r', text);
+}
+
+/// Appends a record: what it is, its text, and a zero byte. In one write, as threads and processes
+/// share the file. Where it cannot be written, the error still reaches the program by its calls.
+fn append(kind: char, text: &str) {
+    let Some(path) = std::env::var_os(REPORTS_VARIABLE) else { return };
+    let opened = OpenOptions::new().append(true).create(true).open(path);
+    let _ = opened.and_then(|mut file| file.write_all(format!("{kind}{text}\0").as_bytes()));
+}
