@@ -7,6 +7,7 @@
 //! | `compile.rs` | the stages of a kernel, from IR text |
 //! | `cache.rs` | the programs kept on disk |
 //! | `fuzz.rs`, `fuzz/` | random kernels, compared with the interpreter |
+//! | `accuracy.rs`, `accuracy/` | errors of mathematical functions |
 //! | `sanitize.rs` | a program of the user's under the sanitizer |
 //! | `selftest.rs` | the conformance suite on a device |
 //! | `ring.rs`, `ring/` | the actors of running programs |
@@ -14,6 +15,7 @@
 //! | `failure.rs` | how a command ends that did not succeed |
 //! | `units.rs` | numbers for people |
 
+mod accuracy;
 mod bench;
 mod cache;
 mod compile;
@@ -54,6 +56,7 @@ enum Command {
     Bench(bench::Args),
     Selftest(selftest::Args),
     Fuzz(fuzz::Args),
+    Accuracy(accuracy::Args),
     Sanitize(sanitize::Args),
     Compile(compile::Args),
     Cache(cache::Args),
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args),
         Command::Selftest(args) => selftest::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
+        Command::Accuracy(args) => accuracy::run(&args),
         Command::Sanitize(args) => sanitize::run(&args),
         Command::Compile(args) => compile::run(&args),
         Command::Cache(args) => cache::run(&args),

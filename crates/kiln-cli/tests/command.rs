@@ -77,7 +77,7 @@ fn every_command_prints_json() {
     let kernel = kernel.to_str().unwrap();
     let nowhere = std::env::temp_dir().join("kiln-command-no-such-folder");
     let nowhere = nowhere.to_str().unwrap();
-    let commands: [(&[&str], &str); 9] = [
+    let commands: [(&[&str], &str); 10] = [
         (&["doctor"], "devices"),
         (&["selftest", "--list"], "cases"),
         (&["selftest", "--device", "interp", "--filter", "tensors::zeros::f32"], "passed"),
@@ -86,6 +86,7 @@ fn every_command_prints_json() {
         (&["cache", "choices"], "choices"),
         (&["ring", "top", "--once", "--dir", nowhere], "actors"),
         (&["fuzz", "--device", "cpu", "--kernels", "1"], "found"),
+        (&["accuracy", "--device", "cpu", "--function", "sqrt", "--samples", "1"], "rows"),
         (&["bench", "ring", "--device", "cpu", "--soak", "1", "--rate", "1000"], "rows"),
     ];
     for (args, key) in commands {
@@ -109,7 +110,7 @@ fn every_command_prints_json() {
 
 #[test]
 fn exit_codes_agree() {
-    for args in [&["selftest"][..], &["bench"], &["fuzz"]] {
+    for args in [&["selftest"][..], &["bench"], &["fuzz"], &["accuracy"]] {
         let output = kiln(&[args, &["--device", "abacus"]].concat());
         assert_eq!(output.status.code(), Some(2), "{output:?}");
         assert!(text(&output.stderr).contains("no device is called `abacus`"), "{output:?}");

@@ -8,8 +8,10 @@
 //! |---|---|
 //! | `sample.rs` | [`Host`] and [`Sample`]: element types as the host sees them |
 //! | `rng.rs` | [`Rng`] |
+//! | `accuracy/` | [`accuracy`]: errors of functions in units in the last place |
 //! | `products.rs` | [`product`] and [`product_of_floats`] of matrices, [`dot`], [`add_scaled`] |
 
+pub mod accuracy;
 mod products;
 mod rng;
 mod sample;

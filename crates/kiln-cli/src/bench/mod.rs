@@ -29,6 +29,7 @@ use crate::failure::Failure;
 use kiln_runtime::Device;
 use rows::Row;
 use std::path::PathBuf;
+pub(crate) use table::{commit, today};
 
 /// Measures Kiln on a device.
 ///
