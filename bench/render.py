@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Writes the benchmark tables of README.md and bench/RESULTS.md from bench/results/*.json.
+"""Writes the tables of README.md, bench/RESULTS.md and the book from bench/results/*.json.
 
 A table stands between `<!-- bench:NAME -->` and `<!-- /bench -->`, where NAME.json is a results
 file. With `<!-- bench:NAME rows=A,B -->` it has these rows alone, in this order; `A@TRANSPORT`
 picks one of a row that was measured through several transports. Between
 `<!-- bench:NAME:latency -->` and `<!-- /bench -->` stands the time of a message, and that of the
-launch that it replaces. With --check nothing is written; the exit code is 1 if a table is stale,
-has no results file or names a row that the file does not have.
+launch that it replaces. Between `<!-- accuracy:TYPE -->` and `<!-- /accuracy -->` stand the errors
+of functions in a type, as accuracy.py says. With --check nothing is written; the exit code is 1 if
+a table is stale, has no results file or names a row that the file does not have.
 """
 
 import argparse
@@ -18,6 +19,7 @@ import textwrap
 from collections import Counter
 from pathlib import Path
 
+import accuracy
 from rows import ROWS
 
 HERE = Path(__file__).resolve().parent
@@ -165,7 +167,7 @@ def render(text: str, results: Path) -> tuple[str, list[str]]:
         body = latency(results_file["rows"]) if match["latency"] else table(results_file)
         return match[1] + body + "<!-- /bench -->"
 
-    return TABLE.sub(renew, text), missing
+    return accuracy.renew(TABLE.sub(renew, text), results), missing
 
 
 def renew_file(path: Path, options: argparse.Namespace) -> bool:
@@ -177,7 +179,7 @@ def renew_file(path: Path, options: argparse.Namespace) -> bool:
     if options.check:
         sys.stderr.writelines(difflib.unified_diff(old.splitlines(True), new.splitlines(True), path.name, "renewed"))
         if old != new:
-            print(f"the benchmark tables of {path} are stale: run bench/render.py", file=sys.stderr)
+            print(f"the tables of {path} are stale: run bench/render.py", file=sys.stderr)
     elif old != new:
         path.write_text(new)
     return not missing and not (options.check and old != new)
@@ -186,7 +188,8 @@ def renew_file(path: Path, options: argparse.Namespace) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="fail if the tables are stale; write nothing")
-    parser.add_argument("--files", type=Path, nargs="+", default=[HERE.parent / "README.md", HERE / "RESULTS.md"])
+    pages = [HERE.parent / "README.md", HERE / "RESULTS.md", HERE.parent / "book/src/accuracy.md"]
+    parser.add_argument("--files", type=Path, nargs="+", default=pages)
     parser.add_argument("--results", type=Path, default=HERE / "results")
     options = parser.parse_args()
     return 0 if all([renew_file(path, options) for path in options.files]) else 1

@@ -19,6 +19,7 @@ from unittest import mock
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
+import accuracy  # noqa: E402
 import before  # noqa: E402
 import compare  # noqa: E402
 import render  # noqa: E402
@@ -369,6 +370,32 @@ class RingTable(unittest.TestCase):
         self.assertIn("| `ring.b` | bar |", text)
         self.assertIn("| `ring.c` at d | bar |", text)
         self.assertIn("*D, commit c, 2026-01-01, but for rows that name another.", text)
+
+
+class AccuracyTest(unittest.TestCase):
+    """The tables of the book's page on accuracy."""
+
+    ROW = {"function": "exp", "type": "f32", "results": 1000, "rounded": 949, "undecided": 1,
+           "worst": {"ulp": 0.9301}, "subnormal": None, "wrong": 0}
+
+    def renewed(self, rows: list[dict], of_type: str) -> str:
+        with tempfile.TemporaryDirectory() as folder:
+            for name, id in (("host", "cpu"), ("gpu", "cuda:0")):
+                document = {"id": id, "device": name, "f32": 7000, "commit": "c0ffee", "date": "2026-01-31", "rows": rows}
+                (Path(folder) / f"accuracy-{name}.json").write_text(json.dumps(document))
+            return accuracy.renew(f"a\n<!-- accuracy:{of_type} -->\nold\n<!-- /accuracy -->\nz", Path(folder))
+
+    def test_cells_round_up_and_show_what_is_worse(self) -> None:
+        subnormal = {**self.ROW, "subnormal": {"ulp": 2.0}}
+        absent = {"function": "log", "type": "f32", "lacks": "f32"}
+        text = self.renewed([subnormal, absent, {**self.ROW, "type": "f64"}], "f32")
+        cells = "0.94 / 2.00 (95.0%)"
+        self.assertIn(f"| `exp` | {cells} | {cells} |\n| `log` | not there | not there |\n<!-- /accuracy -->\nz", text)
+        self.assertNotIn("old", text)
+
+    def test_devices_are_named_in_order(self) -> None:
+        text = self.renewed([self.ROW], "devices")
+        self.assertIn("| `cpu` | host | 7,000 | c0ffee | 2026-01-31 |\n| `cuda` | gpu |", text)
 
 
 if __name__ == "__main__":
