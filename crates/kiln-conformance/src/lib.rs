@@ -25,6 +25,8 @@
 //! | `explicit_attention.rs` | products from registers, copies of a task, attention |
 //! | `memory.rs` | boxes, gather and scatter, strides, local arrays |
 //! | `flow.rs`, `language.rs` | control flow; structs, closures, generics, constants |
+//! | `functions.rs`, `integers.rs`, `parts_of_floats.rs` | functions that are made of operations |
+//! | `directions.rs` | rounding in a direction |
 //! | `threads.rs`, `atomics.rs`, `uniform.rs` | the threads of a block |
 //! | `ordered.rs` | what blocks hand each other |
 //! | `clusters.rs` | what the blocks of a cluster do |
@@ -56,6 +58,7 @@ mod casts;
 mod checkpoints;
 mod clusters;
 mod combine_with;
+mod directions;
 mod dot;
 mod elementwise;
 mod exact;
@@ -72,6 +75,7 @@ mod faults;
 mod flow;
 mod functions;
 mod graphs;
+mod integers;
 mod language;
 mod launch;
 mod library;
@@ -84,6 +88,7 @@ mod matrix_units_narrow;
 mod memory;
 mod odd_shapes;
 mod ordered;
+mod parts_of_floats;
 mod prints;
 mod priorities;
 mod products;
@@ -111,6 +116,9 @@ pub fn suite() -> Vec<Case> {
         arithmetic::cases,
         math::cases,
         functions::cases,
+        integers::cases,
+        parts_of_floats::cases,
+        directions::cases,
         casts::cases,
         exact::cases,
         shapes::cases,

@@ -33,18 +33,14 @@ impl<T: Int> Val<T> {
     /// ```
     #[track_caller]
     pub fn rotate_left(self, n: impl IntoVal<T>) -> Val<T> {
-        let width = T::SCALAR.bytes() as i32 * 8;
-        let n = n.into_val() & (width - 1);
-        // By two shifts of less than the width: one by the width is not defined.
-        self << n | logical_shift(logical_shift(self, 1.into_val()), (width - 1).into_val() ^ n)
+        self.funnel_shift_left(self, n)
     }
 
     /// The bits moved down by `n`, those that leave at the bottom coming in at the top. `n` counts
     /// modulo the width.
     #[track_caller]
     pub fn rotate_right(self, n: impl IntoVal<T>) -> Val<T> {
-        let width = T::SCALAR.bytes() as i32 * 8;
-        self.rotate_left((width.into_val() - n.into_val()) & (width - 1))
+        self.funnel_shift_right(self, n)
     }
 
     /// The upper half of the product, which has twice the bits.
@@ -85,7 +81,7 @@ fn negative<T: Int>(x: Val<T>) -> Val<T> {
 
 /// A shift down that brings in zeros, of signed integers too.
 #[track_caller]
-fn logical_shift<T: Int>(x: Val<T>, n: Val<T>) -> Val<T> {
+pub(super) fn logical_shift<T: Int>(x: Val<T>, n: Val<T>) -> Val<T> {
     match T::SCALAR {
         Scalar::I32 => (x.cast::<u32>() >> n.cast::<u32>()).cast::<T>(),
         Scalar::I64 => (x.cast::<u64>() >> n.cast::<u64>()).cast::<T>(),

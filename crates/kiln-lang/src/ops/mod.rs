@@ -10,6 +10,8 @@
 //! | `compare.rs` | comparisons and selection |
 //! | `math.rs` | element-wise mathematics |
 //! | `functions.rs`, `bits.rs` | functions of floats and of bits that are made of operations |
+//! | `integers.rs`, `packed.rs` | arithmetic of integers, and of words of several |
+//! | `floats.rs`, `fast.rs`, `rounding.rs` | parts of floats; quick functions; directed rounding |
 //! | `convert.rs` | casts |
 //! | `shape.rs` | making tiles and changing their shape |
 //! | `reduce.rs` | reductions and scans |
@@ -28,12 +30,17 @@ mod compare;
 mod convert;
 mod dot;
 mod each;
+mod fast;
+mod floats;
 mod functions;
 mod histogram;
+mod integers;
 mod math;
+mod packed;
 mod random;
 mod rearrange;
 mod reduce;
+mod rounding;
 mod shape;
 mod sort;
 
