@@ -28,6 +28,7 @@
 //! | `functions.rs`, `integers.rs`, `parts_of_floats.rs` | functions that are made of operations |
 //! | `directions.rs` | rounding in a direction |
 //! | `threads.rs`, `atomics.rs`, `uniform.rs` | the threads of a block |
+//! | `warps.rs`, `blocks.rs` | what lanes and threads do together |
 //! | `ordered.rs` | what blocks hand each other |
 //! | `clusters.rs` | what the blocks of a cluster do |
 //! | `library*.rs`, `products*.rs`, `attention.rs` | kernels of `kiln-kernels` |
@@ -53,6 +54,7 @@ mod actors_tiles;
 mod arithmetic;
 mod atomics;
 mod attention;
+mod blocks;
 mod case;
 mod casts;
 mod checkpoints;
@@ -107,6 +109,7 @@ mod threads;
 mod transports;
 mod trial;
 mod uniform;
+mod warps;
 
 pub use case::{Case, Outcome};
 
@@ -145,6 +148,8 @@ pub fn suite() -> Vec<Case> {
         flow::cases,
         language::cases,
         threads::cases,
+        warps::cases,
+        blocks::cases,
         atomics::cases,
         ordered::cases,
         clusters::cases,

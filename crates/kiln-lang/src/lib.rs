@@ -34,6 +34,7 @@
 //! | `ops` | operators, mathematics, shapes, reductions, scans, `dot` |
 //! | `view`, `memory` | tensors, shared and local memory |
 //! | `thread` | ids, barriers, shuffles, votes |
+//! | `warp`, `block` | what the lanes of a warp and the threads of a block do together |
 //! | `time` | clocks, rest |
 //! | [`explicit`] | asynchronous copies and products, mbarriers, tasks (Hopper GPUs) |
 //! | `diag` | `device_assert!`, `device_print!` |
@@ -42,6 +43,7 @@
 //! | `trace` | recording, exits, variables to SSA |
 //! | `param` | parameters: the contract with a runtime |
 
+mod block;
 pub mod diag;
 mod elem;
 mod explain;
@@ -56,7 +58,9 @@ mod time;
 mod trace;
 mod val;
 mod view;
+mod warp;
 
+pub use block::*;
 pub use elem::{Bits, Elem, Float, HostNumber, Int, Num, Number, Numeric, Ordered, Untyped, Word};
 pub use flow::{
     Anchor, Condition, DeviceRange, DeviceValue, IntoDevice, RangeBounds, fault_region, fault_region_into,
@@ -80,17 +84,23 @@ pub use view::{
     Indices, Offsets, OwnIndex, ThreadIndex, TileView, TileViewMut, View, ViewMut, thread_index,
     thread_index_2d, thread_index_3d,
 };
+pub use warp::*;
 
 /// Everything a kernel uses.
 pub mod prelude {
     pub use crate::{
         Accumulate, AlongAxis, Bits, Combine, DeviceValue, E4M3, E5M2, Elem, Float, Idx, Int, IntoIndex,
-        IntoVal, KernelConst, Level, Local, Num, Numeric, Order, Scope, Shared, ThreadIndex, Tile, Val, View,
-        ViewMut, Word, ballot, barrier, bf16, block_dim, block_uniform, clock_cycles, clock_ns, device,
-        device_assert, device_print, dot, dot_acc, dot_with, f16, fault_region, fence, full, iota, kernel,
-        lane_id, local, num_programs, philox, program_id, rand, randint, randint4x, randn, range, range_step,
-        select, shared, shuffle_down, shuffle_idx, shuffle_up, shuffle_xor, sleep_ns, thread_id,
-        thread_index, thread_index_2d, thread_index_3d, trace, val, vote_all, vote_any, warp_id, zeros,
+        IntoVal, KernelConst, LaneGroup, Level, Local, Num, Numeric, Order, Scope, Shared, ThreadIndex, Tile,
+        Val, View, ViewMut, Word, active_mask, ballot, barrier, barrier_and, barrier_count, barrier_or, bf16,
+        block_broadcast, block_dim, block_exclusive_scan, block_exclusive_sum, block_histogram,
+        block_inclusive_scan, block_inclusive_sum, block_max, block_min, block_reduce, block_sort,
+        block_sort_by, block_sum, block_tile, block_tile_of, block_uniform, blocked_to_striped, clock_cycles,
+        clock_ns, device, device_assert, device_print, dot, dot_acc, dot_with, f16, fault_region, fence,
+        fence_block, fence_system, full, iota, kernel, lane_group, lane_id, lane_in, local, match_all,
+        match_any, num_programs, own_element, own_elements, philox, program_id, rand, randint, randint4x,
+        randn, range, range_step, select, shared, shuffle_down, shuffle_idx, shuffle_up, shuffle_xor,
+        sleep_ns, striped_to_blocked, thread_id, thread_index, thread_index_2d, thread_index_3d, trace, val,
+        vote_all, vote_any, warp, warp_id, zeros,
     };
 }
 

@@ -123,6 +123,27 @@ pub fn fence() {
     with(|r| r.effect(OpKind::Fence(Scope::Device), &[], site));
 }
 
+/// As [`fence`], as other threads of the block see the accesses.
+///
+/// ```
+/// # use kiln_lang::{fence_block, prelude::*};
+/// # trace("k", Level::Thread { block: [64, 1, 1] }, |_| {
+/// let s = shared::<u32, 1>([2]);
+/// // SAFETY: all threads write the same, and who reads the 7 has seen the 1 before.
+/// unsafe {
+///     s.put(0, 7);
+///     fence_block();
+///     s.set_ordered(1, 1, Order::Relaxed, Scope::Block);
+/// }
+/// # })?;
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
+#[track_caller]
+pub fn fence_block() {
+    let site = Location::caller();
+    with(|r| r.effect(OpKind::Fence(Scope::Block), &[], site));
+}
+
 /// As [`fence`], also as the host and other devices see the accesses.
 ///
 /// ```
@@ -146,15 +167,21 @@ pub fn fence_system() {
 }
 
 fn shuffle<T: Elem>(mode: ShuffleMode, value: Val<T>, by: Idx, site: Site) -> Val<T> {
+    Val::from_raw(shuffle_raw(mode, value.raw(), by.raw(), site))
+}
+
+/// Records a shuffle of a scalar of any type.
+pub(crate) fn shuffle_raw(mode: ShuffleMode, value: Raw, by: Raw, site: Site) -> Raw {
     if block("shuffle", site).is_none() {
-        return Val::poison();
+        return Raw::Poison;
     }
     let id = with(|r| {
         let scalar = kiln_ir::Shape::scalar();
-        let operands = [r.read_as(value.raw(), &scalar, site)?, r.read_as(by.raw(), &scalar, site)?];
-        Some(r.op(OpKind::Shuffle(mode), &operands, Type::scalar(T::SCALAR), site))
+        let elem = r.ty(value)?.elem();
+        let operands = [r.read_as(value, &scalar, site)?, r.read_as(by, &scalar, site)?];
+        Some(r.op(OpKind::Shuffle(mode), &operands, Type::scalar(elem), site))
     });
-    Val::from_id(id.flatten())
+    Raw::of(id.flatten())
 }
 
 /// The value that lane `lane` of the warp has; `lane` counts modulo 32.
@@ -258,13 +285,18 @@ pub fn ballot(predicate: impl IntoVal<bool>) -> Val<u32> {
 /// ```
 #[track_caller]
 pub fn block_uniform<T: Elem>(value: Val<T>) -> Val<T> {
-    let site = Location::caller();
+    Val::from_raw(block_uniform_raw(value.raw(), Location::caller()))
+}
+
+/// Records what [`block_uniform`] does, of a scalar of any type.
+pub(crate) fn block_uniform_raw(value: Raw, site: Site) -> Raw {
     if block("block_uniform", site).is_none() {
-        return Val::poison();
+        return Raw::Poison;
     }
     let id = with(|r| {
-        let value = r.read_as(value.raw(), &kiln_ir::Shape::scalar(), site)?;
-        Some(r.op(OpKind::BlockUniform, &[value], Type::scalar(T::SCALAR), site))
+        let elem = r.ty(value)?.elem();
+        let value = r.read_as(value, &kiln_ir::Shape::scalar(), site)?;
+        Some(r.op(OpKind::BlockUniform, &[value], Type::scalar(elem), site))
     });
-    Val::from_id(id.flatten())
+    Raw::of(id.flatten())
 }

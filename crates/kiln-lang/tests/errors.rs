@@ -548,6 +548,16 @@ fn what_only_threads_have() {
     assert_error(&e, line!() - 1, "`sleep_ns` needs a launch with threads", ".block([256])");
     let e = errors(|_, _, n| _ = block_uniform(n));
     assert_error(&e, line!() - 1, "`block_uniform` needs a launch with threads", ".block([256])");
+    let e = errors(|_, _, n| _ = block_sum(n));
+    assert_error(&e, line!() - 1, "`block_sum` needs a launch with threads", ".block([256])");
+    let e = errors(|_, _, n| _ = block_exclusive_scan(n, n, |a, b| a + b));
+    assert_error(&e, line!() - 1, "`block_exclusive_scan` needs a launch with threads", ".block([256])");
+    let e = errors(|_, _, n| _ = block_sort([n, n]));
+    assert_error(&e, line!() - 1, "`block_sort` needs a launch with threads", ".block([256])");
+    let e = errors(|_, _, n| _ = warp().sum(n));
+    assert_error(&e, line!() - 1, "`reduce` needs a launch with threads", ".block([256])");
+    let e = errors(|_, _, _| _ = lane_group(12));
+    assert_error(&e, line!() - 1, "a warp has no groups of 12 lanes", "1, 2, 4, 8, 16 or 32");
 }
 
 #[test]

@@ -63,7 +63,7 @@ pub(super) fn seen_as(raw: Raw, shape: &Shape, site: Site) -> Raw {
 }
 
 /// The element type behind a handle.
-pub(super) fn scalar_of(raw: Raw) -> Option<Scalar> {
+pub(crate) fn scalar_of(raw: Raw) -> Option<Scalar> {
     with(|r| r.ty(raw)).flatten().map(|ty| ty.elem())
 }
 

@@ -89,7 +89,7 @@ pub(super) fn fit(given: Raw, shape: &Shape, name: &str, site: Site) -> Raw {
 }
 
 /// The first where a condition holds, the second elsewhere.
-pub(super) struct Choose {
+pub(crate) struct Choose {
     pub condition: Raw,
     pub site: Site,
 }

@@ -44,9 +44,11 @@ mod rounding;
 mod shape;
 mod sort;
 
+pub(crate) use axis::scalar_of;
 pub use combine_with::AlongAxis;
 pub use compare::select;
 pub use dot::{Accumulate, Float8, Int8, dot, dot_acc, dot_with};
+pub(crate) use each::Choose;
 pub use random::{philox, rand, randint, randint4x, randn};
 pub use reduce::Combine;
 pub use shape::{IntoShape, full, iota, zeros};
