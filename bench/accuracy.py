@@ -1,4 +1,4 @@
-"""The tables of the book's page on accuracy, from the files that `kiln accuracy --json FILE` writes.
+"""The tables of the book's page on accuracy, from files of `kiln accuracy --json FILE`.
 
 A cell is the largest error in units in the last place; where it is larger at subnormal arguments or
 results, that follows after a slash. In brackets stands the share of results that are the float

@@ -112,8 +112,8 @@ impl Dump {
     }
 
     /// Writes a stage of a kernel, of which `contents` makes the file, for a device of this name:
-    /// as `KERNEL-DIGEST.DEVICE.STAGE`, and as `KERNEL-DIGEST.ir` the IR, which is of no device. The
-    /// digest is that of the kernel as it was specialized, in all of its files.
+    /// as `KERNEL-DIGEST.DEVICE.STAGE`, and as `KERNEL-DIGEST.ir` the IR, which is of no device.
+    /// The digest is that of the kernel as it was specialized, in all of its files.
     ///
     /// What cannot be written, or made, is a line on the standard error; the program goes on.
     pub fn write(

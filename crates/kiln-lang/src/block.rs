@@ -237,8 +237,8 @@ pub fn block_exclusive_sum<T: Num>(value: Val<T>) -> Val<T> {
     }
 }
 
-/// The value that the thread with a number has, in every thread of the block; the number is the same
-/// in all of them. A number that no thread has gives zeros.
+/// The value that the thread with a number has, in every thread of the block; the number is the
+/// same in all of them. A number that no thread has gives zeros.
 ///
 /// ```
 /// # use kiln_lang::{block_broadcast, prelude::*};
@@ -258,7 +258,8 @@ pub fn block_broadcast<D: DeviceValue>(value: D, thread: impl IntoIndex) -> D {
     there.map(&mut |raw| block_uniform_raw(raw, site))
 }
 
-/// Waits as [`barrier`](crate::barrier) does, and gives the number of threads in which the predicate holds.
+/// Waits as [`barrier`](crate::barrier) does, and gives the number of threads in which the
+/// predicate holds.
 ///
 /// ```
 /// # use kiln_lang::{barrier_count, prelude::*};
@@ -276,7 +277,8 @@ pub fn barrier_count(predicate: impl IntoVal<bool>) -> Val<u32> {
     }
 }
 
-/// Waits as [`barrier`](crate::barrier) does, and gives whether the predicate holds in all threads of the block.
+/// Waits as [`barrier`](crate::barrier) does, and gives whether the predicate holds in all threads
+/// of the block.
 #[track_caller]
 pub fn barrier_and(predicate: impl IntoVal<bool>) -> Val<bool> {
     let predicate = predicate.into_val();
@@ -287,7 +289,8 @@ pub fn barrier_and(predicate: impl IntoVal<bool>) -> Val<bool> {
     }
 }
 
-/// Waits as [`barrier`](crate::barrier) does, and gives whether the predicate holds in some thread of the block.
+/// Waits as [`barrier`](crate::barrier) does, and gives whether the predicate holds in some thread
+/// of the block.
 ///
 /// ```
 /// # use kiln_lang::{barrier_or, param::Facts, prelude::*};
