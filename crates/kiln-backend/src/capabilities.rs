@@ -149,6 +149,9 @@ pub struct Capabilities {
     /// Whether a product and a sum round once where a kernel allows that (`contract`). Elsewhere
     /// they always round one by one.
     pub contraction: bool,
+    /// Whether subnormal numbers of f32 and bf16 count in full. Elsewhere an operation may take
+    /// them, and give them, as zeros.
+    pub subnormals: bool,
     /// Whether launches end at the launch limit.
     pub launch_limit: bool,
     /// Whether races, missing barriers and reads of memory that nothing has written are faults.
@@ -172,6 +175,7 @@ impl Capabilities {
             loads_beside_residents: true,
             peer_access: false,
             contraction: false,
+            subnormals: true,
             launch_limit: false,
             sanitizer: false,
             clock: Clock::Host,
@@ -201,7 +205,7 @@ impl Capabilities {
     /// let plain = Capabilities::new(Execution::Simd);
     /// assert!(plain.described().iter().any(|&(name, there, _)| name == "clusters" && !there));
     /// ```
-    pub fn described(&self) -> [(&'static str, bool, String); 14] {
+    pub fn described(&self) -> [(&'static str, bool, String); 15] {
         // Named one by one, so that a new capability must get its words.
         let Capabilities {
             execution,
@@ -215,6 +219,7 @@ impl Capabilities {
             loads_beside_residents,
             peer_access,
             contraction,
+            subnormals,
             launch_limit,
             sanitizer,
             clock,
@@ -233,6 +238,7 @@ impl Capabilities {
             named("loading beside resident launches", loads_beside_residents),
             named("peer access", peer_access),
             named("contraction", contraction),
+            named("subnormal numbers", subnormals),
             named("launch limit", launch_limit),
             named("sanitizer", sanitizer),
             ("times of events", true, clock.to_string()),

@@ -104,7 +104,7 @@ mod target;
 mod warp_specialize;
 mod widen;
 
-pub use analysis::{GridRule, Partition, Unproven, UnsafeOp, make_safe, partition};
+pub use analysis::{GridRule, Partition, Unproven, UnsafeOp, make_safe, partition, promise};
 pub use error::CompileError;
 pub use legalize::legalize_tiles;
 pub use lower::{explain_layouts, lower_to_threads};

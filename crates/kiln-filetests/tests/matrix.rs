@@ -59,7 +59,7 @@ fn capabilities() -> String {
         ("`cpu`", CpuBackend::with_threads(1).properties().capabilities),
         ("`cuda`, sm_80", kiln_cuda::capabilities((8, 0))),
         ("`cuda`, sm_90", kiln_cuda::capabilities((9, 0))),
-        ("`wgpu`", kiln_wgpu::capabilities(true)),
+        ("`wgpu`", kiln_wgpu::capabilities(true, false)),
     ];
     let described = devices.map(|(_, capabilities)| capabilities.described());
     let cell = |(name, there, words): &(&str, bool, String)| match words.strip_prefix(name) {

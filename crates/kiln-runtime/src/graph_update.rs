@@ -49,7 +49,8 @@ impl Graph {
     ///
     /// # Errors
     /// [`Error::GraphUpdate`] where there is no such launch or argument, or several launches of the
-    /// kernel; [`Error::Argument`] for one of another type or shape, or of which something is not
+    /// kernel, and for numbers of a kernel with `unsafe` code, as many of the library's are: what
+    /// that relies on was checked for the number of the capture alone; [`Error::Argument`] for one of another type or shape, or of which something is not
     /// true that the kernel was compiled for; [`Error::DeviceMismatch`]; [`Error::Overlap`]. Then
     /// the graph is as it was. Failures of the device: then the graph has the argument.
     #[track_caller]
@@ -123,6 +124,14 @@ impl Graph {
             return Err(Error::GraphUpdate { what, location: site });
         };
         let param = &kernel.params[at];
+        if let (Arg::Number(_), Some(promise)) = (value, &kernel.promise) {
+            let what = format!(
+                "`{argument}` of `{}` stays as it was captured: {}: {}, which the code around the launch promised for \
+                 that number; capture again with another",
+                kernel.name, promise.location, promise.reason
+            );
+            return Err(Error::GraphUpdate { what, location: site });
+        }
         let mut launch = launch.clone();
         launch.set(at, param, value, self, site)?;
         self.change(vec![(number, Work::Launch(Box::new(launch)))])

@@ -4,7 +4,7 @@ use crate::cache::DiskCache;
 use crate::error::{Error, Result};
 use crate::params::ParamInfo;
 use kiln_backend::{Backend, Dump, DumpStage, Program, Properties, Stages};
-use kiln_compiler::{Partition, partition};
+use kiln_compiler::{Partition, UnsafeOp, partition, promise};
 use kiln_ir::Kernel;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +17,8 @@ pub(crate) struct LoadedKernel {
     partition: Partition,
     pub(crate) program: Arc<dyn Program>,
     pub(crate) build: Build,
+    /// What it does that may be right for some numbers alone, if anything.
+    pub(crate) promise: Option<UnsafeOp>,
 }
 
 /// How a program came to be in this process: host time from the launch that needed it to one that
@@ -57,7 +59,8 @@ impl LoadedKernel {
         let (program, stages) = load_or_compile(backend, disk, kernel)?;
         let name: Arc<str> = name.into();
         let build = Build { kernel: name.clone(), tracing, total: start.elapsed(), stages };
-        Ok(LoadedKernel { name, params: ParamInfo::list(&kernel.params), partition, program, build })
+        let (params, promise) = (ParamInfo::list(&kernel.params), promise(kernel));
+        Ok(LoadedKernel { name, params, partition, program, build, promise })
     }
 
     /// The grid that covers the tensors the programs write, by the words of the arguments.

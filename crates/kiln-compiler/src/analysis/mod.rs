@@ -4,4 +4,4 @@ mod partition;
 mod safety;
 
 pub use partition::{GridRule, Partition, Unproven, partition};
-pub use safety::{UnsafeOp, make_safe};
+pub use safety::{UnsafeOp, make_safe, promise};

@@ -71,6 +71,50 @@ pub fn make_safe(kernel: &Kernel) -> Result<Kernel, Vec<UnsafeOp>> {
     Ok(safe)
 }
 
+/// The first operation that only `unsafe` code can have made, so that it may be right for some
+/// numbers among the kernel's arguments and wrong for others; `None` where every number is safe.
+///
+/// ```
+/// let text = "
+/// kernel @k(%x: view<f32, 1, global>, %y: mut view<f32, 1, global>, %i: i64) thread [32, 1, 1] {
+///   %z = const 0.0 : f32
+///   %v = gather.trust %x[%i] pad %z : f32
+///   %t = thread_id x : i64
+///   scatter.check %y[%t] = %v
+/// }
+/// ";
+/// let promise = kiln_compiler::promise(&kiln_ir::parse(text)?).expect("it trusts its index");
+/// assert!(promise.op.contains("gather.trust"));
+/// let checked = text.replace("gather.trust", "gather.check");
+/// assert_eq!(kiln_compiler::promise(&kiln_ir::parse(&checked)?), None);
+/// # Ok::<(), kiln_ir::ParseError>(())
+/// ```
+pub fn promise(kernel: &Kernel) -> Option<UnsafeOp> {
+    let mut found = None;
+    let mut own = OwnElements::default();
+    kernel.walk(|op, data| {
+        let reason = match verdict(kernel, data, &mut own) {
+            Verdict::Safe => return,
+            Verdict::Instead(_) => "it trusts its indices, or that no two programs store to one element",
+            // Safe code may race for shared memory, but cannot leave it.
+            Verdict::Unsafe(_) if is_checked_in_block(kernel, data) => return,
+            Verdict::Unsafe(reason) => reason,
+        };
+        found.get_or_insert_with(|| unsafe_op(kernel, op, data.loc, reason));
+    });
+    found
+}
+
+/// Whether an operation stores to the block's memory at an index that is checked.
+fn is_checked_in_block(kernel: &Kernel, data: &OpData) -> bool {
+    match data.kind {
+        OpKind::Scatter { bounds, .. } => {
+            space(kernel, data) == Some(Space::Shared) && bounds == check(bounds)
+        }
+        _ => false,
+    }
+}
+
 fn unsafe_op(kernel: &Kernel, op: Op, loc: Loc, reason: &'static str) -> UnsafeOp {
     UnsafeOp { location: kernel.describe(loc), op: kernel.op_text(op), reason }
 }

@@ -305,6 +305,7 @@ fn put_capabilities(frame: Frame, capabilities: &Capabilities) -> Frame {
         loads_beside_residents,
         peer_access,
         contraction,
+        subnormals,
         launch_limit,
         sanitizer,
         clock,
@@ -319,6 +320,7 @@ fn put_capabilities(frame: Frame, capabilities: &Capabilities) -> Frame {
         loads_beside_residents,
         peer_access,
         contraction,
+        subnormals,
         launch_limit,
         sanitizer,
     ];
@@ -365,6 +367,7 @@ fn capabilities(fields: &mut Fields) -> Result<Capabilities, Error> {
         loads_beside_residents: flag()?,
         peer_access: flag()?,
         contraction: flag()?,
+        subnormals: flag()?,
         launch_limit: flag()?,
         sanitizer: flag()?,
         matrix_units: MatrixUnits::NONE,

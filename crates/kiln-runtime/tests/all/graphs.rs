@@ -2,7 +2,8 @@
 
 use crate::kernels::{add, assert_works, double};
 use crate::probe::Probe;
-use kiln_runtime::{Activity, Device, DiskCache, Error};
+use kiln_lang::prelude::*;
+use kiln_runtime::{Activity, Device, DiskCache, Error, Tensor};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::mpsc;
@@ -223,5 +224,31 @@ fn observers_receive_replays() {
         let [Activity::Replay(replay)] = &activities[..] else { panic!("{activities:?}") };
         assert_eq!((replay.nodes, &*replay.device), (1, "probe"));
         assert!(replay.call_site.file().ends_with("graphs.rs"));
+    }
+}
+
+/// Stores a number at a place of which the caller says that no other program stores there.
+#[kernel(crate = kiln_runtime)]
+fn put(x: &Tensor<f32, 1>, y: &mut Tensor<f32, 1>, at: Val<i64>) {
+    // SAFETY: tests launch one program.
+    unsafe { y.tile(at, 1).store_overlapping(x.tile(0, 1).load(0.0)) };
+}
+
+/// What the code around a launch has promised, it has promised for its numbers alone.
+#[test]
+fn numbers_of_kernels_with_unsafe_code_stay() {
+    for (device, _) in probes() {
+        let [one, two] = [1.0f32, 2.0].map(|v| device.tensor(&[v], [1]).unwrap());
+        let mut y = device.zeros::<f32, 1>([4]).unwrap();
+        let (mut graph, ()) = device.graph(|_| put(&one, &mut y, 3).grid([1]).launch(&device)).unwrap();
+        let error = graph.set("put", "at", 2i64).unwrap_err();
+        assert!(matches!(error, Error::GraphUpdate { .. }), "{error}");
+        let text = error.to_string();
+        for part in ["`at` of `put` stays as it was captured", "graphs.rs:", "capture again"] {
+            assert!(text.contains(part), "{text}");
+        }
+        graph.set("put", "x", &two).unwrap();
+        graph.replay().unwrap();
+        assert_eq!(y.to_vec().unwrap(), [0.0, 0.0, 0.0, 2.0]);
     }
 }

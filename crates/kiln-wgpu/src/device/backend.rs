@@ -228,17 +228,19 @@ fn properties(gpu: &Gpu) -> Properties {
         ptx: None,
         unified: false,
         residency: Residency::Dispatched,
-        capabilities: capabilities(gpu.has_timestamps),
+        capabilities: capabilities(gpu.has_timestamps, true),
     }
 }
 
-/// What adapters can do, with or without timestamps of their own.
+/// What adapters can do, with or without timestamps of their own, where the driver counts subnormal
+/// numbers in full and where it takes them for zeros.
 ///
 /// ```
-/// assert!(kiln_wgpu::capabilities(true).is_simt());
+/// assert!(kiln_wgpu::capabilities(true, false).is_simt());
 /// ```
-pub fn capabilities(has_timestamps: bool) -> Capabilities {
+pub fn capabilities(has_timestamps: bool, subnormals: bool) -> Capabilities {
     Capabilities {
+        subnormals,
         clock: if has_timestamps { Clock::Device } else { Clock::Host },
         ..Capabilities::new(Execution::Simt)
     }

@@ -2,7 +2,7 @@
 
 use super::backend::Wgpu;
 use super::gpu::Gpu;
-use super::probe::features_of_floats;
+use super::probe::{features_of_floats, keeps_subnormals};
 use super::waiting::wait_for;
 use kiln_backend::{Error, Result};
 
@@ -29,6 +29,7 @@ impl Wgpu {
         let mut opened = Wgpu::of(Gpu::open(name).await?);
         opened.gpu.check()?;
         opened.gpu.features = features_of_floats(&opened).await?;
+        opened.properties.capabilities.subnormals = keeps_subnormals(&opened).await?;
         Ok(opened)
     }
 }

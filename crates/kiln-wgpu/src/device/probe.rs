@@ -63,6 +63,18 @@ const DOUBLES: &str = "kernel @fuses_doubles(%x: mut view<f64, 1, global>) threa
   view_store.x1 %x[%0] = %fused
 }";
 
+/// Leaves twice the first element in it.
+const SUBNORMAL: &str = "kernel @keeps_subnormals(%x: mut view<f32, 1, global>) thread [1, 1, 1] {
+  %0 = const 0 : i64
+  %a = view_load.x1 %x[%0] : f32
+  %twice = add %a, %a : f32
+  view_store.x1 %x[%0] = %twice
+}";
+
+/// The smallest numbers above zero: 2^-149 and 2^-148.
+const SMALLEST: f32 = f32::from_bits(1);
+const TWICE_SMALLEST: f32 = f32::from_bits(2);
+
 /// The same numbers as those of f32 for 2^-27, and the multiply-add of them.
 const DOUBLE_INPUT: [f64; 2] = [1.0 + SMALL_DOUBLE, -1.0 - 2.0 * SMALL_DOUBLE];
 const DOUBLE_EXPECTED: f64 = SMALL_DOUBLE * SMALL_DOUBLE;
@@ -105,6 +117,12 @@ async fn fuses_doubles(device: &Wgpu) -> Result<bool> {
     let bytes: Vec<u8> = DOUBLE_INPUT.iter().flat_map(|x| x.to_le_bytes()).collect();
     let result = of_kernel(device, DOUBLES, &bytes, DOUBLE_INPUT.len() as u64).await?;
     Ok(result[..8] == DOUBLE_EXPECTED.to_le_bytes())
+}
+
+/// Whether subnormal numbers of f32 count in full.
+pub(crate) async fn keeps_subnormals(device: &Wgpu) -> Result<bool> {
+    let result = of_kernel(device, SUBNORMAL, &SMALLEST.to_le_bytes(), 1).await?;
+    Ok(result == TWICE_SMALLEST.to_le_bytes())
 }
 
 /// What a kernel leaves of so many elements.
@@ -151,6 +169,8 @@ mod tests {
         assert_eq!([a.mul_add(a, b), (1.0 + c) - 1.0], EXPECTED);
         assert_eq!(a * a + b, 0.0);
         let [a64, b64] = DOUBLE_INPUT.map(std::hint::black_box);
+        let smallest = std::hint::black_box(SMALLEST);
+        assert_eq!(smallest + smallest, TWICE_SMALLEST);
         assert_eq!(a64.mul_add(a64, b64), DOUBLE_EXPECTED);
         assert_ne!(a64 * a64 + b64, DOUBLE_EXPECTED);
         assert_ne!(a * a + b, EXPECTED[0], "a product that is rounded shows");
