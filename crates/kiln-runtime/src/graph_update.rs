@@ -50,9 +50,10 @@ impl Graph {
     /// # Errors
     /// [`Error::GraphUpdate`] where there is no such launch or argument, or several launches of the
     /// kernel, and for numbers of a kernel with `unsafe` code, as many of the library's are: what
-    /// that relies on was checked for the number of the capture alone; [`Error::Argument`] for one of another type or shape, or of which something is not
-    /// true that the kernel was compiled for; [`Error::DeviceMismatch`]; [`Error::Overlap`]. Then
-    /// the graph is as it was. Failures of the device: then the graph has the argument.
+    /// that relies on was checked for the number of the capture alone; [`Error::Argument`] for one
+    /// of another type or shape, or of which something is not true that the kernel was compiled
+    /// for; [`Error::DeviceMismatch`]; [`Error::Overlap`]. Then the graph is as it was. Failures of
+    /// the device: then the graph has the argument.
     #[track_caller]
     pub fn set<'l, 'a>(
         &mut self,
