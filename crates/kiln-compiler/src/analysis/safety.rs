@@ -107,12 +107,8 @@ pub fn promise(kernel: &Kernel) -> Option<UnsafeOp> {
 
 /// Whether an operation stores to the block's memory at an index that is checked.
 fn is_checked_in_block(kernel: &Kernel, data: &OpData) -> bool {
-    match data.kind {
-        OpKind::Scatter { bounds, .. } => {
-            space(kernel, data) == Some(Space::Shared) && bounds == check(bounds)
-        }
-        _ => false,
-    }
+    let OpKind::Scatter { bounds, .. } = data.kind else { return false };
+    space(kernel, data) == Some(Space::Shared) && bounds == check(bounds)
 }
 
 fn unsafe_op(kernel: &Kernel, op: Op, loc: Loc, reason: &'static str) -> UnsafeOp {
