@@ -2,6 +2,7 @@
 
 use super::gpu::Gpu;
 use crate::features::Features;
+#[cfg(feature = "languages")]
 use crate::language::{Language, Written};
 use crate::module::{Module, compile};
 use kiln_backend::{DumpStage, Error, Result, dump};
@@ -59,15 +60,29 @@ pub fn shader(kernel: &Kernel, target: &ShaderTarget<'_>) -> Result<Module> {
     dump(DumpStage::Tir, (kernel, target.device), || Ok(format!("{:#}", lowered.kernel).into_bytes()));
     let features = Features { warp, ..target.features };
     let module = compile(&lowered.kernel, features).map_err(|error| named(target.device, error))?;
+    dump_shader(target.device, kernel, &module);
+    Ok(module)
+}
+
+/// Writes the shader in its languages, if a program asks for them.
+#[cfg(feature = "languages")]
+fn dump_shader(device: &str, kernel: &Kernel, module: &Module) {
     for (stage, language) in [(DumpStage::Wgsl, Language::Wgsl), (DumpStage::Spv, Language::Spirv)] {
-        dump(stage, (kernel, target.device), || {
+        dump(stage, (kernel, device), || {
             Ok(match module.write(language).map_err(|error| error.to_string())? {
                 Written::Text(text) => text.into_bytes(),
                 Written::Words(words) => words.into_iter().flat_map(u32::to_le_bytes).collect(),
             })
         });
     }
-    Ok(module)
+}
+
+/// Says why no shader is written, if a program asks for one.
+#[cfg(not(feature = "languages"))]
+fn dump_shader(device: &str, kernel: &Kernel, _: &Module) {
+    for stage in [DumpStage::Wgsl, DumpStage::Spv] {
+        dump(stage, (kernel, device), || Err("it takes the feature `languages` of kiln-wgpu".to_owned()));
+    }
 }
 
 /// Makes the module of a kernel for an adapter.
