@@ -266,7 +266,11 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_not_named() {
-        let least = Capabilities { loads_beside_residents: false, ..Capabilities::new(Execution::Simt) };
+        let least = Capabilities {
+            loads_beside_residents: false,
+            subnormals: false,
+            ..Capabilities::new(Execution::Simt)
+        };
         assert_eq!(least.names(), ["SIMT", "host time"]);
         let more = Capabilities {
             matrix_units: MatrixUnits::NONE.with(MatrixFormat::Float16).with(MatrixFormat::Float8),
