@@ -76,11 +76,15 @@ pub fn make_safe(kernel: &Kernel) -> Result<Kernel, Vec<UnsafeOp>> {
 ///
 /// ```
 /// let text = "
-/// kernel @k(%x: view<f32, 1, global>, %y: mut view<f32, 1, global>, %i: i64) thread [32, 1, 1] {
-///   %z = const 0.0 : f32
-///   %v = gather.trust %x[%i] pad %z : f32
+/// kernel @k(%x: view<f32, 1, global>, %y: mut view<f32, 1, global>, %at: i64) thread [32, 1, 1] {
+///   %p = program_id x : i64
+///   %n = const 32 : i64
+///   %b = mul %p, %n : i64
 ///   %t = thread_id x : i64
-///   scatter.check %y[%t] = %v
+///   %i = add %b, %t : i64
+///   %z = const 0.0 : f32
+///   %v = gather.trust %x[%at] pad %z : f32
+///   scatter.check %y[%i] = %v
 /// }
 /// ";
 /// let promise = kiln_compiler::promise(&kiln_ir::parse(text)?).expect("it trusts its index");
