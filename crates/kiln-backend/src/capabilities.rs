@@ -60,12 +60,19 @@ pub enum MatrixFormat {
     Int8,
     /// The 8-bit floats e4m3 and e5m2.
     Float8,
+    /// f64.
+    Float64,
 }
 
 impl MatrixFormat {
     /// All of them.
-    pub const ALL: [MatrixFormat; 4] =
-        [MatrixFormat::Float16, MatrixFormat::Tf32, MatrixFormat::Int8, MatrixFormat::Float8];
+    pub const ALL: [MatrixFormat; 5] = [
+        MatrixFormat::Float16,
+        MatrixFormat::Tf32,
+        MatrixFormat::Int8,
+        MatrixFormat::Float8,
+        MatrixFormat::Float64,
+    ];
 }
 
 impl fmt::Display for MatrixFormat {
@@ -75,6 +82,7 @@ impl fmt::Display for MatrixFormat {
             MatrixFormat::Tf32 => "tf32",
             MatrixFormat::Int8 => "8-bit integers",
             MatrixFormat::Float8 => "8-bit floats",
+            MatrixFormat::Float64 => "f64",
         })
     }
 }

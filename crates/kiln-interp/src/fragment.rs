@@ -39,7 +39,8 @@ impl Machine<'_> {
             FragmentOp::WarpgroupWait { pending } => self.warpgroup_wait(data, pending as usize),
             FragmentOp::AsyncProxyFence => Ok(()),
             FragmentOp::Mma(factors) => self.define_all(data, |operands, out, _| {
-                warps(mask).and_then(|warps| mma(factors, operands, out, &warps))
+                let multiply = if factors.is_f64() { mma_f64 } else { mma };
+                warps(mask).and_then(|warps| multiply(factors, operands, out, &warps))
             }),
             FragmentOp::LdMatrix { transposed, .. } => self.define_all(data, |operands, out, spaces| {
                 warps(mask).and_then(|warps| ldmatrix(spaces, operands, out, &warps, transposed))
@@ -158,6 +159,7 @@ pub fn element_of(factor: Factor, word: u32, which: usize) -> f64 {
         Factor::E5M2 => E5M2::from_bits(byte).to_f64(),
         Factor::I8 => f64::from(byte as i8),
         Factor::U8 => byte.into(),
+        Factor::F64 => word.into(),
     }
 }
 
@@ -231,6 +233,25 @@ fn mma(factors: Factors, operands: &[&Data], out: &mut [Data], warps: &[usize]) 
                 let products = factors.iter().zip(b).map(|(x, y)| x * y);
                 set_sum(&mut out[register], lane, products.fold(sums[register][lane], |s, p| s + p))?;
             }
+        }
+    }
+    Ok(())
+}
+
+/// A chain of multiply-adds of f64 in the order of the depth, each rounded once.
+fn mma_f64(factors: Factors, operands: &[&Data], out: &mut [Data], warps: &[usize]) -> Result<(), Trap> {
+    let parts = operands.iter().map(|d| f64::of(d)).collect::<Result<Vec<_>, _>>()?;
+    let (factors_of, sums) = parts.split_at(6);
+    let (left, right) = factors_of.split_at(4);
+    for &first in warps {
+        for (row, column) in (0..16).flat_map(|row| (0..8).map(move |column| (row, column))) {
+            let (register, lane) = (row / 8 * 2 + column % 2, first + row % 8 * FRAGMENT_LANES + column / 2);
+            let at = |line: usize, k: usize| first + line * FRAGMENT_LANES + k % FRAGMENT_LANES;
+            let sum = (0..factors.depth() as usize).fold(sums[register][lane], |sum, k| {
+                let half = k / FRAGMENT_LANES;
+                left[row / 8 + 2 * half][at(row % 8, k)].mul_add(right[half][at(column, k)], sum)
+            });
+            f64::of_mut(&mut out[register])?[lane] = sum;
         }
     }
     Ok(())

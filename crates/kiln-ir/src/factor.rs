@@ -14,6 +14,7 @@ pub enum Factor {
     E5M2,
     I8,
     U8,
+    F64,
 }
 
 impl Factor {
@@ -41,6 +42,7 @@ impl Factor {
             Factor::E5M2 => Scalar::E5M2,
             Factor::I8 => Scalar::I8,
             Factor::U8 => Scalar::U8,
+            Factor::F64 => Scalar::F64,
         }
     }
 }
@@ -77,6 +79,7 @@ products! {
     U8 U8 "u8";
     I8 U8 "i8_u8";
     U8 I8 "u8_i8";
+    F64 F64 "f64";
 }
 
 impl Factors {
@@ -103,9 +106,20 @@ impl Factors {
         self.left.elem().bytes()
     }
 
-    /// The depth of one instruction: 32 bytes.
+    /// The depth of one instruction: 32 bytes, of f64 64.
     pub fn depth(self) -> u32 {
-        32 / self.bytes()
+        if self.is_f64() { 8 } else { 32 / self.bytes() }
+    }
+
+    /// Whether fragments hold f64, each an element, and not words of 32 bits. Warpgroups do not
+    /// multiply these.
+    pub fn is_f64(self) -> bool {
+        self.left == Factor::F64
+    }
+
+    /// The type of what a lane holds of a fragment of a factor.
+    pub fn part(self) -> Scalar {
+        if self.is_f64() { Scalar::F64 } else { Scalar::U32 }
     }
 
     /// Whether sums keep fewer bits than their type has while products are added to them.

@@ -4,8 +4,9 @@
 //!
 //! A *fragment* is a matrix of 8 rows of 16 bytes, spread over a warp: lane `l` holds the four
 //! bytes `l % 4` of row `l / 4` in an u32, the first lowest. That is one element of 32 bits, two
-//! neighbors of 16 or four of 8 (PTX ISA, "Matrix Fragments for mma.m16n8k8", "k16" and "k32"). All
-//! lanes of a warp reach such an operation together.
+//! neighbors of 16 or four of 8 (PTX ISA, "Matrix Fragments for mma.m16n8k8", "k16" and "k32"). Of
+//! f64 a row has 32 bytes, and a lane holds an element as an f64. All lanes of a warp reach such an
+//! operation together.
 
 use crate::factor::{Factor, Factors};
 use crate::warpgroup::{GroupProduct, Lines};
@@ -14,8 +15,9 @@ use smallvec::SmallVec;
 /// An operation of a warp on fragments, or of a thread on copies in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FragmentOp {
-    /// `(u32 × 4 a, u32 × 2 b, sum × 4 c) -> sum × 4`: c + a · b, with a of 16 rows of 32 bytes, b
-    /// of 8 columns of 32 bytes and c of 16 × 8 elements. The fragments of a are its upper left,
+    /// `(u32 × 4 a, u32 × 2 b, sum × 4 c) -> sum × 4`, of f64 with f64 in place of u32: c + a · b,
+    /// with a of 16 rows and b of 8 columns, two rows of a fragment long, and c of 16 × 8 elements.
+    /// The fragments of a are its upper left,
     /// lower left, upper right and lower right quarter; those of b are the *transposes* of its
     /// upper and lower half. Lane `l` holds of c the elements `(l / 4, 2 * (l % 4))`, the one after
     /// it, and the same two 8 rows below. Sums of integers wrap; products of floats are exact, and

@@ -47,9 +47,15 @@ impl Panels {
 
     /// The distance of a byte of a line from the beginning.
     pub fn offset(self, line: u32, byte: u32) -> u32 {
+        self.offset_of_chunks(line, byte, CHUNK)
+    }
+
+    /// The same where chunks of so many bytes, a power of two from 16 and at most a line's, change
+    /// places: what threads read that do not take 16 bytes at a time.
+    pub fn offset_of_chunks(self, line: u32, byte: u32, chunk: u32) -> u32 {
         let width = self.width();
         let within = line * width + byte % width;
-        byte / width * self.lines * width + (within ^ (within / BANKS % (width / CHUNK) * CHUNK))
+        byte / width * self.lines * width + (within ^ (within / BANKS % (width / chunk) * chunk))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Products of tiles of 8-bit floats, of 8-bit integers and of f32 as tf32 for GPUs that need not
+//! Products of tiles of 8-bit floats, of 8-bit integers, f64 and f32 as tf32 for GPUs that need not
 //! be there: by the instructions that these have, and without spilled registers. `KILN_PTXAS` names
 //! the assembler (`tools/ptxas.sh --path`); without it only the text is looked at.
 
@@ -19,7 +19,8 @@ assembler::tests! {
     text: true;
     products_of_8_bit_floats_assemble_by_ptxas
     products_of_8_bit_integers_assemble_by_ptxas
-    products_of_tf32_assemble_by_ptxas;
+    products_of_tf32_assemble_by_ptxas
+    products_of_f64_assemble_by_ptxas;
     plain:
 }
 
@@ -139,5 +140,18 @@ fn products_of_tf32_assemble_by_ptxas() -> Result<()> {
     // In full it is no business of matrix units.
     let full = kernel::<f32, f32>(Precision::Full, (32, 64, 32), false)?;
     check("f32", &full, (9, 0), "fma.rn.f32");
+    Ok(())
+}
+
+fn products_of_f64_assemble_by_ptxas() -> Result<()> {
+    let tiles = kernel::<f64, f64>(Precision::Full, (128, 128, 16), true)?;
+    for compute in OLDER {
+        check("f64 by quarters", &tiles, compute, "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64");
+    }
+    for compute in [(9, 0), (10, 0), (12, 0)] {
+        check("f64", &tiles, compute, "mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64");
+    }
+    let columns = kernel::<f64, f64>(Precision::Full, (64, 64, 16), false)?;
+    check("f64 by columns", &columns, (9, 0), "mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64");
     Ok(())
 }

@@ -7,7 +7,7 @@ use crate::target::WARP;
 use kiln_ir::Shape;
 
 /// The rows and columns of the product that a warp computes with one instruction. Its depth is 32
-/// bytes.
+/// bytes, of f64 64.
 pub const MMA: [u32; 2] = [16, 8];
 
 /// Bits of the index of a lane that holds fragments: NVIDIA's matrix units are those of its warps.
@@ -139,9 +139,10 @@ impl Layout {
     }
 }
 
-/// Bits of an element's number that say which of a word of 32 bits it is.
+/// Bits of an element's number that say which of those it is that a lane holds side by side: of a
+/// word of 32 bits, or one f64.
 fn word_bits(bytes: u32) -> u32 {
-    (4 / bytes).trailing_zeros()
+    (4 / bytes).max(1).trailing_zeros()
 }
 
 /// Bits of warps that hold the same.
@@ -154,11 +155,11 @@ mod tests {
     use super::*;
 
     /// What the PTX ISA says lane `lane` holds as element `i` of the fragments of a (row, column),
-    /// b (row, column) and c, for factors of 32, 16 and 8 bits.
+    /// b (row, column) and c, for factors of 64, 32, 16 and 8 bits.
     fn documented(bytes: u32, lane: u32, i: u32) -> [(u32, u32); 3] {
         let (group, member) = (lane / 4, lane % 4);
         let [a, b] = match bytes {
-            4 => {
+            8 | 4 => {
                 let lower = if i == 1 || i == 3 { 8 } else { 0 };
                 [
                     (group + lower, member + if i >= 2 { 4 } else { 0 }),
@@ -188,8 +189,8 @@ mod tests {
     #[test]
     fn layouts_are_those_of_the_isa() {
         let grid = WarpGrid { rows: 1, columns: 1 };
-        for bytes in [1, 2, 4] {
-            let (depth, each) = (32 / bytes, 4 / bytes as usize);
+        for bytes in [1, 2, 4, 8] {
+            let (depth, each) = ((32 / bytes).max(8), (4 / bytes as usize).max(1));
             let layouts = [
                 (Layout::mma_left(&Shape::new(&[16, depth]), grid, 1, bytes), depth, 4 * each),
                 (Layout::mma_right(&Shape::new(&[depth, 8]), grid, 1, bytes), 8, 2 * each),

@@ -6,6 +6,8 @@ use kiln_ir::{Panels, Shape};
 
 /// Bytes of a chunk, which is not divided.
 const CHUNK: u32 = 16;
+/// Those of f64, of which a fragment has four lines of as many bytes a half of a warp.
+const CHUNK_OF_F64: u32 = 32;
 /// The longest line of a panel, in bytes: all banks once.
 const PANEL: u32 = 128;
 
@@ -32,9 +34,9 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// The slot of a matrix, the last two axes of a shape, of elements of 1, 2 or 4 bytes that are
-    /// adjacent along one of the axes (0 or 1). Extents are powers of two, that along the axis 16
-    /// bytes or more.
+    /// The slot of a matrix, the last two axes of a shape, of elements of 1, 2, 4 or 8 bytes that
+    /// are adjacent along one of the axes (0 or 1). Extents are powers of two, that along the axis
+    /// 16 bytes or more, of elements of 8 bytes 32.
     pub fn new(shape: &Shape, along: u32, elem: u32) -> Slot {
         let rank = shape.rank();
         Slot { rows: shape[rank - 2], columns: shape[rank - 1], along, elem }
@@ -68,7 +70,12 @@ impl Slot {
     /// The offset of an element, in bytes.
     pub fn at(&self, row: u32, column: u32) -> u32 {
         let (line, place) = if self.along == 0 { (column, row) } else { (row, column) };
-        self.panels().offset(line, place * self.elem)
+        self.panels().offset_of_chunks(line, place * self.elem, self.chunk())
+    }
+
+    /// Bytes of what the swizzle moves as a whole.
+    fn chunk(&self) -> u32 {
+        if self.elem == 8 { CHUNK_OF_F64 } else { CHUNK }
     }
 
     /// The lines of the matrix.
@@ -101,11 +108,11 @@ mod tests {
 
     fn slots() -> impl Iterator<Item = Slot> {
         let shapes = [[16, 16], [64, 64], [128, 32], [8, 128], [16, 256], [32, 8]];
-        let kinds = [1, 2, 4].into_iter().flat_map(|elem| [0, 1].map(|along| (along, elem)));
+        let kinds = [1, 2, 4, 8].into_iter().flat_map(|elem| [0, 1].map(|along| (along, elem)));
         let of = move |s: [u32; 2]| {
             kinds.clone().map(move |(along, elem)| Slot::new(&Shape::new(&s), along, elem))
         };
-        shapes.into_iter().flat_map(of).filter(|slot| slot.panels().bytes >= CHUNK)
+        shapes.into_iter().flat_map(of).filter(|slot| slot.panels().bytes >= slot.chunk())
     }
 
     #[test]
@@ -140,7 +147,8 @@ mod tests {
 
     #[test]
     fn eight_lines_of_a_fragment_lie_in_different_banks() {
-        for slot in slots().filter(|s| [s.rows, s.columns][1 - s.along as usize] >= 8) {
+        let lines = |s: &Slot| [s.rows, s.columns][1 - s.along as usize];
+        for slot in slots().filter(|s| s.elem() < 8 && lines(s) >= 8) {
             let length = [slot.rows, slot.columns][slot.along as usize];
             let each = CHUNK / slot.elem();
             for chunk in 0..length / each {
@@ -157,6 +165,19 @@ mod tests {
                 banks.sort_unstable();
                 banks.dedup();
                 assert_eq!(banks.len(), 8, "{slot:?}");
+            }
+        }
+    }
+    #[test]
+    fn half_a_warp_reads_f64_of_a_fragment_from_different_banks() {
+        for slot in slots().filter(|s| s.elem() == 8 && s.rows >= 8 && s.columns >= 8) {
+            for (lines, first) in [(0..4, 0), (4..8, 0), (0..4, 4), (4..8, 4)] {
+                let element = |line, i| if slot.along == 0 { slot.at(i, line) } else { slot.at(line, i) };
+                let of = |line: u32| (first..first + 4).map(move |i| element(line, i) % PANEL);
+                let mut banks: Vec<u32> = lines.flat_map(of).collect();
+                banks.sort_unstable();
+                banks.dedup();
+                assert_eq!(banks.len(), 16, "{slot:?}");
             }
         }
     }

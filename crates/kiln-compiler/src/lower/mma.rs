@@ -1,5 +1,6 @@
 //! Products on matrix units: fragments of the factors come from registers, or from shared memory by
-//! `ldmatrix`, and every warp adds up the fragments of its part of the result in registers.
+//! `ldmatrix`, those of f64 by plain loads, and every warp adds up the fragments of its part of the
+//! result in registers.
 
 use super::barriers::Does;
 use super::layouts::LayoutId;
@@ -8,13 +9,16 @@ use super::scratch::Area;
 use super::{Lowering, Registers};
 use crate::error::CompileError;
 use crate::layout::{LANE_BITS, Layout, Slot, WarpGrid};
-use kiln_ir::{FragmentOp, Literal, Op, OpData, OpKind, Scalar, Type, Value};
+use kiln_ir::{FragmentOp, Literal, Op, OpData, OpKind, Reuse, Scalar, Space, Type, Value};
 
 /// Rows of the matrix that is a fragment.
 const FRAGMENT: u32 = 8;
 
 /// Bytes of a row of a fragment.
 const ROW: u32 = 16;
+
+/// Elements of a row of a fragment of f64.
+const F64_ROW: u32 = 4;
 
 /// The most products that are added up where sums keep fewer bits.
 pub(super) const GROUP_DEPTH: u32 = 128;
@@ -238,6 +242,12 @@ impl Lowering<'_> {
     ) -> Result<Vec<Value>, CompileError> {
         let steps = product.extents[2] / product.factors.depth();
         match source {
+            Source::Registers(registers) if product.factors.is_f64() => {
+                let each = if side == Side::Left { 4 } else { 2 };
+                let (from, to) = (blocks.0 * steps + step, (blocks.0 + blocks.1 - 1) * steps + step);
+                let all = (from..=to).step_by(steps as usize).map(|at| (at * each) as usize);
+                Ok(all.flat_map(|at| registers[at..at + each as usize].iter().copied()).collect())
+            }
             Source::Registers(registers) => {
                 // Of 16 bits, of which both factors have one type.
                 let (words, kind) =
@@ -253,7 +263,10 @@ impl Lowering<'_> {
             }
             Source::Shared { base, slot, transposed, area } => {
                 let place = FactorPlacement { slot: *slot, transposed: *transposed, side };
-                self.ldmatrix(*base, place, layout, blocks, step, *area)
+                match product.factors.is_f64() {
+                    true => Ok(self.load_elements(*base, place, layout, blocks, step, *area)),
+                    false => self.ldmatrix(*base, place, layout, blocks, step, *area),
+                }
             }
         }
     }
@@ -293,6 +306,36 @@ impl Lowering<'_> {
         let made = self.em.op(kind, &[address], &types);
         self.accesses.record(made, area.and_then(Area::read), Does::Read);
         Ok(self.em.kernel.op(made).results.to_vec())
+    }
+
+    /// Fragments of f64, of which each lane loads its elements one by one.
+    fn load_elements(
+        &mut self,
+        base: Value,
+        place: FactorPlacement,
+        layout: &Layout,
+        (block, blocks): (u32, u32),
+        step: u32,
+        area: Option<Area>,
+    ) -> Vec<Value> {
+        let thread: Vec<u32> = layout.thread().iter().map(|&flat| place.flat_offset(flat)).collect();
+        let (height, lower) =
+            if place.side == Side::Left { (16, &[0, FRAGMENT][..]) } else { (FRAGMENT, &[0][..]) };
+        let mut parts = Vec::new();
+        for block in block..block + blocks {
+            for depth in [0, F64_ROW] {
+                for below in lower {
+                    let at = place.offset(block * height + below, step * 2 * F64_ROW + depth);
+                    let address = self.slot_address(base, &thread, at);
+                    let (space, reuse) = (Space::Shared, Reuse::Normal);
+                    let kind = OpKind::PtrLoad { space, lanes: 1, reuse, predicated: false };
+                    let made = self.em.op(kind, &[address], &[Type::scalar(Scalar::F64)]);
+                    self.accesses.record(made, area.and_then(Area::read), Does::Read);
+                    parts.push(self.em.kernel.result(made));
+                }
+            }
+        }
+        parts
     }
 
     /// The address of an offset in a slot, of which the bits of the thread index add the parts

@@ -10,7 +10,7 @@
 
 use super::coalesce::Contiguity;
 use super::facts::IntFacts;
-use super::products::Products;
+use super::products::{self, Products};
 use super::roles::Role;
 use crate::layout::{Layout, Slot};
 use kiln_ir::{Block, Def, Kernel, Level, Literal, Op, OpKind, Shape, Value};
@@ -23,9 +23,6 @@ const WINDOW: u32 = 2048;
 const ALIGN: u32 = 128;
 /// Bytes of an asynchronous copy.
 const COPY: u32 = 16;
-/// Bytes of the elements that matrix units turn.
-const HALF: u32 = 2;
-
 /// What there is for stages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stages {
@@ -194,8 +191,8 @@ impl Finder<'_, '_> {
         let contiguity = Contiguity::of(self.facts, self.kernel, data.view(), data.coordinates(), &shape);
         let lies = (contiguity.axis + 2).checked_sub(rank).unwrap_or(1) as u32;
         let bytes = self.kernel.ty(value).elem().bytes();
-        let along = if bytes == HALF { lies } else { *depths.first()? };
-        if bytes != HALF && depths.iter().any(|&depth| depth != along) {
+        let along = if products::lies_either_way(bytes) { lies } else { *depths.first()? };
+        if !products::lies_either_way(bytes) && depths.iter().any(|&depth| depth != along) {
             return None;
         }
         let (transposed, slot) = (along != lies, Slot::new(&shape, along, bytes));

@@ -4,7 +4,8 @@
 //! warpgroups (`wgmma`) where the target has them and each has 64 rows or more, and products of
 //! fragments (`mma.sync`) elsewhere, where the target has these and the extents are multiples of a
 //! fragment's. Matrix units transpose elements of 16 bits alone: of others both factors are brought
-//! to shared memory along the depth, whichever way they lay before. Sums of 8-bit floats, which
+//! to shared memory along the depth, whichever way they lay before, but for f64, whose fragments
+//! are loaded element by element, from matrices that lie either way. Sums of 8-bit floats, which
 //! keep fewer bits there, are made in two levels unless they may be. Where the result is reduced
 //! along its rows, or is a factor of another product, warps have whole rows: then reductions are
 //! within a warp, and the fragments of the result are those of the factor, which remains in
@@ -28,6 +29,9 @@ const KEPT: usize = 32;
 
 /// Bytes of the elements that `ldmatrix` and warpgroups turn.
 const HALF: u32 = 2;
+
+/// Bytes of the elements that fragments have one by one.
+const DOUBLE: u32 = 8;
 
 /// Warps of a warpgroup.
 const WARPGROUP: u32 = 4;
@@ -89,7 +93,7 @@ pub(crate) struct Products {
 impl Product {
     /// Whether fragments of a factor are taken from registers that hold it in a layout.
     pub fn takes(&self, side: usize, layout: LayoutId) -> bool {
-        self.factors.bytes() == HALF && self.fragments[side] == Some(layout)
+        lies_either_way(self.factors.bytes()) && self.fragments[side] == Some(layout)
     }
 }
 
@@ -138,7 +142,8 @@ pub(crate) fn warps(kernel: &Kernel, whole: &Kernel, target: &Target) -> Option<
     kernel.walk(|_, data| {
         if let Some(factors) = factors(kernel, data, target) {
             any = true;
-            two_level |= has_two_level_sums(data, factors);
+            // Either takes twice as many registers for a sum.
+            two_level |= has_two_level_sums(data, factors) || factors.is_f64();
         }
     });
     let mut size = 0;
@@ -222,7 +227,7 @@ pub(crate) fn find(
             let before = homes.of_value[value.index()] != homes.of_op[op.index()];
             let small = layouts[i].as_ref().is_some_and(|layout| layout.registers() <= most);
             // Along the depth it lies one way for either side.
-            let one_way = bytes == HALF || !sides.iter().all(|side| side.contains(&value));
+            let one_way = lies_either_way(bytes) || !sides.iter().all(|side| side.contains(&value));
             if before && !small && one_way && roles[value.index()] == Role::Materialized {
                 let along = along(i, bytes).unwrap_or(1);
                 products.place(value, Slot::new(&kernel.shape(value), along, bytes), unit);
@@ -240,9 +245,14 @@ pub(crate) fn find(
 }
 
 /// The axis along which a factor of elements of so many bytes must lie: that of the depth, unless
-/// matrix units turn it.
+/// it may lie either way.
 pub(crate) fn along(side: usize, bytes: u32) -> Option<u32> {
-    (bytes != HALF).then_some(if side == 0 { 1 } else { 0 })
+    (!lies_either_way(bytes)).then_some(if side == 0 { 1 } else { 0 })
+}
+
+/// Whether fragments of elements of so many bytes are read from shared memory along either axis.
+pub(crate) fn lies_either_way(bytes: u32) -> bool {
+    matches!(bytes, HALF | DOUBLE)
 }
 
 /// Whether the warpgroups of a block multiply to `[m, n]`.
@@ -250,6 +260,7 @@ fn by_warpgroups(target: &Target, factors: Factors, [m, n]: [u32; 2], warps: u32
     let room = !two_level || m * n <= SUMS_OF_TWO_LEVELS * target.warp * warps;
     let known = target.mixed_products || factors.left == factors.right;
     target.warpgroups
+        && !factors.is_f64()
         && room
         && known
         && warps.is_multiple_of(WARPGROUP)

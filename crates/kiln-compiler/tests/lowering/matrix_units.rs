@@ -1,4 +1,4 @@
-//! Products of 16-bit floats on matrix units: fragments, stages in shared memory, chains of
+//! Products of 16-bit floats and f64 on matrix units: fragments, stages in shared memory, chains of
 //! products.
 
 use crate::harness::*;
@@ -22,7 +22,7 @@ pub struct Sizes {
 
 /// c = a b in tiles, with a loop over the depth.
 pub fn product(tile: [u32; 3], elem: Scalar, factors: [Factor; 2]) -> String {
-    let [m, n, k] = tile;
+    let ([m, n, k], sum) = (tile, elem.accumulator());
     let factor = |i: usize, view: &str, [rows, columns]: [u32; 2], [row, column]: [&str; 2], id: u32| {
         match factors[i] {
             Factor::Transposed => format!(
@@ -36,7 +36,7 @@ pub fn product(tile: [u32; 3], elem: Scalar, factors: [Factor; 2]) -> String {
         }
     };
     format!(
-        "kernel @mm(%a: view<{elem}, 2, global> {{$0}}, %b: view<{elem}, 2, global> {{$1}}, %c: mut view<f32, 2, global> {{$2}}) tile {{
+        "kernel @mm(%a: view<{elem}, 2, global> {{$0}}, %b: view<{elem}, 2, global> {{$1}}, %c: mut view<{sum}, 2, global> {{$2}}) tile {{
   %0 = program_id x : i64
   %1 = const {m} : i64
   %2 = mul %0, %1 : i64
@@ -44,9 +44,9 @@ pub fn product(tile: [u32; 3], elem: Scalar, factors: [Factor; 2]) -> String {
   %4 = const {k} : i64
   %5 = extent %a axis {} : i64
   %6 = const 0.0 : {elem}
-  %7 = const 0.0 : f32[{m}, {n}]
-  %10 = for %8 = %3 to %5 step %4 carry (%9 = %7) : f32[{m}, {n}] {{
-{}{}    %30 = dot %21, %26, %9 : f32[{m}, {n}]
+  %7 = const 0.0 : {sum}[{m}, {n}]
+  %10 = for %8 = %3 to %5 step %4 carry (%9 = %7) : {sum}[{m}, {n}] {{
+{}{}    %30 = dot %21, %26, %9 : {sum}[{m}, {n}]
     yield %30
   }}
   store.disjoint %c[%2, %3] = %10
@@ -68,9 +68,10 @@ pub fn case<'a>(text: &'a str, sizes: &Sizes, elem: Scalar, factors: [Factor; 2]
     let buffers = vec![
         of(factors[0], [rows, depth]),
         of(factors[1], [depth, columns]),
-        buffer(Scalar::F32, &[rows, columns], Fill::Poison),
+        buffer(elem.accumulator(), &[rows, columns], Fill::Poison),
     ];
-    Case::new(text, rows.div_ceil(sizes.tile[0].into()) as u32, buffers).within(1e-4)
+    let tolerance = if elem == Scalar::F64 { 1e-13 } else { 1e-4 };
+    Case::new(text, rows.div_ceil(sizes.tile[0].into()) as u32, buffers).within(tolerance)
 }
 
 pub fn fragments(kernel: &Kernel, of: impl Fn(&FragmentOp) -> bool) -> usize {
@@ -97,6 +98,29 @@ fn products_of_every_shape_and_order_of_memory() {
             let elem = [Scalar::F16, Scalar::BF16][i % 2];
             let text = product(sizes.tile, elem, factors);
             case(&text, sizes, elem, factors).check_with(&[Some(1), Some(4), None], &[true]);
+        }
+    }
+}
+
+#[test]
+fn products_of_f64_of_every_shape_and_order_of_memory() {
+    use Factor::*;
+    let sizes = [
+        Sizes { tile: [16, 8, 8], all: [16, 8, 24] },
+        Sizes { tile: [16, 16, 16], all: [31, 16, 41] },
+        Sizes { tile: [64, 32, 16], all: [64, 29, 64] },
+        Sizes { tile: [32, 64, 32], all: [63, 56, 72] },
+    ];
+    for sizes in &sizes {
+        for factors in
+            [[Plain, Plain], [Plain, Transposed], [Transposed, Plain], [Transposed; 2], [ColumnMajor; 2]]
+        {
+            let text = product(sizes.tile, Scalar::F64, factors);
+            let case = case(&text, sizes, Scalar::F64, factors);
+            let lowered = lower(&case.kernel(None, true));
+            let of_f64 = |op: &FragmentOp| matches!(op, FragmentOp::Mma(factors) if factors.is_f64());
+            assert!(fragments(&lowered, of_f64) > 0, "{lowered}");
+            case.check_with(&[Some(1), Some(4), None], &[true, false]);
         }
     }
 }

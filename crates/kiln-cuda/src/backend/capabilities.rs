@@ -16,8 +16,8 @@ const MAX_CLUSTER: u32 = 8;
 /// assert!(capabilities((9, 0)).warpgroup_products && !capabilities((8, 0)).has_clusters());
 /// ```
 pub fn capabilities(compute: (u32, u32)) -> Capabilities {
-    let since_ampere =
-        MatrixUnits::NONE.with(MatrixFormat::Float16).with(MatrixFormat::Tf32).with(MatrixFormat::Int8);
+    let formats = [MatrixFormat::Float16, MatrixFormat::Tf32, MatrixFormat::Int8, MatrixFormat::Float64];
+    let since_ampere = formats.into_iter().fold(MatrixUnits::NONE, MatrixUnits::with);
     let float8 = compute >= FLOAT8_SINCE;
     let since_hopper = compute >= HOPPER;
     Capabilities {

@@ -11,6 +11,8 @@ use kiln_ir::{Factor, Factors, FragmentOp, OpData, Operand, Scalar};
 /// The compute capability that has all of these but `stmatrix`, and that which has it.
 const LEAST: u32 = 80;
 const STMATRIX: u32 = 90;
+/// The compute capability with products of f64 of 16 rows; before there were those of 8.
+const F64_WHOLE: u32 = 90;
 /// The compute capability whose matrix units multiply 8-bit floats.
 const FLOAT8: u32 = 89;
 
@@ -88,6 +90,10 @@ impl Writer<'_> {
         let (depth, sum) = (factors.depth(), suffix(factors.sum()));
         let (a, rest) = operands.split_at(4);
         let (b, c) = rest.split_at(2);
+        if factors.is_f64() && self.target.capability() < F64_WHOLE {
+            self.mma_f64_by_quarters((a, b, c), &sums);
+            return Ok(());
+        }
         self.put(format_args!(
             "mma.sync.aligned.m16n8k{depth}.row.col.{sum}.{left}.{right}.{sum} {}, {}, {}, {}",
             list(&sums),
@@ -96,6 +102,25 @@ impl Writer<'_> {
             list(c)
         ));
         Ok(())
+    }
+}
+
+impl Writer<'_> {
+    /// A product of f64 where one instruction has 8 rows and a depth of 4: upper and lower rows,
+    /// each first by the left and then by the right half of the depth.
+    fn mma_f64_by_quarters(&mut self, (a, b, c): (&[Reg], &[Reg], &[Reg]), sums: &[Reg]) {
+        for half in 0..2 {
+            let (of, to) = (&c[2 * half..2 * half + 2], &sums[2 * half..2 * half + 2]);
+            for (depth, from) in [of, to].into_iter().enumerate() {
+                self.put(format_args!(
+                    "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {}, {{{}}}, {{{}}}, {}",
+                    list(to),
+                    a[half + 2 * depth],
+                    b[depth],
+                    list(from)
+                ));
+            }
+        }
     }
 }
 

@@ -10,9 +10,9 @@ pub(super) fn check(s: &Subject, op: FragmentOp) -> Outcome {
     let [word, address] = [Scalar::U32, Scalar::U64].map(Type::scalar);
     match op {
         Mma(factors) => {
-            let sum = Type::scalar(factors.sum());
+            let [part, sum] = [factors.part(), factors.sum()].map(Type::scalar);
             s.counts(10, 4)?;
-            (0..6).try_for_each(|i| s.operand(i, &word).map(|_| ()))?;
+            (0..6).try_for_each(|i| s.operand(i, &part).map(|_| ()))?;
             (6..10).try_for_each(|i| s.operand(i, &sum).map(|_| ()))?;
             (0..4).try_for_each(|i| s.result(i, &sum))
         }
@@ -63,6 +63,7 @@ const MOST: u32 = 1 << 14;
 fn warpgroup_mma(s: &Subject, product: &GroupProduct) -> Outcome {
     let [word, sum, address] = [Scalar::U32, product.factors.sum(), Scalar::U64].map(Type::scalar);
     let ([m, n, k], depth) = (product.extents, product.factors.depth());
+    require(!product.factors.is_f64(), || "a product of f64, which warpgroups do not have".into())?;
     let fits = [m, n, k].iter().all(|e| e.is_power_of_two())
         && (64..=MOST).contains(&m)
         && (16..=256).contains(&n)

@@ -27,6 +27,8 @@ pub enum Unit {
     Int8,
     /// As tf32, without the last bits.
     Tf32,
+    /// As f64, by warps.
+    Float64,
 }
 
 impl Unit {
@@ -38,6 +40,7 @@ impl Unit {
             Unit::Float8 => Some(MatrixFormat::Float8),
             Unit::Int8 => Some(MatrixFormat::Int8),
             Unit::Tf32 => Some(MatrixFormat::Tf32),
+            Unit::Float64 => Some(MatrixFormat::Float64),
         }
     }
 }
@@ -59,7 +62,7 @@ factors! {
     i8 => i32, Int8;
     u8 => i32, Int8;
     f32 => f32, Tf32;
-    f64 => f64, None;
+    f64 => f64, Float64;
     i32 => i32, None;
     u32 => u32, None;
     i64 => i64, None;
@@ -77,7 +80,7 @@ pub(super) fn factors<T: Factor, U: Factor>() -> String {
 /// Whether products of a precision may run on these matrix units.
 pub(super) fn allows(precision: Precision, unit: Unit) -> bool {
     match unit {
-        Unit::Half | Unit::Float8 | Unit::Int8 => true,
+        Unit::Half | Unit::Float8 | Unit::Int8 | Unit::Float64 => true,
         Unit::Tf32 => precision == Precision::Tf32,
         Unit::None => false,
     }

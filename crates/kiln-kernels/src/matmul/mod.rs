@@ -243,8 +243,8 @@ impl<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>> Matmul<T, U, ()> {
             return shape("matmul, c", [products, m, n], c.shape(), rank);
         }
         finish.check([products, m, n])?;
-        // A constant by itself: the kernels for tensor cores are not compiled for other types.
-        if const { !matches!(T::UNIT, Unit::None) }
+        // A constant by itself: the kernels for warpgroups are not compiled for other types.
+        if const { !matches!(T::UNIT, Unit::None | Unit::Float64) }
             && factor::allows(*precision, T::UNIT)
             && tensor_cores::available(a.device(), [products, m, n, k])
         {

@@ -89,8 +89,10 @@ pub(crate) fn has_warpgroups(device: &Device) -> bool {
 
 /// What a GPU's matrix units do of a product of tiles.
 struct Units {
-    /// Elements of 32 bytes.
+    /// Elements of 32 bytes, of f64 8.
     depth: usize,
+    /// Whether warpgroups multiply them where there are any.
+    of_warpgroups: bool,
     /// Whether sums have two levels, which take twice as many registers.
     two_level: bool,
 }
@@ -101,7 +103,9 @@ impl Units {
         let units = device.capabilities().matrix_units;
         let there = T::UNIT.format().is_some_and(|format| units.multiply(format));
         let two_level = T::UNIT == Unit::Float8 && precision != Precision::FastSums;
-        (there && allows(precision, T::UNIT)).then_some(Units { depth: 32 / size_of::<T>(), two_level })
+        let depth = (32 / size_of::<T>()).max(8);
+        let of_warpgroups = has_warpgroups(device) && T::UNIT != Unit::Float64;
+        (there && allows(precision, T::UNIT)).then_some(Units { depth, of_warpgroups, two_level })
     }
 }
 
@@ -129,7 +133,7 @@ fn tiles<T: Factor>(
         Execution::Simt if units.as_ref().is_some_and(|units| units.two_level) => {
             &[(128, 128, 4), (128, 64, 4), (64, 128, 4), (64, 64, 4), (128, 128, 2), (64, 128, 2)]
         }
-        Execution::Simt if units.is_some() && has_warpgroups(device) => {
+        Execution::Simt if units.as_ref().is_some_and(|units| units.of_warpgroups) => {
             &[(256, 128, 4), (128, 256, 4), (128, 128, 4), (128, 128, 2), (64, 128, 4), (64, 64, 4)]
         }
         Execution::Simt if units.is_some() => {
@@ -170,7 +174,7 @@ pub fn tile<T: Factor>(device: &Device, precision: Precision, [m, n, k]: [usize;
         }
         // Products of warpgroups: as many sums as registers hold, or fewer where the device would
         // have too little to do.
-        (Execution::Simt, Some(Units { depth, two_level })) if has_warpgroups(device) => {
+        (Execution::Simt, Some(Units { depth, two_level, of_warpgroups: true })) => {
             let fills = |rows: usize, columns: usize| {
                 m.div_ceil(rows) * n.div_ceil(columns) >= device.properties().units as usize
             };
