@@ -110,10 +110,16 @@ class TorchPeer(CudaPeer):
         """A product of elements that are not of 16 bits; the second factor lies by columns."""
         torch = self.torch
         a, b = self.normal(n, n), self.normal(n, n).t()
-        if elements == "tf32":
-            torch.backends.cuda.matmul.allow_tf32 = True
-            out = torch.empty(n, n, device="cuda")
-            return lambda: torch.matmul(a, b, out=out)
+        if elements in ("tf32", "f32", "f64"):
+            if elements == "f64":
+                a, b = a.double(), b.double()
+            out = torch.empty(n, n, dtype=a.dtype, device="cuda")
+
+            def multiply() -> object:
+                torch.backends.cuda.matmul.allow_tf32 = elements == "tf32"
+                return torch.matmul(a, b, out=out)
+
+            return multiply
         if elements == "i8":
             a, b = ((32 * x).to(torch.int8) for x in (a, b))
             return lambda: torch._int_mm(a, b)

@@ -3,9 +3,9 @@
 use super::clock::Cache;
 use super::rows::{Call, Row, Sizes, Work, random};
 use half::{bf16, f16};
-use kiln_kernels::matmul::epilogue::Identity;
+use kiln_kernels::matmul::epilogue::{Epilogue, Identity};
 use kiln_kernels::matmul::{Factor, Matmul, Precision, plain};
-use kiln_lang::{E4M3, Numeric};
+use kiln_lang::{E4M3, Num, Numeric};
 use kiln_runtime::{Device, Result, Tensor};
 
 /// The rows, as `bench/rows.py` has them.
@@ -34,7 +34,9 @@ pub fn rows() -> Vec<Row> {
         narrow("matmul_fp8_8192", 8192, 2, |d, _| scaled(d, 8192, Precision::Full)),
         narrow("matmul_fp8_fast_8192", 8192, 2, |d, _| scaled(d, 8192, Precision::FastSums)),
         narrow("matmul_i8_8192", 8192, 4, |d, _| integers(d, 8192)),
-        Row { bytes: 12 << 24, ..square("matmul_tf32_4096", 4096, |d, _| tf32(d, 4096)) },
+        Row { bytes: 12 << 24, ..square("matmul_tf32_4096", 4096, |d, _| whole::<f32>(d, Precision::Tf32)) },
+        Row { bytes: 12 << 24, ..square("matmul_f32_4096", 4096, |d, _| whole::<f32>(d, Precision::Full)) },
+        Row { bytes: 24 << 24, ..square("matmul_f64_4096", 4096, |d, _| whole::<f64>(d, Precision::Full)) },
         Row {
             bytes: 6 * (64 << 20),
             flops: 2 * (64 << 30),
@@ -66,10 +68,15 @@ fn integers(device: &Device, n: usize) -> Result<Call> {
     Ok(Box::new(move || kiln_kernels::matmul(&a, &b, &mut c)))
 }
 
-fn tf32(device: &Device, n: usize) -> Result<Call> {
-    let (a, b) = (matrix::<f32>(device, n, n)?, matrix::<f32>(device, n, n)?.transpose());
-    let mut c = device.zeros::<f32, 2>([n, n])?;
-    Ok(Box::new(move || Matmul::new(&a, &b).precision(Precision::Tf32).run(&mut c)))
+/// Floats of 32 or 64 bits, 4096 x 4096, b by columns.
+fn whole<T: Factor<Sum = T> + Num + Rounded>(device: &Device, precision: Precision) -> Result<Call>
+where
+    Identity: Epilogue<T>,
+{
+    let n = 4096;
+    let (a, b) = (matrix::<T>(device, n, n)?, matrix::<T>(device, n, n)?.transpose());
+    let mut c = device.zeros::<T, 2>([n, n])?;
+    Ok(Box::new(move || Matmul::new(&a, &b).precision(precision).run(&mut c)))
 }
 
 /// So many products of n × n, all factors by rows.
@@ -143,6 +150,12 @@ impl Rounded for bf16 {
 impl Rounded for f32 {
     fn rounded(x: f32) -> f32 {
         x
+    }
+}
+
+impl Rounded for f64 {
+    fn rounded(x: f32) -> f64 {
+        x.into()
     }
 }
 
