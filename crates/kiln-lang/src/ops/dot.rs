@@ -53,12 +53,12 @@ accumulate! {
 /// bits and in `i32`, which wraps, for the integers of 8. Both tiles have one type, or one is of
 /// each of the 8-bit floats or 8-bit integers.
 ///
-/// On GPUs of compute capability 8.0 and later, products of 16-bit floats, of 8-bit integers and of
-/// `f64` whose extents m and n are at least 16 and 8, and whose depth is at least 32 bytes (of `f64`
-/// 64), run on the tensor cores; those of 8-bit floats do from 8.9 on, and as 16-bit floats before.
-/// Terms of `f64` are added one after the other, each by a multiply-add. Those of the others are
-/// exact, and the sums are rounded in the order and to the precision of the hardware, about that of
-/// `f32`; what it adds up with fewer bits, products of 8-bit floats, is added to the result every
+/// On GPUs of compute capability 8.0 and later, products of 16-bit floats, of 8-bit integers and
+/// of `f64` whose extents m and n are at least 16 and 8, and whose depth is at least 32 bytes (of
+/// `f64` 64), run on the tensor cores; those of 8-bit floats do from 8.9 on, and as 16-bit floats
+/// before. Terms of `f64` are added one after the other, each by a multiply-add. Those of the
+/// others are exact, and the sums are rounded in the order and to the precision of the hardware,
+/// about that of `f32`; what it adds up with fewer bits, products of 8-bit floats, is added to the result every
 /// 128 products or sooner. Factors that are loaded in a loop and used for nothing else are fetched
 /// some rounds ahead; those of 8 bits fastest if they lie along the depth. On compute capability
 /// 9.0, warpgroups multiply tiles with 64 rows or more for each four warps and 16 to 256 columns,
