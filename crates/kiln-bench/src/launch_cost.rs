@@ -3,6 +3,7 @@
 
 use kiln_cuda::driver::{Context, CudaError, JitOptions, Module, Stream};
 use kiln_cuda::{compile_to_ptx, ptx};
+use kiln_ir::Kernel;
 use kiln_kernels::{Matmul, Tuning};
 use kiln_lang::prelude::*;
 use kiln_runtime::{Device, Error, Result, Tensor};
@@ -17,22 +18,44 @@ const TRIED: Duration = Duration::from_secs(2);
 #[kernel(crate = kiln_runtime)]
 fn empty(_x: &Tensor<f32, 1>, _n: Val<f32>) {}
 
+/// A kernel that does nothing, for launches that cost what every launch costs.
+pub struct EmptyKernel {
+    device: Device,
+    x: Tensor<f32, 1>,
+}
+
+impl EmptyKernel {
+    /// The kernel with its argument on a device.
+    pub fn new(device: &Device) -> Result<EmptyKernel> {
+        Ok(EmptyKernel { device: device.clone(), x: device.zeros([1024])? })
+    }
+
+    /// The kernel as it is launched.
+    pub fn ir(&self) -> Result<Kernel> {
+        empty(&self.x, 1.0).ir()
+    }
+
+    /// Launches it so many times, without waiting.
+    pub fn launch(&self, times: usize) -> Result<()> {
+        (0..times).try_for_each(|_| empty(&self.x, 1.0).grid([1, 1, 1]).launch(&self.device))
+    }
+}
+
 /// Microseconds a launch through Kiln, a burst a round.
 pub fn kiln(device: &Device, rounds: usize) -> Result<Vec<f64>> {
-    let x = device.zeros([1024])?;
-    bursts(rounds, || empty(&x, 1.0).grid([1, 1, 1]).launch(device), || device.synchronize())
+    let kernel = EmptyKernel::new(device)?;
+    bursts(rounds, || kernel.launch(1), || device.synchronize())
 }
 
 /// Microseconds a launch of the same kernel by `cuLaunchKernel`.
 pub fn driver(device: &Device, rounds: usize) -> Result<Vec<f64>> {
     let refused = |e: CudaError| Error::from(e.into_backend(device.id()));
     let properties = device.properties();
-    let x = device.zeros([1024])?;
     let target = ptx::Target {
         compute: properties.compute_capability.unwrap_or((8, 0)),
         ptx: properties.ptx.unwrap_or((8, 0)),
     };
-    let module = compile_to_ptx(&empty(&x, 1.0).ir()?, target)?;
+    let module = compile_to_ptx(&EmptyKernel::new(device)?.ir()?, target)?;
     let index = device.id().rsplit(':').next().and_then(|n| n.parse().ok()).unwrap_or(0);
     let context = Context::new(index).map_err(refused)?;
     let stream = Stream::new(&context).map_err(refused)?;

@@ -46,7 +46,7 @@ impl Writer<'_> {
         let pointer = self.body.element(place.region.array, place.at);
         match place.region.cell {
             Cell::Atomic(scalar) => self.atomic_cell(pointer, fun, operand, scalar),
-            Cell::Plain(_) | Cell::Words(_) => {
+            Cell::Plain(_) | Cell::Words(_) | Cell::Vectors(..) | Cell::WordVectors(_) => {
                 let word = self.pack(operand, place.elem);
                 let old = self.atomic_word(pointer, fun, word);
                 self.unpack(old, place.elem)
@@ -95,7 +95,7 @@ impl Writer<'_> {
                 Ok(vec![w.exchange_strongly(op, pointer, [expected, desired], scalar)?])
             }
             // Elements are the same if their bits are.
-            Cell::Plain(_) | Cell::Words(_) => {
+            Cell::Plain(_) | Cell::Words(_) | Cell::Vectors(..) | Cell::WordVectors(_) => {
                 let wanted = w.pack(expected, place.elem);
                 let old = w.update(op, place, |w, old| {
                     let bits = w.pack(old, place.elem);

@@ -6,7 +6,7 @@ use crate::regions::{Cell, Region, RegionBase, Uses, uses};
 use crate::writer::Writer;
 use kiln_backend::Result;
 use kiln_ir::{OpKind, Scalar as Elem, Space, Value};
-use naga::{AddressSpace, GlobalVariable, ResourceBinding, Scalar, Span, StorageAccess};
+use naga::{AddressSpace, GlobalVariable, Handle, ResourceBinding, Scalar, Span, StorageAccess, Type};
 use std::collections::BTreeMap;
 
 impl Writer<'_> {
@@ -70,7 +70,7 @@ impl Writer<'_> {
             // Drivers of NVIDIA's make wrong code of bools in workgroup memory.
             let held =
                 has.then(|| if elem == Elem::Bool { Scalar::U32 } else { self.features.register(elem) });
-            let cell = match used.cell(held) {
+            let cell = match used.scalar_cell(held) {
                 Cell::Words(_) if held.is_none() => Cell::Plain(Scalar::U32),
                 cell => cell,
             };
@@ -95,8 +95,8 @@ impl Writer<'_> {
         cell: Cell,
         length: Option<u32>,
     ) -> Region {
-        let (scalar, atomic) = cell.element();
-        Region { array: self.array(name, space, binding, (scalar, atomic), length), cell, base: None }
+        let ty = self.cells_type(cell, length);
+        Region { array: self.array_variable(name, space, binding, ty), cell, base: None }
     }
 
     /// A variable of the module that is an array, as a pointer.
@@ -109,6 +109,16 @@ impl Writer<'_> {
         length: Option<u32>,
     ) -> Expr {
         let ty = self.array_type(scalar, atomic, length);
+        self.array_variable(name, space, binding, ty)
+    }
+
+    fn array_variable(
+        &mut self,
+        name: String,
+        space: AddressSpace,
+        binding: Option<ResourceBinding>,
+        ty: Handle<Type>,
+    ) -> Expr {
         let memory_decorations = naga::MemoryDecorations::empty();
         let variable =
             GlobalVariable { name: Some(name), space, binding, ty, init: None, memory_decorations };

@@ -78,12 +78,7 @@ impl Writer<'_> {
     ) -> Result<()> {
         let count = op.results.len() as u32;
         let values = self.predicated(place.predicate, otherwise, |w| {
-            let load = |w: &mut Self, i| {
-                let more = w.body.u32(i);
-                let at = if i == 0 { place.at } else { w.body.binary(B::Add, place.at, more) };
-                w.load_element(place.region, at, place.elem)
-            };
-            Ok((0..count).map(|i| load(w, i)).collect())
+            Ok(w.load_elements(place.region, place.at, place.elem, count))
         })?;
         op.results.iter().zip(values).for_each(|(&result, value)| self.define(result, value));
         Ok(())

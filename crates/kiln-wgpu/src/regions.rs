@@ -5,7 +5,7 @@
 
 use crate::body::Expr;
 use kiln_ir::{AtomicOp, Kernel, LinearOp, OpData, OpKind, Scalar as Elem, Value};
-use naga::Scalar;
+use naga::{Scalar, VectorSize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What the elements of a region are.
@@ -18,15 +18,33 @@ pub(crate) enum Cell {
     /// Words of 32 bits, which hold parts of elements, elements or several of them; as atomics or
     /// not.
     Words(bool),
+    /// Vectors of values, so that adjacent ones are one access.
+    Vectors(Scalar, VectorSize),
+    /// Vectors of words of 32 bits.
+    WordVectors(VectorSize),
 }
 
 impl Cell {
-    /// The type of the array's elements, and whether they are atomics.
+    /// The type of the array's scalars, and whether they are atomics.
     pub(crate) fn element(self) -> (Scalar, bool) {
         match self {
-            Cell::Plain(scalar) => (scalar, false),
+            Cell::Plain(scalar) | Cell::Vectors(scalar, _) => (scalar, false),
             Cell::Atomic(scalar) => (scalar, true),
             Cell::Words(atomic) => (Scalar::U32, atomic),
+            Cell::WordVectors(_) => (Scalar::U32, false),
+        }
+    }
+
+    /// Whether the array's scalars are words, which elements are parts of or have several of.
+    pub(crate) fn is_words(self) -> bool {
+        matches!(self, Cell::Words(_) | Cell::WordVectors(_))
+    }
+
+    /// How many scalars a vector has, if the array's elements are vectors.
+    pub(crate) fn vector(self) -> Option<VectorSize> {
+        match self {
+            Cell::Vectors(_, size) | Cell::WordVectors(size) => Some(size),
+            Cell::Plain(_) | Cell::Atomic(_) | Cell::Words(_) => None,
         }
     }
 }
@@ -67,12 +85,20 @@ pub(crate) struct Uses {
     atomics: bool,
     /// Whether a part of a word is stored.
     parts: bool,
+    /// Bytes of the longest load.
+    longest_read: u32,
+    /// The greatest number of bytes, up to 16, of which every store has and lies at a multiple.
+    common_write: Option<u32>,
 }
+
+/// The bytes of the longest vector.
+const VECTOR_BYTES: u32 = 16;
 
 /// What an access does to memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Access {
-    Read,
+    /// Of so many adjacent elements.
+    Read(u32),
     /// Of so many adjacent elements.
     Write(u32),
     Atomic,
@@ -84,7 +110,7 @@ fn access(data: &OpData) -> Option<Access> {
         return Some(match op {
             // Refused where it stands.
             LinearOp::Address => return None,
-            LinearOp::Load { .. } => Access::Read,
+            LinearOp::Load { lanes, .. } => Access::Read(lanes),
             LinearOp::Store { lanes, .. } => Access::Write(lanes),
             LinearOp::Atomic { .. }
             | LinearOp::AtomicCas { .. }
@@ -101,7 +127,7 @@ fn access(data: &OpData) -> Option<Access> {
             | OpKind::OrderedLoad { .. }
             | OpKind::OrderedStore { .. }
     );
-    let kinds = [(reads, Access::Read), (writes, Access::Write(1)), (atomics, Access::Atomic)];
+    let kinds = [(reads, Access::Read(1)), (writes, Access::Write(1)), (atomics, Access::Atomic)];
     kinds.into_iter().find(|(holds, _)| *holds).map(|(_, access)| access)
 }
 
@@ -115,10 +141,16 @@ pub(crate) fn uses(kernel: &Kernel) -> BTreeMap<RegionBase, Uses> {
         let uses = all.entry(memory(kernel, view)).or_default();
         uses.elems.insert(elem);
         match access {
-            Access::Read => uses.reads = true,
+            Access::Read(lanes) => {
+                uses.reads = true;
+                uses.longest_read = uses.longest_read.max(lanes * elem.bytes());
+            }
             Access::Write(lanes) => {
+                let bytes = lanes * elem.bytes();
                 uses.writes = true;
-                uses.parts |= lanes * elem.bytes() < 4;
+                uses.parts |= bytes < 4;
+                let vector = power_of_two_in(bytes);
+                uses.common_write = Some(uses.common_write.map_or(vector, |other| other.min(vector)));
             }
             Access::Atomic => (uses.reads, uses.writes, uses.atomics) = (true, true, true),
         }
@@ -131,9 +163,33 @@ fn memory(kernel: &Kernel, view: Value) -> RegionBase {
     if kernel.defining_op(view).is_some_and(scratch) { RegionBase::Scratch } else { RegionBase::View(view) }
 }
 
+/// The greatest power of two up to that of the longest vector that divides a number of bytes.
+fn power_of_two_in(bytes: u32) -> u32 {
+    1 << bytes.trailing_zeros().min(VECTOR_BYTES.ilog2())
+}
+
 impl Uses {
-    /// What cells serve all accesses, where `held` is the type of elements if they agree on one.
+    /// What cells serve all accesses with the fewest of memory: vectors where every store is of
+    /// whole ones. A load may be of a vector's component, while a store of one could race with
+    /// stores of others: WGSL lets it write the whole vector.
     pub(crate) fn cell(&self, held: Option<Scalar>) -> Cell {
+        let cell = self.scalar_cell(held);
+        let bytes = self.common_write.unwrap_or(power_of_two_in(self.longest_read));
+        let of = |width: u8| match bytes / u32::from(width) {
+            _ if width > 4 => None,
+            0 | 1 => None,
+            2 => Some(VectorSize::Bi),
+            _ => Some(VectorSize::Quad),
+        };
+        match cell {
+            Cell::Plain(scalar) => of(scalar.width).map_or(cell, |size| Cell::Vectors(scalar, size)),
+            Cell::Words(false) => of(4).map_or(cell, Cell::WordVectors),
+            Cell::Words(true) | Cell::Atomic(_) | Cell::Vectors(..) | Cell::WordVectors(_) => cell,
+        }
+    }
+
+    /// What scalars serve all accesses, where `held` is the type of elements if they agree on one.
+    pub(crate) fn scalar_cell(&self, held: Option<Scalar>) -> Cell {
         match (held, self.atomics) {
             (Some(scalar), false) => Cell::Plain(scalar),
             (Some(scalar @ (Scalar::I32 | Scalar::U32)), true) => Cell::Atomic(scalar),
@@ -151,6 +207,6 @@ pub(crate) fn is_native(op: AtomicOp, cell: Cell, elem: Elem) -> bool {
         (Cell::Words(true), AtomicOp::Add | AtomicOp::And | AtomicOp::Or | AtomicOp::Xor) => {
             matches!(elem, Elem::I32 | Elem::U32)
         }
-        (Cell::Words(false) | Cell::Plain(_), _) => false,
+        (Cell::Words(false) | Cell::Plain(_) | Cell::Vectors(..) | Cell::WordVectors(_), _) => false,
     }
 }

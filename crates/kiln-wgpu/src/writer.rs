@@ -6,7 +6,7 @@ use crate::features::Features;
 use crate::long::PairFunction;
 use crate::narrow::Ranges;
 use crate::parameters::Parameters;
-use crate::regions::Regions;
+use crate::regions::{Cell, Regions};
 use crate::report::Site;
 use crate::rounds::loop_limit;
 use kiln_backend::{Error, Result};
@@ -113,12 +113,25 @@ impl<'k> Writer<'k> {
     /// An array of scalars or atomics; without a length it reaches to the end of its buffer.
     pub(crate) fn array_type(&mut self, scalar: Scalar, atomic: bool, length: Option<u32>) -> Handle<Type> {
         let base = if atomic { self.type_of(TypeInner::Atomic(scalar)) } else { self.scalar_type(scalar) };
+        self.array_of(base, scalar.width.into(), length)
+    }
+
+    /// The type of an array of cells with so many scalars in all.
+    pub(crate) fn cells_type(&mut self, cell: Cell, scalars: Option<u32>) -> Handle<Type> {
+        let (scalar, atomic) = cell.element();
+        let Some(size) = cell.vector() else { return self.array_type(scalar, atomic, scalars) };
+        let vector = self.type_of(TypeInner::Vector { size, scalar });
+        let count = u32::from(size as u8);
+        self.array_of(vector, count * u32::from(scalar.width), scalars.map(|scalars| scalars.div_ceil(count)))
+    }
+
+    fn array_of(&mut self, base: Handle<Type>, stride: u32, length: Option<u32>) -> Handle<Type> {
         let size = match length {
             // An allocation of no elements has no element that is accessed.
             Some(length) => ArraySize::Constant(NonZeroU32::new(length).unwrap_or(NonZeroU32::MIN)),
             None => ArraySize::Dynamic,
         };
-        self.type_of(TypeInner::Array { base, size, stride: scalar.width.into() })
+        self.type_of(TypeInner::Array { base, size, stride })
     }
 
     /// How many threads a block has.

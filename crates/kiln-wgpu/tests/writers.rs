@@ -13,6 +13,7 @@ const KERNELS: &[(&str, &str)] = &[
     ("ranges", include_str!("kernels/ranges.kir")),
     ("atomics", include_str!("kernels/atomics.kir")),
     ("packed", include_str!("kernels/packed.kir")),
+    ("vectors", include_str!("kernels/vectors.kir")),
     ("scratch", include_str!("kernels/scratch.kir")),
     ("checks", include_str!("kernels/checks.kir")),
 ];

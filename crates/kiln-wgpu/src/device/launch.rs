@@ -87,9 +87,10 @@ impl DeviceState {
         if size <= most {
             return Ok((0, None));
         }
-        let alignment = u64::from(gpu.limits.min_storage_buffer_offset_alignment.max(1));
+        // What is bound has whole vectors of 16 bytes.
+        let alignment = u64::from(gpu.limits.min_storage_buffer_offset_alignment.max(16));
         let start = place.offset / alignment * alignment;
-        let length = (most / 4 * 4).min(size.saturating_sub(start));
+        let length = (most / 16 * 16).min(size.saturating_sub(start));
         let (extents, strides) = words[param.first + 1..][..2 * param.rank].split_at(param.rank);
         let span = view_span(extents, strides).saturating_mul(param.elem_bytes);
         if !holds(length, place.offset - start, span) {

@@ -13,10 +13,11 @@ use kiln_backend::Result;
 const PARAMETER_BYTES: usize = 64 << 10;
 
 /// Launches after which a recording is submitted, so that the device does not wait for a host that
-/// goes on recording: few at first, then twice as many each time, as the device has work by then
-/// and a submission costs the host as much as some 20 launches.
+/// goes on recording: few at first, then four times as many each time, as the device has work by
+/// then and a submission costs the host as much as some 20 launches.
 const FIRST_LAUNCHES: u32 = 32;
-const MOST_LAUNCHES: u32 = 256;
+const MOST_LAUNCHES: u32 = 512;
+const MORE_LAUNCHES: u32 = 4;
 
 /// Bytes of uploads after which a recording is submitted: wgpu keeps a copy of each until then.
 const UPLOAD_BYTES: u64 = 64 << 20;
@@ -37,6 +38,8 @@ pub(crate) struct Recorder {
     pass: Option<wgpu::ComputePass<'static>>,
     /// The serial numbers of the pipeline and the bind group that the pass has.
     set: (Option<u64>, Option<u64>),
+    /// The immediates that the pass has, if it has that pipeline.
+    immediates: Vec<u8>,
     /// The parameter blocks of the recording's launches, which are uploaded as it is submitted.
     parameters: Vec<u8>,
     parameter_buffer: wgpu::Buffer,
@@ -62,6 +65,7 @@ impl Recorder {
             encoder: None,
             pass: None,
             set: (None, None),
+            immediates: Vec::new(),
             parameters: Vec::with_capacity(PARAMETER_BYTES),
             parameter_buffer,
             alignment: gpu.limits.min_uniform_buffer_offset_alignment.max(16) as usize,
@@ -100,7 +104,8 @@ impl Recorder {
         self.encoder.get_or_insert_with(|| gpu.device.create_command_encoder(&Default::default()))
     }
 
-    /// Records a dispatch. The pass keeps the pipeline and the bind group of the one before it.
+    /// Records a dispatch. The pass keeps the pipeline, the bind group and the immediates of the one
+    /// before it.
     pub(crate) fn dispatch(
         &mut self,
         gpu: &Gpu,
@@ -112,7 +117,7 @@ impl Recorder {
         self.launches += 1;
         let encoder =
             self.encoder.get_or_insert_with(|| gpu.device.create_command_encoder(&Default::default()));
-        let (pass, set) = (&mut self.pass, &mut self.set);
+        let (pass, set, known) = (&mut self.pass, &mut self.set, &mut self.immediates);
         let pass = pass.get_or_insert_with(|| {
             *set = (None, None);
             encoder.begin_compute_pass(&Default::default()).forget_lifetime()
@@ -120,13 +125,18 @@ impl Recorder {
         if set.0 != Some(pipeline.serial) {
             pass.set_pipeline(&pipeline.pipeline);
             *set = (Some(pipeline.serial), None);
+            known.clear();
         }
         match parameters {
             ParameterSource::Immediates(block) => {
                 if set.1 != Some(group.serial) {
                     pass.set_bind_group(0, &group.group, &[]);
                 }
-                pass.set_immediates(0, block);
+                if known != block {
+                    pass.set_immediates(0, block);
+                    known.clear();
+                    known.extend_from_slice(block);
+                }
             }
             ParameterSource::Uniform(offset) => pass.set_bind_group(0, &group.group, &[offset]),
         }
@@ -180,7 +190,8 @@ impl Recorder {
         self.number += 1;
         // Before it was full somebody waits, and would wait longer for a longer one.
         let is_full = self.launches >= self.capacity;
-        self.capacity = if is_full { (2 * self.capacity).min(MOST_LAUNCHES) } else { FIRST_LAUNCHES };
+        self.capacity =
+            if is_full { (MORE_LAUNCHES * self.capacity).min(MOST_LAUNCHES) } else { FIRST_LAUNCHES };
         (self.launches, self.uploaded) = (0, 0);
         gpu.check()
     }

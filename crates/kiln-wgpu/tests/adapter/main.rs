@@ -8,6 +8,7 @@ mod faults;
 mod lowered;
 mod proof;
 mod threads;
+mod vectors;
 
 use device::device;
 use kiln_wgpu::{Features, Module};
@@ -29,8 +30,16 @@ fn main() -> ExitCode {
         };
         Trial::test(name, run).with_ignored_flag(missing)
     };
-    let tests = [proof::TESTS, elements::TESTS, lowered::TESTS, threads::TESTS, blocks::TESTS, faults::TESTS]
-        .concat();
+    let tests = [
+        proof::TESTS,
+        elements::TESTS,
+        vectors::TESTS,
+        lowered::TESTS,
+        threads::TESTS,
+        blocks::TESTS,
+        faults::TESTS,
+    ]
+    .concat();
     libtest_mimic::run(&Arguments::from_args(), tests.iter().map(trial).collect()).exit_code()
 }
 

@@ -70,17 +70,17 @@ struct addInput {
     bool _e45 = _e44 < z_extent_0_;
     loaded = 0.0;
     if (_e45) {
-        float _e53 = x[x_offset + static_cast<uint>(static_cast<ulong>(_e44))];
-        loaded = _e53;
+        float _e52 = x[x_offset + static_cast<uint>(static_cast<ulong>(_e44))];
+        loaded = _e52;
     }
-    float _e54 = loaded;
+    float _e53 = loaded;
     loaded_1 = 0.0;
     if (_e45) {
-        float _e62 = y[y_offset + static_cast<uint>(static_cast<ulong>(_e44))];
-        loaded_1 = _e62;
+        float _e60 = y[y_offset + static_cast<uint>(static_cast<ulong>(_e44))];
+        loaded_1 = _e60;
     }
-    float _e63 = loaded_1;
+    float _e61 = loaded_1;
     if (_e45) {
-        z[z_offset + static_cast<uint>(static_cast<ulong>(_e44))] = _e54 + _e63;
+        z[z_offset + static_cast<uint>(static_cast<ulong>(_e44))] = _e53 + _e61;
     }
 }

@@ -49,17 +49,17 @@ fn add(@builtin(local_invocation_id) local_id: vec3<u32>, @builtin(workgroup_id)
     let _e45 = (_e44 < z_extent_0_);
     loaded = 0f;
     if _e45 {
-        let _e53 = x[(x_offset + u32(u64(_e44)))];
-        loaded = _e53;
+        let _e52 = x[(x_offset + u32(u64(_e44)))];
+        loaded = _e52;
     }
-    let _e54 = loaded;
+    let _e53 = loaded;
     loaded_1 = 0f;
     if _e45 {
-        let _e62 = y[(y_offset + u32(u64(_e44)))];
-        loaded_1 = _e62;
+        let _e60 = y[(y_offset + u32(u64(_e44)))];
+        loaded_1 = _e60;
     }
-    let _e63 = loaded_1;
+    let _e61 = loaded_1;
     if _e45 {
-        z[(z_offset + u32(u64(_e44)))] = (_e54 + _e63);
+        z[(z_offset + u32(u64(_e44)))] = (_e53 + _e61);
     }
 }

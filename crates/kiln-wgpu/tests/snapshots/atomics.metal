@@ -138,84 +138,84 @@ struct atomicsInput {
     long thread_x = static_cast<long>(static_cast<ulong>(local_id.x));
     long program_x = static_cast<long>(static_cast<ulong>(_e39.x));
     long _e48 = as_type<long>(as_type<ulong>(as_type<long>(as_type<ulong>(program_x) * as_type<ulong>(64L))) + as_type<ulong>(thread_x));
-    int _e55 = x[x_offset + static_cast<uint>(static_cast<ulong>(_e48))];
-    bool _e63 = _e55 > 0;
-    int _e69 = metal::atomic_fetch_add_explicit(&n[n_offset + static_cast<uint>(static_cast<ulong>(0L))], _e55, metal::memory_order_relaxed);
-    int _e75 = metal::atomic_fetch_min_explicit(&n[n_offset + static_cast<uint>(static_cast<ulong>(1L))], _e55, metal::memory_order_relaxed);
+    int _e54 = x[x_offset + static_cast<uint>(static_cast<ulong>(_e48))];
+    bool _e62 = _e54 > 0;
+    int _e68 = metal::atomic_fetch_add_explicit(&n[n_offset + static_cast<uint>(static_cast<ulong>(0L))], _e54, metal::memory_order_relaxed);
+    int _e74 = metal::atomic_fetch_min_explicit(&n[n_offset + static_cast<uint>(static_cast<ulong>(1L))], _e54, metal::memory_order_relaxed);
     loaded = 0;
-    if (_e63) {
-        int _e82 = metal::atomic_fetch_max_explicit(&n[n_offset + static_cast<uint>(static_cast<ulong>(2L))], _e55, metal::memory_order_relaxed);
-        loaded = _e82;
+    if (_e62) {
+        int _e81 = metal::atomic_fetch_max_explicit(&n[n_offset + static_cast<uint>(static_cast<ulong>(2L))], _e54, metal::memory_order_relaxed);
+        loaded = _e81;
     }
-    int _e89 = metal::atomic_fetch_or_explicit(&n[n_offset + static_cast<uint>(static_cast<ulong>(3L))], _e55, metal::memory_order_relaxed);
-    int _e95 = metal::atomic_fetch_xor_explicit(&n[n_offset + static_cast<uint>(static_cast<ulong>(4L))], _e55, metal::memory_order_relaxed);
-    int _e102 = metal::atomic_fetch_add_explicit(&n[n_offset + static_cast<uint>(static_cast<ulong>(5L))], 1, metal::memory_order_relaxed);
-    old[old_offset + static_cast<uint>(static_cast<ulong>(static_cast<long>(static_cast<ulong>(as_type<uint>(_e102)) | (static_cast<ulong>(as_type<uint>(_e102 >> 31u)) << 32u))))] = _e102;
-    float _e117 = static_cast<float>(_e55);
-    uint _e125 = metal::atomic_load_explicit(&f[f_offset + static_cast<uint>(static_cast<ulong>(0L))], metal::memory_order_relaxed);
-    seen = _e125;
+    int _e88 = metal::atomic_fetch_or_explicit(&n[n_offset + static_cast<uint>(static_cast<ulong>(3L))], _e54, metal::memory_order_relaxed);
+    int _e94 = metal::atomic_fetch_xor_explicit(&n[n_offset + static_cast<uint>(static_cast<ulong>(4L))], _e54, metal::memory_order_relaxed);
+    int _e101 = metal::atomic_fetch_add_explicit(&n[n_offset + static_cast<uint>(static_cast<ulong>(5L))], 1, metal::memory_order_relaxed);
+    old[old_offset + static_cast<uint>(static_cast<ulong>(static_cast<long>(static_cast<ulong>(as_type<uint>(_e101)) | (static_cast<ulong>(as_type<uint>(_e101 >> 31u)) << 32u))))] = _e101;
+    float _e116 = static_cast<float>(_e54);
+    uint _e124 = metal::atomic_load_explicit(&f[f_offset + static_cast<uint>(static_cast<ulong>(0L))], metal::memory_order_relaxed);
+    seen = _e124;
     uint2 loop_bound = uint2(4294967295u);
     while(true) {
         if (metal::all(loop_bound == uint2(0u))) { break; }
         loop_bound -= uint2(loop_bound.y == 0u, 1u);
-        uint _e126 = seen;
-        _atomic_compare_exchange_result_Uint_4_ _e130 = naga_atomic_compare_exchange_weak_explicit(&f[f_offset + static_cast<uint>(static_cast<ulong>(0L))], _e126, as_type<uint>(as_type<float>(_e126) + _e117));
-        if (_e130.exchanged) {
+        uint _e125 = seen;
+        _atomic_compare_exchange_result_Uint_4_ _e129 = naga_atomic_compare_exchange_weak_explicit(&f[f_offset + static_cast<uint>(static_cast<ulong>(0L))], _e125, as_type<uint>(as_type<float>(_e125) + _e116));
+        if (_e129.exchanged) {
             break;
         }
-        seen = _e130.old_value;
+        seen = _e129.old_value;
     }
-    uint _e133 = seen;
-    uint _e142 = metal::atomic_load_explicit(&f[f_offset + static_cast<uint>(static_cast<ulong>(1L))], metal::memory_order_relaxed);
-    seen_1 = _e142;
+    uint _e132 = seen;
+    uint _e141 = metal::atomic_load_explicit(&f[f_offset + static_cast<uint>(static_cast<ulong>(1L))], metal::memory_order_relaxed);
+    seen_1 = _e141;
     uint2 loop_bound_1 = uint2(4294967295u);
     while(true) {
         if (metal::all(loop_bound_1 == uint2(0u))) { break; }
         loop_bound_1 -= uint2(loop_bound_1.y == 0u, 1u);
-        uint _e143 = seen_1;
-        float _e144 = as_type<float>(_e143);
-        _atomic_compare_exchange_result_Uint_4_ _e165 = naga_atomic_compare_exchange_weak_explicit(&f[f_offset + static_cast<uint>(static_cast<ulong>(1L))], _e143, as_type<uint>(((as_type<uint>(_e144) & 2147483647u) > 2139095040u) ? _e117 : (((as_type<uint>(_e117) & 2147483647u) > 2139095040u) ? _e144 : ((_e144 == _e117) ? as_type<float>(as_type<uint>(_e144) | as_type<uint>(_e117)) : metal::min(_e144, _e117)))));
-        if (_e165.exchanged) {
+        uint _e142 = seen_1;
+        float _e143 = as_type<float>(_e142);
+        _atomic_compare_exchange_result_Uint_4_ _e164 = naga_atomic_compare_exchange_weak_explicit(&f[f_offset + static_cast<uint>(static_cast<ulong>(1L))], _e142, as_type<uint>(((as_type<uint>(_e143) & 2147483647u) > 2139095040u) ? _e116 : (((as_type<uint>(_e116) & 2147483647u) > 2139095040u) ? _e143 : ((_e143 == _e116) ? as_type<float>(as_type<uint>(_e143) | as_type<uint>(_e116)) : metal::min(_e143, _e116)))));
+        if (_e164.exchanged) {
             break;
         }
-        seen_1 = _e165.old_value;
+        seen_1 = _e164.old_value;
     }
-    uint _e168 = seen_1;
+    uint _e167 = seen_1;
     loaded_1 = 0.0;
-    if (_e63) {
-        uint _e178 = metal::atomic_load_explicit(&f[f_offset + static_cast<uint>(static_cast<ulong>(2L))], metal::memory_order_relaxed);
-        seen_2 = _e178;
+    if (_e62) {
+        uint _e177 = metal::atomic_load_explicit(&f[f_offset + static_cast<uint>(static_cast<ulong>(2L))], metal::memory_order_relaxed);
+        seen_2 = _e177;
         uint2 loop_bound_2 = uint2(4294967295u);
         while(true) {
             if (metal::all(loop_bound_2 == uint2(0u))) { break; }
             loop_bound_2 -= uint2(loop_bound_2.y == 0u, 1u);
-            uint _e179 = seen_2;
-            float _e180 = as_type<float>(_e179);
-            _atomic_compare_exchange_result_Uint_4_ _e201 = naga_atomic_compare_exchange_weak_explicit(&f[f_offset + static_cast<uint>(static_cast<ulong>(2L))], _e179, as_type<uint>(((as_type<uint>(_e180) & 2147483647u) > 2139095040u) ? _e117 : (((as_type<uint>(_e117) & 2147483647u) > 2139095040u) ? _e180 : ((_e180 == _e117) ? as_type<float>(as_type<uint>(_e180) & as_type<uint>(_e117)) : metal::max(_e180, _e117)))));
-            if (_e201.exchanged) {
+            uint _e178 = seen_2;
+            float _e179 = as_type<float>(_e178);
+            _atomic_compare_exchange_result_Uint_4_ _e200 = naga_atomic_compare_exchange_weak_explicit(&f[f_offset + static_cast<uint>(static_cast<ulong>(2L))], _e178, as_type<uint>(((as_type<uint>(_e179) & 2147483647u) > 2139095040u) ? _e116 : (((as_type<uint>(_e116) & 2147483647u) > 2139095040u) ? _e179 : ((_e179 == _e116) ? as_type<float>(as_type<uint>(_e179) & as_type<uint>(_e116)) : metal::max(_e179, _e116)))));
+            if (_e200.exchanged) {
                 break;
             }
-            seen_2 = _e201.old_value;
+            seen_2 = _e200.old_value;
         }
-        uint _e204 = seen_2;
-        loaded_1 = as_type<float>(_e204);
+        uint _e203 = seen_2;
+        loaded_1 = as_type<float>(_e203);
     }
     uint2 loop_bound_3 = uint2(4294967295u);
     while(true) {
         if (metal::all(loop_bound_3 == uint2(0u))) { break; }
         loop_bound_3 -= uint2(loop_bound_3.y == 0u, 1u);
-        _atomic_compare_exchange_result_Sint_4_ _e215 = naga_atomic_compare_exchange_weak_explicit(&n[n_offset + static_cast<uint>(static_cast<ulong>(6L))], 0, 1);
-        seen_3 = _e215.old_value;
-        if (_e215.exchanged || (_e215.old_value != 0)) {
+        _atomic_compare_exchange_result_Sint_4_ _e214 = naga_atomic_compare_exchange_weak_explicit(&n[n_offset + static_cast<uint>(static_cast<ulong>(6L))], 0, 1);
+        seen_3 = _e214.old_value;
+        if (_e214.exchanged || (_e214.old_value != 0)) {
             break;
         }
     }
-    int _e220 = seen_3;
-    int _e231 = metal::atomic_fetch_add_explicit(&n[n_offset + static_cast<uint>(static_cast<ulong>(7L))], (_e220 == 0) ? 1 : 0, metal::memory_order_relaxed);
-    uint _e234 = h_offset + static_cast<uint>(static_cast<ulong>(_e48));
-    if (_e63) {
-        uint _e245 = (_e234 & 1u) * 16u;
-        uint _e249 = metal::atomic_fetch_and_explicit(&h[_e234 >> 1u], ~((65535u << _e245)), metal::memory_order_relaxed);
-        uint _e251 = metal::atomic_fetch_or_explicit(&h[_e234 >> 1u], (as_type<uint>(1.0) >> 16u) << _e245, metal::memory_order_relaxed);
+    int _e219 = seen_3;
+    int _e230 = metal::atomic_fetch_add_explicit(&n[n_offset + static_cast<uint>(static_cast<ulong>(7L))], (_e219 == 0) ? 1 : 0, metal::memory_order_relaxed);
+    uint _e233 = h_offset + static_cast<uint>(static_cast<ulong>(_e48));
+    if (_e62) {
+        uint _e244 = (_e233 & 1u) * 16u;
+        uint _e248 = metal::atomic_fetch_and_explicit(&h[_e233 >> 1u], ~((65535u << _e244)), metal::memory_order_relaxed);
+        uint _e250 = metal::atomic_fetch_or_explicit(&h[_e233 >> 1u], (as_type<uint>(1.0) >> 16u) << _e244, metal::memory_order_relaxed);
     }
 }

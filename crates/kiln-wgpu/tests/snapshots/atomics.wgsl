@@ -56,72 +56,72 @@ fn atomics(@builtin(local_invocation_id) local_id: vec3<u32>, @builtin(workgroup
     let thread_x = i64(u64(local_id.x));
     let program_x = i64(u64(_e39.x));
     let _e48 = ((program_x * 64li) + thread_x);
-    let _e55 = x[(x_offset + u32(u64(_e48)))];
-    let _e63 = (_e55 > 0i);
-    let _e69 = atomicAdd((&n[(n_offset + u32(u64(0li)))]), _e55);
-    let _e75 = atomicMin((&n[(n_offset + u32(u64(1li)))]), _e55);
+    let _e54 = x[(x_offset + u32(u64(_e48)))];
+    let _e62 = (_e54 > 0i);
+    let _e68 = atomicAdd((&n[(n_offset + u32(u64(0li)))]), _e54);
+    let _e74 = atomicMin((&n[(n_offset + u32(u64(1li)))]), _e54);
     loaded = 0i;
-    if _e63 {
-        let _e82 = atomicMax((&n[(n_offset + u32(u64(2li)))]), _e55);
-        loaded = _e82;
+    if _e62 {
+        let _e81 = atomicMax((&n[(n_offset + u32(u64(2li)))]), _e54);
+        loaded = _e81;
     }
-    let _e89 = atomicOr((&n[(n_offset + u32(u64(3li)))]), _e55);
-    let _e95 = atomicXor((&n[(n_offset + u32(u64(4li)))]), _e55);
-    let _e102 = atomicAdd((&n[(n_offset + u32(u64(5li)))]), 1i);
-    old[(old_offset + u32(u64(i64((u64(bitcast<u32>(_e102)) | (u64(bitcast<u32>((_e102 >> 31u))) << 32u))))))] = _e102;
-    let _e117 = f32(_e55);
-    let _e125 = atomicLoad((&f[(f_offset + u32(u64(0li)))]));
-    seen = _e125;
+    let _e88 = atomicOr((&n[(n_offset + u32(u64(3li)))]), _e54);
+    let _e94 = atomicXor((&n[(n_offset + u32(u64(4li)))]), _e54);
+    let _e101 = atomicAdd((&n[(n_offset + u32(u64(5li)))]), 1i);
+    old[(old_offset + u32(u64(i64((u64(bitcast<u32>(_e101)) | (u64(bitcast<u32>((_e101 >> 31u))) << 32u))))))] = _e101;
+    let _e116 = f32(_e54);
+    let _e124 = atomicLoad((&f[(f_offset + u32(u64(0li)))]));
+    seen = _e124;
     loop {
-        let _e126 = seen;
-        let _e130 = atomicCompareExchangeWeak((&f[(f_offset + u32(u64(0li)))]), _e126, bitcast<u32>((bitcast<f32>(_e126) + _e117)));
-        if _e130.exchanged {
+        let _e125 = seen;
+        let _e129 = atomicCompareExchangeWeak((&f[(f_offset + u32(u64(0li)))]), _e125, bitcast<u32>((bitcast<f32>(_e125) + _e116)));
+        if _e129.exchanged {
             break;
         }
-        seen = _e130.old_value;
+        seen = _e129.old_value;
     }
-    let _e133 = seen;
-    let _e142 = atomicLoad((&f[(f_offset + u32(u64(1li)))]));
-    seen_1 = _e142;
+    let _e132 = seen;
+    let _e141 = atomicLoad((&f[(f_offset + u32(u64(1li)))]));
+    seen_1 = _e141;
     loop {
-        let _e143 = seen_1;
-        let _e144 = bitcast<f32>(_e143);
-        let _e165 = atomicCompareExchangeWeak((&f[(f_offset + u32(u64(1li)))]), _e143, bitcast<u32>(select(select(select(min(_e144, _e117), bitcast<f32>((bitcast<u32>(_e144) | bitcast<u32>(_e117))), (_e144 == _e117)), _e144, ((bitcast<u32>(_e117) & 2147483647u) > 2139095040u)), _e117, ((bitcast<u32>(_e144) & 2147483647u) > 2139095040u))));
-        if _e165.exchanged {
+        let _e142 = seen_1;
+        let _e143 = bitcast<f32>(_e142);
+        let _e164 = atomicCompareExchangeWeak((&f[(f_offset + u32(u64(1li)))]), _e142, bitcast<u32>(select(select(select(min(_e143, _e116), bitcast<f32>((bitcast<u32>(_e143) | bitcast<u32>(_e116))), (_e143 == _e116)), _e143, ((bitcast<u32>(_e116) & 2147483647u) > 2139095040u)), _e116, ((bitcast<u32>(_e143) & 2147483647u) > 2139095040u))));
+        if _e164.exchanged {
             break;
         }
-        seen_1 = _e165.old_value;
+        seen_1 = _e164.old_value;
     }
-    let _e168 = seen_1;
+    let _e167 = seen_1;
     loaded_1 = 0f;
-    if _e63 {
-        let _e178 = atomicLoad((&f[(f_offset + u32(u64(2li)))]));
-        seen_2 = _e178;
+    if _e62 {
+        let _e177 = atomicLoad((&f[(f_offset + u32(u64(2li)))]));
+        seen_2 = _e177;
         loop {
-            let _e179 = seen_2;
-            let _e180 = bitcast<f32>(_e179);
-            let _e201 = atomicCompareExchangeWeak((&f[(f_offset + u32(u64(2li)))]), _e179, bitcast<u32>(select(select(select(max(_e180, _e117), bitcast<f32>((bitcast<u32>(_e180) & bitcast<u32>(_e117))), (_e180 == _e117)), _e180, ((bitcast<u32>(_e117) & 2147483647u) > 2139095040u)), _e117, ((bitcast<u32>(_e180) & 2147483647u) > 2139095040u))));
-            if _e201.exchanged {
+            let _e178 = seen_2;
+            let _e179 = bitcast<f32>(_e178);
+            let _e200 = atomicCompareExchangeWeak((&f[(f_offset + u32(u64(2li)))]), _e178, bitcast<u32>(select(select(select(max(_e179, _e116), bitcast<f32>((bitcast<u32>(_e179) & bitcast<u32>(_e116))), (_e179 == _e116)), _e179, ((bitcast<u32>(_e116) & 2147483647u) > 2139095040u)), _e116, ((bitcast<u32>(_e179) & 2147483647u) > 2139095040u))));
+            if _e200.exchanged {
                 break;
             }
-            seen_2 = _e201.old_value;
+            seen_2 = _e200.old_value;
         }
-        let _e204 = seen_2;
-        loaded_1 = bitcast<f32>(_e204);
+        let _e203 = seen_2;
+        loaded_1 = bitcast<f32>(_e203);
     }
     loop {
-        let _e215 = atomicCompareExchangeWeak((&n[(n_offset + u32(u64(6li)))]), 0i, 1i);
-        seen_3 = _e215.old_value;
-        if (_e215.exchanged || (_e215.old_value != 0i)) {
+        let _e214 = atomicCompareExchangeWeak((&n[(n_offset + u32(u64(6li)))]), 0i, 1i);
+        seen_3 = _e214.old_value;
+        if (_e214.exchanged || (_e214.old_value != 0i)) {
             break;
         }
     }
-    let _e220 = seen_3;
-    let _e231 = atomicAdd((&n[(n_offset + u32(u64(7li)))]), select(0i, 1i, (_e220 == 0i)));
-    let _e234 = (h_offset + u32(u64(_e48)));
-    if _e63 {
-        let _e245 = ((_e234 & 1u) * 16u);
-        let _e249 = atomicAnd((&h[(_e234 >> 1u)]), ~((65535u << _e245)));
-        let _e251 = atomicOr((&h[(_e234 >> 1u)]), ((bitcast<u32>(1f) >> 16u) << _e245));
+    let _e219 = seen_3;
+    let _e230 = atomicAdd((&n[(n_offset + u32(u64(7li)))]), select(0i, 1i, (_e219 == 0i)));
+    let _e233 = (h_offset + u32(u64(_e48)));
+    if _e62 {
+        let _e244 = ((_e233 & 1u) * 16u);
+        let _e248 = atomicAnd((&h[(_e233 >> 1u)]), ~((65535u << _e244)));
+        let _e250 = atomicOr((&h[(_e233 >> 1u)]), ((bitcast<u32>(1f) >> 16u) << _e244));
     }
 }

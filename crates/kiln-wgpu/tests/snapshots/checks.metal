@@ -157,27 +157,27 @@ struct checksInput {
     }
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
     long thread_x = static_cast<long>(static_cast<ulong>(local_id.x));
-    int _e56 = x[x_offset + static_cast<uint>(static_cast<ulong>(thread_x))];
-    bool _e59 = !(!((_e56 == 0)));
-    if (_e59) {
-        uint _e61 = metal::atomic_fetch_or_explicit(&failed.inner[0], 1u, metal::memory_order_relaxed);
+    int _e55 = x[x_offset + static_cast<uint>(static_cast<ulong>(thread_x))];
+    bool _e58 = !(!((_e55 == 0)));
+    if (_e58) {
+        uint _e60 = metal::atomic_fetch_or_explicit(&failed.inner[0], 1u, metal::memory_order_relaxed);
     }
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
     if (local_index == 0u) {
-        uint _e64 = metal::atomic_load_explicit(&failed.inner[0], metal::memory_order_relaxed);
-        any_failed.inner[0] = _e64;
+        uint _e63 = metal::atomic_load_explicit(&failed.inner[0], metal::memory_order_relaxed);
+        any_failed.inner[0] = _e63;
         metal::atomic_store_explicit(&failed.inner[0], 0u, metal::memory_order_relaxed);
     }
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
     uint unnamed = any_failed.inner[0];
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
     if (unnamed != 0u) {
-        if (_e59) {
-            bool _e71 = claim_fault(0u, program_number, _e36, local_id, report, _buffer_sizes);
+        if (_e58) {
+            bool _e70 = claim_fault(0u, program_number, _e36, local_id, report, _buffer_sizes);
         }
         return;
     }
-    shared.inner[static_cast<uint>(static_cast<ulong>(thread_x))] = naga_div(n, _e56);
+    shared.inner[static_cast<uint>(static_cast<ulong>(thread_x))] = naga_div(n, _e55);
     uint2 loop_bound = uint2(4294967295u);
     while(true) {
         if (metal::all(loop_bound == uint2(0u))) { break; }
@@ -185,26 +185,26 @@ struct checksInput {
         if (static_cast<int>(thread_x) < n) {
             carried = 0;
             i = 0;
-            if (0 < _e56) {
+            if (0 < _e55) {
                 uint2 loop_bound_1 = uint2(4294967295u);
                 bool loop_init = true;
                 while(true) {
                     if (metal::all(loop_bound_1 == uint2(0u))) { break; }
                     loop_bound_1 -= uint2(loop_bound_1.y == 0u, 1u);
                     if (!loop_init) {
-                        int _e111 = i;
-                        i = as_type<int>(as_type<uint>(_e111) + as_type<uint>(1));
-                        if ((as_type<uint>(_e56) - as_type<uint>(i)) <= as_type<uint>(1)) {
+                        int _e110 = i;
+                        i = as_type<int>(as_type<uint>(_e110) + as_type<uint>(1));
+                        if ((as_type<uint>(_e55) - as_type<uint>(i)) <= as_type<uint>(1)) {
                             break;
                         }
                     }
                     loop_init = false;
-                    int _e83 = i;
-                    int _e84 = carried;
-                    if (!((_e83 < n))) {
-                        bool _e89 = claim_fault(1u, program_number, _e36, local_id, report, _buffer_sizes);
-                        if (_e89) {
-                            metal::atomic_store_explicit(&report[10u + 0u], as_type<uint>(_e83), metal::memory_order_relaxed);
+                    int _e82 = i;
+                    int _e83 = carried;
+                    if (!((_e82 < n))) {
+                        bool _e88 = claim_fault(1u, program_number, _e36, local_id, report, _buffer_sizes);
+                        if (_e88) {
+                            metal::atomic_store_explicit(&report[10u + 0u], as_type<uint>(_e82), metal::memory_order_relaxed);
                             metal::atomic_store_explicit(&report[10u + 1u], 0u, metal::memory_order_relaxed);
                             metal::atomic_store_explicit(&report[10u + 2u], as_type<uint>(n), metal::memory_order_relaxed);
                             metal::atomic_store_explicit(&report[10u + 3u], 0u, metal::memory_order_relaxed);
@@ -212,31 +212,31 @@ struct checksInput {
                         left = true;
                         break;
                     }
-                    carried = as_type<int>(as_type<uint>(_e84) + as_type<uint>(_e83));
+                    carried = as_type<int>(as_type<uint>(_e83) + as_type<uint>(_e82));
                 }
-                bool _e118 = left;
-                if (_e118) {
+                bool _e117 = left;
+                if (_e117) {
                     break;
                 }
             }
-            int _e119 = carried;
-            result_1 = _e119;
+            int _e118 = carried;
+            result_1 = _e118;
         } else {
             result_1 = 0;
         }
-        int _e120 = result_1;
-        result = _e120;
+        int _e119 = result_1;
+        result = _e119;
         break;
     }
-    int _e121 = result;
-    bool _e122 = left;
-    if (_e122) {
-        uint _e124 = metal::atomic_fetch_or_explicit(&failed.inner[0], 1u, metal::memory_order_relaxed);
+    int _e120 = result;
+    bool _e121 = left;
+    if (_e121) {
+        uint _e123 = metal::atomic_fetch_or_explicit(&failed.inner[0], 1u, metal::memory_order_relaxed);
     }
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
     if (local_index == 0u) {
-        uint _e127 = metal::atomic_load_explicit(&failed.inner[0], metal::memory_order_relaxed);
-        any_failed.inner[0] = _e127;
+        uint _e126 = metal::atomic_load_explicit(&failed.inner[0], metal::memory_order_relaxed);
+        any_failed.inner[0] = _e126;
         metal::atomic_store_explicit(&failed.inner[0], 0u, metal::memory_order_relaxed);
     }
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
@@ -246,34 +246,34 @@ struct checksInput {
         return;
     }
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
-    long _e133 = as_type<long>(as_type<ulong>(63L) - as_type<ulong>(thread_x));
-    int _e139 = shared.inner[static_cast<uint>(static_cast<ulong>(_e133))];
-    uint _e142 = as_type<uint>(static_cast<float>(as_type<int>(as_type<uint>(_e121) + as_type<uint>(_e139))));
-    uint _e145 = _e142 & 2147483647u;
-    bool _e160 = _e145 < 1015021568u;
-    uint _e175 = (_e145 > 2139095040u) ? 127u : (metal::min(_e160 ? naga_f2u32(_e160 ? metal::rint(as_type<float>(_e145) * 512.0) : 0.0) : (((_e145 + (524287u + ((_e145 >> 20u) & 1u))) >> 20u) - 960u), 126u) | ((_e142 >> 24u) & 128u));
-    uint _e179 = begin_print(2u, program_number, _e36, local_id, 4u, report, _buffer_sizes);
-    if (_e179 != 0u) {
-        ulong _e182 = static_cast<ulong>(thread_x);
-        metal::atomic_store_explicit(&report[_e179 + 0u], static_cast<uint>(_e182), metal::memory_order_relaxed);
-        metal::atomic_store_explicit(&report[_e179 + 1u], static_cast<uint>(_e182 >> 32u), metal::memory_order_relaxed);
-        metal::atomic_store_explicit(&report[_e179 + 2u], _e175, metal::memory_order_relaxed);
-        metal::atomic_store_explicit(&report[_e179 + 3u], 0u, metal::memory_order_relaxed);
+    long _e132 = as_type<long>(as_type<ulong>(63L) - as_type<ulong>(thread_x));
+    int _e137 = shared.inner[static_cast<uint>(static_cast<ulong>(_e132))];
+    uint _e140 = as_type<uint>(static_cast<float>(as_type<int>(as_type<uint>(_e120) + as_type<uint>(_e137))));
+    uint _e143 = _e140 & 2147483647u;
+    bool _e158 = _e143 < 1015021568u;
+    uint _e173 = (_e143 > 2139095040u) ? 127u : (metal::min(_e158 ? naga_f2u32(_e158 ? metal::rint(as_type<float>(_e143) * 512.0) : 0.0) : (((_e143 + (524287u + ((_e143 >> 20u) & 1u))) >> 20u) - 960u), 126u) | ((_e140 >> 24u) & 128u));
+    uint _e177 = begin_print(2u, program_number, _e36, local_id, 4u, report, _buffer_sizes);
+    if (_e177 != 0u) {
+        ulong _e180 = static_cast<ulong>(thread_x);
+        metal::atomic_store_explicit(&report[_e177 + 0u], static_cast<uint>(_e180), metal::memory_order_relaxed);
+        metal::atomic_store_explicit(&report[_e177 + 1u], static_cast<uint>(_e180 >> 32u), metal::memory_order_relaxed);
+        metal::atomic_store_explicit(&report[_e177 + 2u], _e173, metal::memory_order_relaxed);
+        metal::atomic_store_explicit(&report[_e177 + 3u], 0u, metal::memory_order_relaxed);
     }
-    if (!((_e133 < 64L))) {
-        bool _e204 = claim_fault(3u, program_number, _e36, local_id, report, _buffer_sizes);
-        if (_e204) {
-            ulong _e206 = static_cast<ulong>(_e133);
-            ulong _e211 = static_cast<ulong>(64L);
-            metal::atomic_store_explicit(&report[10u + 0u], static_cast<uint>(_e206), metal::memory_order_relaxed);
-            metal::atomic_store_explicit(&report[10u + 1u], static_cast<uint>(_e206 >> 32u), metal::memory_order_relaxed);
-            metal::atomic_store_explicit(&report[10u + 2u], static_cast<uint>(_e211), metal::memory_order_relaxed);
-            metal::atomic_store_explicit(&report[10u + 3u], static_cast<uint>(_e211 >> 32u), metal::memory_order_relaxed);
+    if (!((_e132 < 64L))) {
+        bool _e202 = claim_fault(3u, program_number, _e36, local_id, report, _buffer_sizes);
+        if (_e202) {
+            ulong _e204 = static_cast<ulong>(_e132);
+            ulong _e209 = static_cast<ulong>(64L);
+            metal::atomic_store_explicit(&report[10u + 0u], static_cast<uint>(_e204), metal::memory_order_relaxed);
+            metal::atomic_store_explicit(&report[10u + 1u], static_cast<uint>(_e204 >> 32u), metal::memory_order_relaxed);
+            metal::atomic_store_explicit(&report[10u + 2u], static_cast<uint>(_e209), metal::memory_order_relaxed);
+            metal::atomic_store_explicit(&report[10u + 3u], static_cast<uint>(_e209 >> 32u), metal::memory_order_relaxed);
         }
         return;
     }
-    uint _e230 = y_offset + static_cast<uint>(static_cast<ulong>(thread_x));
-    uint _e238 = (_e230 & 3u) * 8u;
-    uint _e242 = metal::atomic_fetch_and_explicit(&y[_e230 >> 2u], ~((255u << _e238)), metal::memory_order_relaxed);
-    uint _e244 = metal::atomic_fetch_or_explicit(&y[_e230 >> 2u], _e175 << _e238, metal::memory_order_relaxed);
+    uint _e228 = y_offset + static_cast<uint>(static_cast<ulong>(thread_x));
+    uint _e236 = (_e228 & 3u) * 8u;
+    uint _e240 = metal::atomic_fetch_and_explicit(&y[_e228 >> 2u], ~((255u << _e236)), metal::memory_order_relaxed);
+    uint _e242 = metal::atomic_fetch_or_explicit(&y[_e228 >> 2u], _e173 << _e236, metal::memory_order_relaxed);
 }

@@ -95,37 +95,37 @@ fn checks(@builtin(local_invocation_id) local_id: vec3<u32>, @builtin(local_invo
     }
     workgroupBarrier();
     let thread_x = i64(u64(local_id.x));
-    let _e56 = x[(x_offset + u32(u64(thread_x)))];
-    let _e59 = !(!((_e56 == 0i)));
-    if _e59 {
-        let _e61 = atomicOr((&failed[0]), 1u);
+    let _e55 = x[(x_offset + u32(u64(thread_x)))];
+    let _e58 = !(!((_e55 == 0i)));
+    if _e58 {
+        let _e60 = atomicOr((&failed[0]), 1u);
     }
     workgroupBarrier();
     if (local_index == 0u) {
-        let _e64 = atomicLoad((&failed[0]));
-        any_failed[0] = _e64;
+        let _e63 = atomicLoad((&failed[0]));
+        any_failed[0] = _e63;
         atomicStore((&failed[0]), 0u);
     }
-    let _e66 = workgroupUniformLoad((&any_failed[0]));
-    if (_e66 != 0u) {
-        if _e59 {
-            let _e71 = claim_fault(0u, program_number, _e36, local_id);
+    let _e65 = workgroupUniformLoad((&any_failed[0]));
+    if (_e65 != 0u) {
+        if _e58 {
+            let _e70 = claim_fault(0u, program_number, _e36, local_id);
         }
         return;
     }
-    shared_[u32(u64(thread_x))] = (n / _e56);
+    shared_[u32(u64(thread_x))] = (n / _e55);
     loop {
         if (i32(thread_x) < n) {
             carried = 0i;
             i = 0i;
-            if (0i < _e56) {
+            if (0i < _e55) {
                 loop {
-                    let _e83 = i;
-                    let _e84 = carried;
-                    if !((_e83 < n)) {
-                        let _e89 = claim_fault(1u, program_number, _e36, local_id);
-                        if _e89 {
-                            atomicStore((&report[(10u + 0u)]), bitcast<u32>(_e83));
+                    let _e82 = i;
+                    let _e83 = carried;
+                    if !((_e82 < n)) {
+                        let _e88 = claim_fault(1u, program_number, _e36, local_id);
+                        if _e88 {
+                            atomicStore((&report[(10u + 0u)]), bitcast<u32>(_e82));
                             atomicStore((&report[(10u + 1u)]), 0u);
                             atomicStore((&report[(10u + 2u)]), bitcast<u32>(n));
                             atomicStore((&report[(10u + 3u)]), 0u);
@@ -133,71 +133,71 @@ fn checks(@builtin(local_invocation_id) local_id: vec3<u32>, @builtin(local_invo
                         left = true;
                         break;
                     }
-                    carried = (_e84 + _e83);
+                    carried = (_e83 + _e82);
                     continuing {
-                        let _e111 = i;
-                        i = (_e111 + 1i);
-                        break if ((bitcast<u32>(_e56) - bitcast<u32>(_e111)) <= bitcast<u32>(1i));
+                        let _e110 = i;
+                        i = (_e110 + 1i);
+                        break if ((bitcast<u32>(_e55) - bitcast<u32>(_e110)) <= bitcast<u32>(1i));
                     }
                 }
-                let _e118 = left;
-                if _e118 {
+                let _e117 = left;
+                if _e117 {
                     break;
                 }
             }
-            let _e119 = carried;
-            result_1 = _e119;
+            let _e118 = carried;
+            result_1 = _e118;
         } else {
             result_1 = 0i;
         }
-        let _e120 = result_1;
-        result = _e120;
+        let _e119 = result_1;
+        result = _e119;
         break;
     }
-    let _e121 = result;
-    let _e122 = left;
-    if _e122 {
-        let _e124 = atomicOr((&failed[0]), 1u);
+    let _e120 = result;
+    let _e121 = left;
+    if _e121 {
+        let _e123 = atomicOr((&failed[0]), 1u);
     }
     workgroupBarrier();
     if (local_index == 0u) {
-        let _e127 = atomicLoad((&failed[0]));
-        any_failed[0] = _e127;
+        let _e126 = atomicLoad((&failed[0]));
+        any_failed[0] = _e126;
         atomicStore((&failed[0]), 0u);
     }
-    let _e129 = workgroupUniformLoad((&any_failed[0]));
-    if (_e129 != 0u) {
+    let _e128 = workgroupUniformLoad((&any_failed[0]));
+    if (_e128 != 0u) {
         return;
     }
     workgroupBarrier();
-    let _e133 = (63li - thread_x);
-    let _e139 = shared_[u32(u64(_e133))];
-    let _e142 = bitcast<u32>(f32((_e121 + _e139)));
-    let _e145 = (_e142 & 2147483647u);
-    let _e160 = (_e145 < 1015021568u);
-    let _e175 = select((min(select((((_e145 + (524287u + ((_e145 >> 20u) & 1u))) >> 20u) - 960u), u32(select(0f, round((bitcast<f32>(_e145) * 512f)), _e160)), _e160), 126u) | ((_e142 >> 24u) & 128u)), 127u, (_e145 > 2139095040u));
-    let _e179 = begin_print(2u, program_number, _e36, local_id, 4u);
-    if (_e179 != 0u) {
-        let _e182 = u64(thread_x);
-        atomicStore((&report[(_e179 + 0u)]), u32(_e182));
-        atomicStore((&report[(_e179 + 1u)]), u32((_e182 >> 32u)));
-        atomicStore((&report[(_e179 + 2u)]), _e175);
-        atomicStore((&report[(_e179 + 3u)]), 0u);
+    let _e132 = (63li - thread_x);
+    let _e137 = shared_[u32(u64(_e132))];
+    let _e140 = bitcast<u32>(f32((_e120 + _e137)));
+    let _e143 = (_e140 & 2147483647u);
+    let _e158 = (_e143 < 1015021568u);
+    let _e173 = select((min(select((((_e143 + (524287u + ((_e143 >> 20u) & 1u))) >> 20u) - 960u), u32(select(0f, round((bitcast<f32>(_e143) * 512f)), _e158)), _e158), 126u) | ((_e140 >> 24u) & 128u)), 127u, (_e143 > 2139095040u));
+    let _e177 = begin_print(2u, program_number, _e36, local_id, 4u);
+    if (_e177 != 0u) {
+        let _e180 = u64(thread_x);
+        atomicStore((&report[(_e177 + 0u)]), u32(_e180));
+        atomicStore((&report[(_e177 + 1u)]), u32((_e180 >> 32u)));
+        atomicStore((&report[(_e177 + 2u)]), _e173);
+        atomicStore((&report[(_e177 + 3u)]), 0u);
     }
-    if !((_e133 < 64li)) {
-        let _e204 = claim_fault(3u, program_number, _e36, local_id);
-        if _e204 {
-            let _e206 = u64(_e133);
-            let _e211 = u64(64li);
-            atomicStore((&report[(10u + 0u)]), u32(_e206));
-            atomicStore((&report[(10u + 1u)]), u32((_e206 >> 32u)));
-            atomicStore((&report[(10u + 2u)]), u32(_e211));
-            atomicStore((&report[(10u + 3u)]), u32((_e211 >> 32u)));
+    if !((_e132 < 64li)) {
+        let _e202 = claim_fault(3u, program_number, _e36, local_id);
+        if _e202 {
+            let _e204 = u64(_e132);
+            let _e209 = u64(64li);
+            atomicStore((&report[(10u + 0u)]), u32(_e204));
+            atomicStore((&report[(10u + 1u)]), u32((_e204 >> 32u)));
+            atomicStore((&report[(10u + 2u)]), u32(_e209));
+            atomicStore((&report[(10u + 3u)]), u32((_e209 >> 32u)));
         }
         return;
     }
-    let _e230 = (y_offset + u32(u64(thread_x)));
-    let _e238 = ((_e230 & 3u) * 8u);
-    let _e242 = atomicAnd((&y[(_e230 >> 2u)]), ~((255u << _e238)));
-    let _e244 = atomicOr((&y[(_e230 >> 2u)]), (_e175 << _e238));
+    let _e228 = (y_offset + u32(u64(thread_x)));
+    let _e236 = ((_e228 & 3u) * 8u);
+    let _e240 = atomicAnd((&y[(_e228 >> 2u)]), ~((255u << _e236)));
+    let _e242 = atomicOr((&y[(_e228 >> 2u)]), (_e173 << _e236));
 }

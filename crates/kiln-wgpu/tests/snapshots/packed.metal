@@ -83,34 +83,30 @@ struct packedInput {
     long thread_x = static_cast<long>(static_cast<ulong>(local_id.x));
     bool _e52 = naga_mod(thread_x, 2L) == 1L;
     uint _e55 = a_offset + static_cast<uint>(static_cast<ulong>(thread_x));
-    uint _e65 = a[_e55 >> 1u];
-    uint _e72 = x_offset + static_cast<uint>(static_cast<ulong>(thread_x));
+    uint _e64 = a[_e55 >> 1u];
+    uint _e71 = x_offset + static_cast<uint>(static_cast<ulong>(thread_x));
     if (_e52) {
-        uint _e83 = (_e72 & 1u) * 16u;
-        uint _e87 = metal::atomic_fetch_and_explicit(&x[_e72 >> 1u], ~((65535u << _e83)), metal::memory_order_relaxed);
-        uint _e89 = metal::atomic_fetch_or_explicit(&x[_e72 >> 1u], (as_type<uint>(as_type<float>((_e65 >> ((_e55 & 1u) * 16u)) << 16u)) >> 16u) << _e83, metal::memory_order_relaxed);
+        uint _e82 = (_e71 & 1u) * 16u;
+        uint _e86 = metal::atomic_fetch_and_explicit(&x[_e71 >> 1u], ~((65535u << _e82)), metal::memory_order_relaxed);
+        uint _e88 = metal::atomic_fetch_or_explicit(&x[_e71 >> 1u], (as_type<uint>(as_type<float>((_e64 >> ((_e55 & 1u) * 16u)) << 16u)) >> 16u) << _e82, metal::memory_order_relaxed);
     }
-    uint _e92 = b_offset + static_cast<uint>(static_cast<ulong>(thread_x));
-    uint _e102 = b[_e92 >> 2u];
-    uint _e110 = y_offset + static_cast<uint>(static_cast<ulong>(thread_x));
+    uint _e91 = b_offset + static_cast<uint>(static_cast<ulong>(thread_x));
+    uint _e100 = b[_e91 >> 2u];
+    uint _e108 = y_offset + static_cast<uint>(static_cast<ulong>(thread_x));
     if (_e52) {
-        uint _e121 = (_e110 & 3u) * 8u;
-        uint _e125 = metal::atomic_fetch_and_explicit(&y[_e110 >> 2u], ~((255u << _e121)), metal::memory_order_relaxed);
-        uint _e127 = metal::atomic_fetch_or_explicit(&y[_e110 >> 2u], (as_type<uint>(as_type<int>((_e102 >> ((_e92 & 3u) * 8u)) << 24u) >> 24u) & 255u) << _e121, metal::memory_order_relaxed);
+        uint _e119 = (_e108 & 3u) * 8u;
+        uint _e123 = metal::atomic_fetch_and_explicit(&y[_e108 >> 2u], ~((255u << _e119)), metal::memory_order_relaxed);
+        uint _e125 = metal::atomic_fetch_or_explicit(&y[_e108 >> 2u], (as_type<uint>(as_type<int>((_e100 >> ((_e91 & 3u) * 8u)) << 24u) >> 24u) & 255u) << _e119, metal::memory_order_relaxed);
     }
-    uint _e130 = c_offset + static_cast<uint>(static_cast<ulong>(thread_x));
-    uint _e140 = c[_e130 >> 2u];
-    uint _e149 = z_offset + static_cast<uint>(static_cast<ulong>(thread_x));
+    uint _e128 = c_offset + static_cast<uint>(static_cast<ulong>(thread_x));
+    uint _e137 = c[_e128 >> 2u];
+    uint _e146 = z_offset + static_cast<uint>(static_cast<ulong>(thread_x));
     if (_e52) {
-        uint _e160 = (_e149 & 3u) * 8u;
-        uint _e164 = metal::atomic_fetch_and_explicit(&z[_e149 >> 2u], ~((255u << _e160)), metal::memory_order_relaxed);
-        uint _e166 = metal::atomic_fetch_or_explicit(&z[_e149 >> 2u], (!((((_e140 >> ((_e130 & 3u) * 8u)) & 255u) != 0u)) ? 1u : 0u) << _e160, metal::memory_order_relaxed);
+        uint _e157 = (_e146 & 3u) * 8u;
+        uint _e161 = metal::atomic_fetch_and_explicit(&z[_e146 >> 2u], ~((255u << _e157)), metal::memory_order_relaxed);
+        uint _e163 = metal::atomic_fetch_or_explicit(&z[_e146 >> 2u], (!((((_e137 >> ((_e128 & 3u) * 8u)) & 255u) != 0u)) ? 1u : 0u) << _e157, metal::memory_order_relaxed);
     }
-    long _e167 = as_type<long>(as_type<ulong>(thread_x) * as_type<ulong>(2L));
-    uint _e170 = a_offset + static_cast<uint>(static_cast<ulong>(_e167));
-    uint _e181 = a[_e170 >> 1u];
-    uint _e187 = _e170 + 1u;
-    uint _e195 = a[_e187 >> 1u];
-    uint _e202 = w_offset + static_cast<uint>(static_cast<ulong>(_e167));
-    w[_e202 >> 1u] = (as_type<uint>(as_type<float>((_e195 >> ((_e187 & 1u) * 16u)) << 16u)) >> 16u) | ((as_type<uint>(as_type<float>((_e181 >> ((_e170 & 1u) * 16u)) << 16u)) >> 16u) << 16u);
+    long _e164 = as_type<long>(as_type<ulong>(thread_x) * as_type<ulong>(2L));
+    uint _e173 = a[(a_offset + static_cast<uint>(static_cast<ulong>(_e164))) >> 1u];
+    w[(w_offset + static_cast<uint>(static_cast<ulong>(_e164))) >> 1u] = (as_type<uint>(as_type<float>((_e173 >> 16u) << 16u)) >> 16u) | ((as_type<uint>(as_type<float>(_e173 << 16u)) >> 16u) << 16u);
 }

@@ -57,34 +57,30 @@ fn packed(@builtin(local_invocation_id) local_id: vec3<u32>, @builtin(workgroup_
     let thread_x = i64(u64(local_id.x));
     let _e52 = ((thread_x % 2li) == 1li);
     let _e55 = (a_offset + u32(u64(thread_x)));
-    let _e65 = a[(_e55 >> 1u)];
-    let _e72 = (x_offset + u32(u64(thread_x)));
+    let _e64 = a[(_e55 >> 1u)];
+    let _e71 = (x_offset + u32(u64(thread_x)));
     if _e52 {
-        let _e83 = ((_e72 & 1u) * 16u);
-        let _e87 = atomicAnd((&x[(_e72 >> 1u)]), ~((65535u << _e83)));
-        let _e89 = atomicOr((&x[(_e72 >> 1u)]), ((bitcast<u32>(bitcast<f32>(((_e65 >> ((_e55 & 1u) * 16u)) << 16u))) >> 16u) << _e83));
+        let _e82 = ((_e71 & 1u) * 16u);
+        let _e86 = atomicAnd((&x[(_e71 >> 1u)]), ~((65535u << _e82)));
+        let _e88 = atomicOr((&x[(_e71 >> 1u)]), ((bitcast<u32>(bitcast<f32>(((_e64 >> ((_e55 & 1u) * 16u)) << 16u))) >> 16u) << _e82));
     }
-    let _e92 = (b_offset + u32(u64(thread_x)));
-    let _e102 = b[(_e92 >> 2u)];
-    let _e110 = (y_offset + u32(u64(thread_x)));
+    let _e91 = (b_offset + u32(u64(thread_x)));
+    let _e100 = b[(_e91 >> 2u)];
+    let _e108 = (y_offset + u32(u64(thread_x)));
     if _e52 {
-        let _e121 = ((_e110 & 3u) * 8u);
-        let _e125 = atomicAnd((&y[(_e110 >> 2u)]), ~((255u << _e121)));
-        let _e127 = atomicOr((&y[(_e110 >> 2u)]), ((bitcast<u32>((bitcast<i32>(((_e102 >> ((_e92 & 3u) * 8u)) << 24u)) >> 24u)) & 255u) << _e121));
+        let _e119 = ((_e108 & 3u) * 8u);
+        let _e123 = atomicAnd((&y[(_e108 >> 2u)]), ~((255u << _e119)));
+        let _e125 = atomicOr((&y[(_e108 >> 2u)]), ((bitcast<u32>((bitcast<i32>(((_e100 >> ((_e91 & 3u) * 8u)) << 24u)) >> 24u)) & 255u) << _e119));
     }
-    let _e130 = (c_offset + u32(u64(thread_x)));
-    let _e140 = c[(_e130 >> 2u)];
-    let _e149 = (z_offset + u32(u64(thread_x)));
+    let _e128 = (c_offset + u32(u64(thread_x)));
+    let _e137 = c[(_e128 >> 2u)];
+    let _e146 = (z_offset + u32(u64(thread_x)));
     if _e52 {
-        let _e160 = ((_e149 & 3u) * 8u);
-        let _e164 = atomicAnd((&z[(_e149 >> 2u)]), ~((255u << _e160)));
-        let _e166 = atomicOr((&z[(_e149 >> 2u)]), (select(0u, 1u, !((((_e140 >> ((_e130 & 3u) * 8u)) & 255u) != 0u))) << _e160));
+        let _e157 = ((_e146 & 3u) * 8u);
+        let _e161 = atomicAnd((&z[(_e146 >> 2u)]), ~((255u << _e157)));
+        let _e163 = atomicOr((&z[(_e146 >> 2u)]), (select(0u, 1u, !((((_e137 >> ((_e128 & 3u) * 8u)) & 255u) != 0u))) << _e157));
     }
-    let _e167 = (thread_x * 2li);
-    let _e170 = (a_offset + u32(u64(_e167)));
-    let _e181 = a[(_e170 >> 1u)];
-    let _e187 = (_e170 + 1u);
-    let _e195 = a[(_e187 >> 1u)];
-    let _e202 = (w_offset + u32(u64(_e167)));
-    w[(_e202 >> 1u)] = ((bitcast<u32>(bitcast<f32>(((_e195 >> ((_e187 & 1u) * 16u)) << 16u))) >> 16u) | ((bitcast<u32>(bitcast<f32>(((_e181 >> ((_e170 & 1u) * 16u)) << 16u))) >> 16u) << 16u));
+    let _e164 = (thread_x * 2li);
+    let _e173 = a[((a_offset + u32(u64(_e164))) >> 1u)];
+    w[((w_offset + u32(u64(_e164))) >> 1u)] = ((bitcast<u32>(bitcast<f32>(((_e173 >> 16u) << 16u))) >> 16u) | ((bitcast<u32>(bitcast<f32>((_e173 << 16u))) >> 16u) << 16u));
 }

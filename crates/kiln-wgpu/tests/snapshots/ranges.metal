@@ -65,29 +65,29 @@ struct rangesInput {
         program = metal::uint3(naga_mod(_e29, grid_0_), naga_mod(_e31, grid_1_), _e33);
     }
     long thread_x = static_cast<long>(static_cast<ulong>(local_id.x));
-    int _e46 = lo[lo_offset + static_cast<uint>(static_cast<ulong>(thread_x))];
-    int _e53 = hi[hi_offset + static_cast<uint>(static_cast<ulong>(thread_x))];
-    int _e60 = by[by_offset + static_cast<uint>(static_cast<ulong>(thread_x))];
+    int _e45 = lo[lo_offset + static_cast<uint>(static_cast<ulong>(thread_x))];
+    int _e51 = hi[hi_offset + static_cast<uint>(static_cast<ulong>(thread_x))];
+    int _e57 = by[by_offset + static_cast<uint>(static_cast<ulong>(thread_x))];
     carried = 0;
-    i = _e46;
-    if ((_e46 < _e53) && (_e60 > 0)) {
+    i = _e45;
+    if ((_e45 < _e51) && (_e57 > 0)) {
         uint2 loop_bound = uint2(4294967295u);
         bool loop_init = true;
         while(true) {
             if (metal::all(loop_bound == uint2(0u))) { break; }
             loop_bound -= uint2(loop_bound.y == 0u, 1u);
             if (!loop_init) {
-                int _e72 = i;
-                i = as_type<int>(as_type<uint>(_e72) + as_type<uint>(_e60));
-                if ((as_type<uint>(_e53) - as_type<uint>(i)) <= as_type<uint>(_e60)) {
+                int _e69 = i;
+                i = as_type<int>(as_type<uint>(_e69) + as_type<uint>(_e57));
+                if ((as_type<uint>(_e51) - as_type<uint>(i)) <= as_type<uint>(_e57)) {
                     break;
                 }
             }
             loop_init = false;
-            int _e70 = carried;
-            carried = as_type<int>(as_type<uint>(_e70) + as_type<uint>(1));
+            int _e67 = carried;
+            carried = as_type<int>(as_type<uint>(_e67) + as_type<uint>(1));
         }
     }
-    int _e79 = carried;
-    y[y_offset + static_cast<uint>(static_cast<ulong>(thread_x))] = _e79;
+    int _e76 = carried;
+    y[y_offset + static_cast<uint>(static_cast<ulong>(thread_x))] = _e76;
 }

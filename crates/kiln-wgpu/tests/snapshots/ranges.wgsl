@@ -45,22 +45,22 @@ fn ranges(@builtin(local_invocation_id) local_id: vec3<u32>, @builtin(workgroup_
         program = vec3<u32>((_e29 % grid_0_), (_e31 % grid_1_), _e33);
     }
     let thread_x = i64(u64(local_id.x));
-    let _e46 = lo[(lo_offset + u32(u64(thread_x)))];
-    let _e53 = hi[(hi_offset + u32(u64(thread_x)))];
-    let _e60 = by[(by_offset + u32(u64(thread_x)))];
+    let _e45 = lo[(lo_offset + u32(u64(thread_x)))];
+    let _e51 = hi[(hi_offset + u32(u64(thread_x)))];
+    let _e57 = by[(by_offset + u32(u64(thread_x)))];
     carried = 0i;
-    i = _e46;
-    if ((_e46 < _e53) && (_e60 > 0i)) {
+    i = _e45;
+    if ((_e45 < _e51) && (_e57 > 0i)) {
         loop {
-            let _e70 = carried;
-            carried = (_e70 + 1i);
+            let _e67 = carried;
+            carried = (_e67 + 1i);
             continuing {
-                let _e72 = i;
-                i = (_e72 + _e60);
-                break if ((bitcast<u32>(_e53) - bitcast<u32>(_e72)) <= bitcast<u32>(_e60));
+                let _e69 = i;
+                i = (_e69 + _e57);
+                break if ((bitcast<u32>(_e51) - bitcast<u32>(_e69)) <= bitcast<u32>(_e57));
             }
         }
     }
-    let _e79 = carried;
-    y[(y_offset + u32(u64(thread_x)))] = _e79;
+    let _e76 = carried;
+    y[(y_offset + u32(u64(thread_x)))] = _e76;
 }

@@ -81,36 +81,36 @@ struct scratchInput {
         program = metal::uint3(naga_mod(_e30, grid_0_), naga_mod(_e32, grid_1_), _e34);
     }
     long thread_x = static_cast<long>(static_cast<ulong>(local_id.x));
-    float _e47 = x[x_offset + static_cast<uint>(static_cast<ulong>(thread_x))];
-    metal::atomic_store_explicit(&scratch_1.inner[static_cast<uint>(static_cast<ulong>(thread_x))], as_type<uint>(_e47), metal::memory_order_relaxed);
-    uint _e56 = (8u + static_cast<uint>(static_cast<ulong>(thread_x))) * 2u;
-    ulong _e57 = static_cast<ulong>(thread_x);
-    metal::atomic_store_explicit(&scratch_1.inner[_e56], static_cast<uint>(_e57), metal::memory_order_relaxed);
-    metal::atomic_store_explicit(&scratch_1.inner[_e56 + 1u], static_cast<uint>(_e57 >> 32u), metal::memory_order_relaxed);
-    uint _e71 = as_type<uint>(_e47);
+    float _e46 = x[x_offset + static_cast<uint>(static_cast<ulong>(thread_x))];
+    metal::atomic_store_explicit(&scratch_1.inner[static_cast<uint>(static_cast<ulong>(thread_x))], as_type<uint>(_e46), metal::memory_order_relaxed);
+    ulong _e55 = static_cast<ulong>(thread_x);
+    uint _e61 = (8u + static_cast<uint>(static_cast<ulong>(thread_x))) << 1u;
+    metal::atomic_store_explicit(&scratch_1.inner[_e61], static_cast<uint>(_e55), metal::memory_order_relaxed);
+    metal::atomic_store_explicit(&scratch_1.inner[_e61 + 1u], static_cast<uint>(_e55 >> 32u), metal::memory_order_relaxed);
+    uint _e71 = as_type<uint>(_e46);
     uint _e86 = 96u + static_cast<uint>(static_cast<ulong>(thread_x));
     uint _e97 = (_e86 & 1u) * 16u;
     uint _e101 = metal::atomic_fetch_and_explicit(&scratch_1.inner[_e86 >> 1u], ~((65535u << _e97)), metal::memory_order_relaxed);
-    uint _e103 = metal::atomic_fetch_or_explicit(&scratch_1.inner[_e86 >> 1u], (as_type<uint>(as_type<float>(((as_type<uint>(_e47) & 2147483647u) > 2139095040u) ? 2143289344u : ((_e71 + (32767u + ((_e71 >> 16u) & 1u))) & 4294901760u))) >> 16u) << _e97, metal::memory_order_relaxed);
+    uint _e103 = metal::atomic_fetch_or_explicit(&scratch_1.inner[_e86 >> 1u], (as_type<uint>(as_type<float>(((as_type<uint>(_e46) & 2147483647u) > 2139095040u) ? 2143289344u : ((_e71 + (32767u + ((_e71 >> 16u) & 1u))) & 4294901760u))) >> 16u) << _e97, metal::memory_order_relaxed);
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
     long _e105 = as_type<long>(as_type<ulong>(15L) - as_type<ulong>(thread_x));
-    uint _e111 = metal::atomic_load_explicit(&scratch_1.inner[static_cast<uint>(static_cast<ulong>(_e105))], metal::memory_order_relaxed);
-    y[y_offset + static_cast<uint>(static_cast<ulong>(thread_x))] = _e111;
-    uint _e122 = (8u + static_cast<uint>(static_cast<ulong>(_e105))) * 2u;
-    uint _e126 = metal::atomic_load_explicit(&scratch_1.inner[_e122], metal::memory_order_relaxed);
-    uint _e128 = metal::atomic_load_explicit(&scratch_1.inner[_e122 + 1u], metal::memory_order_relaxed);
-    uint _e137 = 96u + static_cast<uint>(static_cast<ulong>(_e105));
-    uint _e147 = metal::atomic_load_explicit(&scratch_1.inner[_e137 >> 1u], metal::memory_order_relaxed);
-    float _e151 = as_type<float>((_e147 >> ((_e137 & 1u) * 16u)) << 16u);
-    bool _e156 = (as_type<uint>(_e151) & 2147483647u) > 2139095040u;
-    bool _e159 = _e151 >= 9223372000000000000.0;
-    bool _e160 = _e151 < -9223372000000000000.0;
-    long _e170 = _e156 ? 0L : (_e160 ? (-9223372036854775807L - 1L) : (_e159 ? 9223372036854775807L : naga_f2i64(((_e159 || _e160) || _e156) ? -9223372000000000000.0 : _e151)));
+    uint _e110 = metal::atomic_load_explicit(&scratch_1.inner[static_cast<uint>(static_cast<ulong>(_e105))], metal::memory_order_relaxed);
+    y[y_offset + static_cast<uint>(static_cast<ulong>(thread_x))] = _e110;
+    uint _e121 = (8u + static_cast<uint>(static_cast<ulong>(_e105))) << 1u;
+    uint _e123 = metal::atomic_load_explicit(&scratch_1.inner[_e121], metal::memory_order_relaxed);
+    uint _e127 = metal::atomic_load_explicit(&scratch_1.inner[_e121 + 1u], metal::memory_order_relaxed);
+    uint _e136 = 96u + static_cast<uint>(static_cast<ulong>(_e105));
+    uint _e145 = metal::atomic_load_explicit(&scratch_1.inner[_e136 >> 1u], metal::memory_order_relaxed);
+    float _e149 = as_type<float>((_e145 >> ((_e136 & 1u) * 16u)) << 16u);
+    bool _e154 = (as_type<uint>(_e149) & 2147483647u) > 2139095040u;
+    bool _e157 = _e149 >= 9223372000000000000.0;
+    bool _e158 = _e149 < -9223372000000000000.0;
+    long _e168 = _e154 ? 0L : (_e158 ? (-9223372036854775807L - 1L) : (_e157 ? 9223372036854775807L : naga_f2i64(((_e157 || _e158) || _e154) ? -9223372000000000000.0 : _e149)));
     if (local_index == 0u) {
-        first.inner[0] = _e170;
+        first.inner[0] = _e168;
     }
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
     long unnamed = first.inner[0];
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
-    z[z_offset + static_cast<uint>(static_cast<ulong>(thread_x))] = as_type<long>(as_type<ulong>(as_type<long>(as_type<ulong>(static_cast<long>(static_cast<ulong>(_e126) | (static_cast<ulong>(_e128) << 32u))) + as_type<ulong>(_e170))) + as_type<ulong>(unnamed));
+    z[z_offset + static_cast<uint>(static_cast<ulong>(thread_x))] = as_type<long>(as_type<ulong>(as_type<long>(as_type<ulong>(static_cast<long>(static_cast<ulong>(_e123) | (static_cast<ulong>(_e127) << 32u))) + as_type<ulong>(_e168))) + as_type<ulong>(unnamed));
 }

@@ -106,8 +106,8 @@ struct softmaxInput {
             if (metal::all(loop_bound == uint2(0u))) { break; }
             loop_bound -= uint2(loop_bound.y == 0u, 1u);
             if (!loop_init) {
-                long _e90 = i;
-                i = as_type<long>(as_type<ulong>(_e90) + as_type<ulong>(64L));
+                long _e89 = i;
+                i = as_type<long>(as_type<ulong>(_e89) + as_type<ulong>(64L));
                 if ((static_cast<ulong>(x_extent_1_) - static_cast<ulong>(i)) <= static_cast<ulong>(64L)) {
                     break;
                 }
@@ -115,63 +115,63 @@ struct softmaxInput {
             loop_init = false;
             long _e61 = i;
             float _e62 = carried;
-            float _e70 = x[x_offset + static_cast<uint>(static_cast<ulong>(as_type<long>(as_type<ulong>(_e45) + as_type<ulong>(_e61))))];
-            carried = ((as_type<uint>(_e62) & 2147483647u) > 2139095040u) ? _e70 : (((as_type<uint>(_e70) & 2147483647u) > 2139095040u) ? _e62 : ((_e62 == _e70) ? as_type<float>(as_type<uint>(_e62) & as_type<uint>(_e70)) : metal::max(_e62, _e70)));
+            float _e69 = x[x_offset + static_cast<uint>(static_cast<ulong>(as_type<long>(as_type<ulong>(_e45) + as_type<ulong>(_e61))))];
+            carried = ((as_type<uint>(_e62) & 2147483647u) > 2139095040u) ? _e69 : (((as_type<uint>(_e69) & 2147483647u) > 2139095040u) ? _e62 : ((_e62 == _e69) ? as_type<float>(as_type<uint>(_e62) & as_type<uint>(_e69)) : metal::max(_e62, _e69)));
         }
     }
-    float _e97 = carried;
-    uint _e106 = local_index & 31u;
-    exchange.inner[local_index] = as_type<uint>(_e97);
+    float _e96 = carried;
+    uint _e105 = local_index & 31u;
+    exchange.inner[local_index] = as_type<uint>(_e96);
     metal::threadgroup_barrier(metal::mem_flags::mem_device);
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
-    uint _e114 = exchange.inner[(local_index - _e106) + (_e106 ^ (static_cast<uint>(static_cast<ulong>(16L)) & 31u))];
+    uint _e113 = exchange.inner[(local_index - _e105) + (_e105 ^ (static_cast<uint>(static_cast<ulong>(16L)) & 31u))];
     metal::threadgroup_barrier(metal::mem_flags::mem_device);
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
-    float _e115 = as_type<float>(_e114);
-    float _e134 = ((as_type<uint>(_e97) & 2147483647u) > 2139095040u) ? _e115 : (((as_type<uint>(_e115) & 2147483647u) > 2139095040u) ? _e97 : ((_e97 == _e115) ? as_type<float>(as_type<uint>(_e97) & as_type<uint>(_e115)) : metal::max(_e97, _e115)));
-    uint _e139 = local_index & 31u;
-    exchange.inner[local_index] = as_type<uint>(_e134);
+    float _e114 = as_type<float>(_e113);
+    float _e133 = ((as_type<uint>(_e96) & 2147483647u) > 2139095040u) ? _e114 : (((as_type<uint>(_e114) & 2147483647u) > 2139095040u) ? _e96 : ((_e96 == _e114) ? as_type<float>(as_type<uint>(_e96) & as_type<uint>(_e114)) : metal::max(_e96, _e114)));
+    uint _e138 = local_index & 31u;
+    exchange.inner[local_index] = as_type<uint>(_e133);
     metal::threadgroup_barrier(metal::mem_flags::mem_device);
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
-    uint _e146 = exchange.inner[(local_index - _e139) + (_e139 ^ (static_cast<uint>(static_cast<ulong>(8L)) & 31u))];
+    uint _e145 = exchange.inner[(local_index - _e138) + (_e138 ^ (static_cast<uint>(static_cast<ulong>(8L)) & 31u))];
     metal::threadgroup_barrier(metal::mem_flags::mem_device);
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
-    float _e147 = as_type<float>(_e146);
-    float _e166 = ((as_type<uint>(_e134) & 2147483647u) > 2139095040u) ? _e147 : (((as_type<uint>(_e147) & 2147483647u) > 2139095040u) ? _e134 : ((_e134 == _e147) ? as_type<float>(as_type<uint>(_e134) & as_type<uint>(_e147)) : metal::max(_e134, _e147)));
-    uint _e171 = local_index & 31u;
-    exchange.inner[local_index] = as_type<uint>(_e166);
+    float _e146 = as_type<float>(_e145);
+    float _e165 = ((as_type<uint>(_e133) & 2147483647u) > 2139095040u) ? _e146 : (((as_type<uint>(_e146) & 2147483647u) > 2139095040u) ? _e133 : ((_e133 == _e146) ? as_type<float>(as_type<uint>(_e133) & as_type<uint>(_e146)) : metal::max(_e133, _e146)));
+    uint _e170 = local_index & 31u;
+    exchange.inner[local_index] = as_type<uint>(_e165);
     metal::threadgroup_barrier(metal::mem_flags::mem_device);
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
-    uint _e178 = exchange.inner[(local_index - _e171) + (_e171 ^ (static_cast<uint>(static_cast<ulong>(4L)) & 31u))];
+    uint _e177 = exchange.inner[(local_index - _e170) + (_e170 ^ (static_cast<uint>(static_cast<ulong>(4L)) & 31u))];
     metal::threadgroup_barrier(metal::mem_flags::mem_device);
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
-    float _e179 = as_type<float>(_e178);
-    float _e198 = ((as_type<uint>(_e166) & 2147483647u) > 2139095040u) ? _e179 : (((as_type<uint>(_e179) & 2147483647u) > 2139095040u) ? _e166 : ((_e166 == _e179) ? as_type<float>(as_type<uint>(_e166) & as_type<uint>(_e179)) : metal::max(_e166, _e179)));
-    uint _e203 = local_index & 31u;
-    exchange.inner[local_index] = as_type<uint>(_e198);
+    float _e178 = as_type<float>(_e177);
+    float _e197 = ((as_type<uint>(_e165) & 2147483647u) > 2139095040u) ? _e178 : (((as_type<uint>(_e178) & 2147483647u) > 2139095040u) ? _e165 : ((_e165 == _e178) ? as_type<float>(as_type<uint>(_e165) & as_type<uint>(_e178)) : metal::max(_e165, _e178)));
+    uint _e202 = local_index & 31u;
+    exchange.inner[local_index] = as_type<uint>(_e197);
     metal::threadgroup_barrier(metal::mem_flags::mem_device);
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
-    uint _e210 = exchange.inner[(local_index - _e203) + (_e203 ^ (static_cast<uint>(static_cast<ulong>(2L)) & 31u))];
+    uint _e209 = exchange.inner[(local_index - _e202) + (_e202 ^ (static_cast<uint>(static_cast<ulong>(2L)) & 31u))];
     metal::threadgroup_barrier(metal::mem_flags::mem_device);
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
-    float _e211 = as_type<float>(_e210);
-    float _e230 = ((as_type<uint>(_e198) & 2147483647u) > 2139095040u) ? _e211 : (((as_type<uint>(_e211) & 2147483647u) > 2139095040u) ? _e198 : ((_e198 == _e211) ? as_type<float>(as_type<uint>(_e198) & as_type<uint>(_e211)) : metal::max(_e198, _e211)));
-    uint _e235 = local_index & 31u;
-    exchange.inner[local_index] = as_type<uint>(_e230);
+    float _e210 = as_type<float>(_e209);
+    float _e229 = ((as_type<uint>(_e197) & 2147483647u) > 2139095040u) ? _e210 : (((as_type<uint>(_e210) & 2147483647u) > 2139095040u) ? _e197 : ((_e197 == _e210) ? as_type<float>(as_type<uint>(_e197) & as_type<uint>(_e210)) : metal::max(_e197, _e210)));
+    uint _e234 = local_index & 31u;
+    exchange.inner[local_index] = as_type<uint>(_e229);
     metal::threadgroup_barrier(metal::mem_flags::mem_device);
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
-    uint _e242 = exchange.inner[(local_index - _e235) + (_e235 ^ (static_cast<uint>(static_cast<ulong>(1L)) & 31u))];
+    uint _e241 = exchange.inner[(local_index - _e234) + (_e234 ^ (static_cast<uint>(static_cast<ulong>(1L)) & 31u))];
     metal::threadgroup_barrier(metal::mem_flags::mem_device);
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
-    float _e243 = as_type<float>(_e242);
+    float _e242 = as_type<float>(_e241);
     if (_e53) {
-        scratch.inner[static_cast<uint>(static_cast<ulong>(_e52))] = ((as_type<uint>(_e230) & 2147483647u) > 2139095040u) ? _e243 : (((as_type<uint>(_e243) & 2147483647u) > 2139095040u) ? _e230 : ((_e230 == _e243) ? as_type<float>(as_type<uint>(_e230) & as_type<uint>(_e243)) : metal::max(_e230, _e243)));
+        scratch.inner[static_cast<uint>(static_cast<ulong>(_e52))] = ((as_type<uint>(_e229) & 2147483647u) > 2139095040u) ? _e242 : (((as_type<uint>(_e242) & 2147483647u) > 2139095040u) ? _e229 : ((_e229 == _e242) ? as_type<float>(as_type<uint>(_e229) & as_type<uint>(_e242)) : metal::max(_e229, _e242)));
     }
     metal::threadgroup_barrier(metal::mem_flags::mem_device);
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
-    uint _e267 = static_cast<uint>(static_cast<ulong>(0L));
-    float _e272 = scratch.inner[_e267];
-    float _e276 = scratch.inner[_e267 + 1u];
+    uint _e266 = static_cast<uint>(static_cast<ulong>(0L));
+    float _e270 = scratch.inner[_e266];
+    float _e274 = scratch.inner[_e266 + 1u];
     metal::threadgroup_barrier(metal::mem_flags::mem_device);
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
     carried_1 = 0.0;
@@ -183,69 +183,69 @@ struct softmaxInput {
             if (metal::all(loop_bound_1 == uint2(0u))) { break; }
             loop_bound_1 -= uint2(loop_bound_1.y == 0u, 1u);
             if (!loop_init_1) {
-                long _e320 = i_1;
-                i_1 = as_type<long>(as_type<ulong>(_e320) + as_type<ulong>(64L));
+                long _e317 = i_1;
+                i_1 = as_type<long>(as_type<ulong>(_e317) + as_type<ulong>(64L));
                 if ((static_cast<ulong>(x_extent_1_) - static_cast<ulong>(i_1)) <= static_cast<ulong>(64L)) {
                     break;
                 }
             }
             loop_init_1 = false;
-            long _e301 = i_1;
-            float _e302 = carried_1;
-            float _e310 = x[x_offset + static_cast<uint>(static_cast<ulong>(as_type<long>(as_type<ulong>(_e45) + as_type<ulong>(_e301))))];
-            float _e313 = metal::exp2((_e310 - (((as_type<uint>(_e272) & 2147483647u) > 2139095040u) ? _e276 : (((as_type<uint>(_e276) & 2147483647u) > 2139095040u) ? _e272 : ((_e272 == _e276) ? as_type<float>(as_type<uint>(_e272) & as_type<uint>(_e276)) : metal::max(_e272, _e276))))) * 1.442695);
-            y[y_offset + static_cast<uint>(static_cast<ulong>(as_type<long>(as_type<ulong>(_e46) + as_type<ulong>(_e301))))] = _e313;
-            carried_1 = _e302 + _e313;
+            long _e299 = i_1;
+            float _e300 = carried_1;
+            float _e307 = x[x_offset + static_cast<uint>(static_cast<ulong>(as_type<long>(as_type<ulong>(_e45) + as_type<ulong>(_e299))))];
+            float _e310 = metal::exp2((_e307 - (((as_type<uint>(_e270) & 2147483647u) > 2139095040u) ? _e274 : (((as_type<uint>(_e274) & 2147483647u) > 2139095040u) ? _e270 : ((_e270 == _e274) ? as_type<float>(as_type<uint>(_e270) & as_type<uint>(_e274)) : metal::max(_e270, _e274))))) * 1.442695);
+            y[y_offset + static_cast<uint>(static_cast<ulong>(as_type<long>(as_type<ulong>(_e46) + as_type<ulong>(_e299))))] = _e310;
+            carried_1 = _e300 + _e310;
         }
     }
-    float _e327 = carried_1;
-    uint _e332 = local_index & 31u;
-    exchange.inner[local_index] = as_type<uint>(_e327);
+    float _e324 = carried_1;
+    uint _e329 = local_index & 31u;
+    exchange.inner[local_index] = as_type<uint>(_e324);
     metal::threadgroup_barrier(metal::mem_flags::mem_device);
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
-    uint _e339 = exchange.inner[(local_index - _e332) + (_e332 ^ (static_cast<uint>(static_cast<ulong>(16L)) & 31u))];
+    uint _e336 = exchange.inner[(local_index - _e329) + (_e329 ^ (static_cast<uint>(static_cast<ulong>(16L)) & 31u))];
     metal::threadgroup_barrier(metal::mem_flags::mem_device);
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
-    float _e341 = _e327 + as_type<float>(_e339);
-    uint _e346 = local_index & 31u;
-    exchange.inner[local_index] = as_type<uint>(_e341);
+    float _e338 = _e324 + as_type<float>(_e336);
+    uint _e343 = local_index & 31u;
+    exchange.inner[local_index] = as_type<uint>(_e338);
     metal::threadgroup_barrier(metal::mem_flags::mem_device);
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
-    uint _e353 = exchange.inner[(local_index - _e346) + (_e346 ^ (static_cast<uint>(static_cast<ulong>(8L)) & 31u))];
+    uint _e350 = exchange.inner[(local_index - _e343) + (_e343 ^ (static_cast<uint>(static_cast<ulong>(8L)) & 31u))];
     metal::threadgroup_barrier(metal::mem_flags::mem_device);
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
-    float _e355 = _e341 + as_type<float>(_e353);
-    uint _e360 = local_index & 31u;
-    exchange.inner[local_index] = as_type<uint>(_e355);
+    float _e352 = _e338 + as_type<float>(_e350);
+    uint _e357 = local_index & 31u;
+    exchange.inner[local_index] = as_type<uint>(_e352);
     metal::threadgroup_barrier(metal::mem_flags::mem_device);
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
-    uint _e367 = exchange.inner[(local_index - _e360) + (_e360 ^ (static_cast<uint>(static_cast<ulong>(4L)) & 31u))];
+    uint _e364 = exchange.inner[(local_index - _e357) + (_e357 ^ (static_cast<uint>(static_cast<ulong>(4L)) & 31u))];
     metal::threadgroup_barrier(metal::mem_flags::mem_device);
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
-    float _e369 = _e355 + as_type<float>(_e367);
-    uint _e374 = local_index & 31u;
-    exchange.inner[local_index] = as_type<uint>(_e369);
+    float _e366 = _e352 + as_type<float>(_e364);
+    uint _e371 = local_index & 31u;
+    exchange.inner[local_index] = as_type<uint>(_e366);
     metal::threadgroup_barrier(metal::mem_flags::mem_device);
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
-    uint _e381 = exchange.inner[(local_index - _e374) + (_e374 ^ (static_cast<uint>(static_cast<ulong>(2L)) & 31u))];
+    uint _e378 = exchange.inner[(local_index - _e371) + (_e371 ^ (static_cast<uint>(static_cast<ulong>(2L)) & 31u))];
     metal::threadgroup_barrier(metal::mem_flags::mem_device);
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
-    float _e383 = _e369 + as_type<float>(_e381);
-    uint _e388 = local_index & 31u;
-    exchange.inner[local_index] = as_type<uint>(_e383);
+    float _e380 = _e366 + as_type<float>(_e378);
+    uint _e385 = local_index & 31u;
+    exchange.inner[local_index] = as_type<uint>(_e380);
     metal::threadgroup_barrier(metal::mem_flags::mem_device);
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
-    uint _e395 = exchange.inner[(local_index - _e388) + (_e388 ^ (static_cast<uint>(static_cast<ulong>(1L)) & 31u))];
+    uint _e392 = exchange.inner[(local_index - _e385) + (_e385 ^ (static_cast<uint>(static_cast<ulong>(1L)) & 31u))];
     metal::threadgroup_barrier(metal::mem_flags::mem_device);
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
     if (_e53) {
-        scratch.inner[static_cast<uint>(static_cast<ulong>(_e52))] = _e383 + as_type<float>(_e395);
+        scratch.inner[static_cast<uint>(static_cast<ulong>(_e52))] = _e380 + as_type<float>(_e392);
     }
     metal::threadgroup_barrier(metal::mem_flags::mem_device);
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
-    uint _e402 = static_cast<uint>(static_cast<ulong>(0L));
-    float _e407 = scratch.inner[_e402];
-    float _e411 = scratch.inner[_e402 + 1u];
+    uint _e399 = static_cast<uint>(static_cast<ulong>(0L));
+    float _e403 = scratch.inner[_e399];
+    float _e407 = scratch.inner[_e399 + 1u];
     i_2 = thread_x;
     if (thread_x < x_extent_1_) {
         uint2 loop_bound_2 = uint2(4294967295u);
@@ -254,17 +254,17 @@ struct softmaxInput {
             if (metal::all(loop_bound_2 == uint2(0u))) { break; }
             loop_bound_2 -= uint2(loop_bound_2.y == 0u, 1u);
             if (!loop_init_2) {
-                long _e429 = i_2;
-                i_2 = as_type<long>(as_type<ulong>(_e429) + as_type<ulong>(64L));
+                long _e424 = i_2;
+                i_2 = as_type<long>(as_type<ulong>(_e424) + as_type<ulong>(64L));
                 if ((static_cast<ulong>(x_extent_1_) - static_cast<ulong>(i_2)) <= static_cast<ulong>(64L)) {
                     break;
                 }
             }
             loop_init_2 = false;
-            long _e415 = i_2;
-            long _e416 = as_type<long>(as_type<ulong>(_e46) + as_type<ulong>(_e415));
-            float _e423 = y[y_offset + static_cast<uint>(static_cast<ulong>(_e416))];
-            y[y_offset + static_cast<uint>(static_cast<ulong>(_e416))] = _e423 / (_e407 + _e411);
+            long _e411 = i_2;
+            long _e412 = as_type<long>(as_type<ulong>(_e46) + as_type<ulong>(_e411));
+            float _e418 = y[y_offset + static_cast<uint>(static_cast<ulong>(_e412))];
+            y[y_offset + static_cast<uint>(static_cast<ulong>(_e412))] = _e418 / (_e403 + _e407);
         }
     }
 }

@@ -103,8 +103,8 @@ struct softmaxInput {
             if (metal::all(loop_bound == uint2(0u))) { break; }
             loop_bound -= uint2(loop_bound.y == 0u, 1u);
             if (!loop_init) {
-                long _e96 = i;
-                i = as_type<long>(as_type<ulong>(_e96) + as_type<ulong>(64L));
+                long _e95 = i;
+                i = as_type<long>(as_type<ulong>(_e95) + as_type<ulong>(64L));
                 if ((static_cast<ulong>(x_extent_1_) - static_cast<ulong>(i)) <= static_cast<ulong>(64L)) {
                     break;
                 }
@@ -112,38 +112,38 @@ struct softmaxInput {
             loop_init = false;
             long _e67 = i;
             float _e68 = carried;
-            float _e76 = x[x_offset + static_cast<uint>(static_cast<ulong>(as_type<long>(as_type<ulong>(_e51) + as_type<ulong>(_e67))))];
-            carried = ((as_type<uint>(_e68) & 2147483647u) > 2139095040u) ? _e76 : (((as_type<uint>(_e76) & 2147483647u) > 2139095040u) ? _e68 : ((_e68 == _e76) ? as_type<float>(as_type<uint>(_e68) & as_type<uint>(_e76)) : metal::max(_e68, _e76)));
+            float _e75 = x[x_offset + static_cast<uint>(static_cast<ulong>(as_type<long>(as_type<ulong>(_e51) + as_type<ulong>(_e67))))];
+            carried = ((as_type<uint>(_e68) & 2147483647u) > 2139095040u) ? _e75 : (((as_type<uint>(_e75) & 2147483647u) > 2139095040u) ? _e68 : ((_e68 == _e75) ? as_type<float>(as_type<uint>(_e68) & as_type<uint>(_e75)) : metal::max(_e68, _e75)));
         }
     }
-    float _e103 = carried;
-    uint _e112 = local_index & 31u;
-    uint unnamed = metal::simd_shuffle(as_type<uint>(_e103), ((local_index - _e112) + (_e112 ^ (static_cast<uint>(static_cast<ulong>(16L)) & 31u))) & 31u);
-    float _e120 = as_type<float>(unnamed);
-    float _e139 = ((as_type<uint>(_e103) & 2147483647u) > 2139095040u) ? _e120 : (((as_type<uint>(_e120) & 2147483647u) > 2139095040u) ? _e103 : ((_e103 == _e120) ? as_type<float>(as_type<uint>(_e103) & as_type<uint>(_e120)) : metal::max(_e103, _e120)));
-    uint _e144 = local_index & 31u;
-    uint unnamed_1 = metal::simd_shuffle(as_type<uint>(_e139), ((local_index - _e144) + (_e144 ^ (static_cast<uint>(static_cast<ulong>(8L)) & 31u))) & 31u);
-    float _e152 = as_type<float>(unnamed_1);
-    float _e171 = ((as_type<uint>(_e139) & 2147483647u) > 2139095040u) ? _e152 : (((as_type<uint>(_e152) & 2147483647u) > 2139095040u) ? _e139 : ((_e139 == _e152) ? as_type<float>(as_type<uint>(_e139) & as_type<uint>(_e152)) : metal::max(_e139, _e152)));
-    uint _e176 = local_index & 31u;
-    uint unnamed_2 = metal::simd_shuffle(as_type<uint>(_e171), ((local_index - _e176) + (_e176 ^ (static_cast<uint>(static_cast<ulong>(4L)) & 31u))) & 31u);
-    float _e184 = as_type<float>(unnamed_2);
-    float _e203 = ((as_type<uint>(_e171) & 2147483647u) > 2139095040u) ? _e184 : (((as_type<uint>(_e184) & 2147483647u) > 2139095040u) ? _e171 : ((_e171 == _e184) ? as_type<float>(as_type<uint>(_e171) & as_type<uint>(_e184)) : metal::max(_e171, _e184)));
-    uint _e208 = local_index & 31u;
-    uint unnamed_3 = metal::simd_shuffle(as_type<uint>(_e203), ((local_index - _e208) + (_e208 ^ (static_cast<uint>(static_cast<ulong>(2L)) & 31u))) & 31u);
-    float _e216 = as_type<float>(unnamed_3);
-    float _e235 = ((as_type<uint>(_e203) & 2147483647u) > 2139095040u) ? _e216 : (((as_type<uint>(_e216) & 2147483647u) > 2139095040u) ? _e203 : ((_e203 == _e216) ? as_type<float>(as_type<uint>(_e203) & as_type<uint>(_e216)) : metal::max(_e203, _e216)));
-    uint _e240 = local_index & 31u;
-    uint unnamed_4 = metal::simd_shuffle(as_type<uint>(_e235), ((local_index - _e240) + (_e240 ^ (static_cast<uint>(static_cast<ulong>(1L)) & 31u))) & 31u);
-    float _e248 = as_type<float>(unnamed_4);
+    float _e102 = carried;
+    uint _e111 = local_index & 31u;
+    uint unnamed = metal::simd_shuffle(as_type<uint>(_e102), ((local_index - _e111) + (_e111 ^ (static_cast<uint>(static_cast<ulong>(16L)) & 31u))) & 31u);
+    float _e119 = as_type<float>(unnamed);
+    float _e138 = ((as_type<uint>(_e102) & 2147483647u) > 2139095040u) ? _e119 : (((as_type<uint>(_e119) & 2147483647u) > 2139095040u) ? _e102 : ((_e102 == _e119) ? as_type<float>(as_type<uint>(_e102) & as_type<uint>(_e119)) : metal::max(_e102, _e119)));
+    uint _e143 = local_index & 31u;
+    uint unnamed_1 = metal::simd_shuffle(as_type<uint>(_e138), ((local_index - _e143) + (_e143 ^ (static_cast<uint>(static_cast<ulong>(8L)) & 31u))) & 31u);
+    float _e151 = as_type<float>(unnamed_1);
+    float _e170 = ((as_type<uint>(_e138) & 2147483647u) > 2139095040u) ? _e151 : (((as_type<uint>(_e151) & 2147483647u) > 2139095040u) ? _e138 : ((_e138 == _e151) ? as_type<float>(as_type<uint>(_e138) & as_type<uint>(_e151)) : metal::max(_e138, _e151)));
+    uint _e175 = local_index & 31u;
+    uint unnamed_2 = metal::simd_shuffle(as_type<uint>(_e170), ((local_index - _e175) + (_e175 ^ (static_cast<uint>(static_cast<ulong>(4L)) & 31u))) & 31u);
+    float _e183 = as_type<float>(unnamed_2);
+    float _e202 = ((as_type<uint>(_e170) & 2147483647u) > 2139095040u) ? _e183 : (((as_type<uint>(_e183) & 2147483647u) > 2139095040u) ? _e170 : ((_e170 == _e183) ? as_type<float>(as_type<uint>(_e170) & as_type<uint>(_e183)) : metal::max(_e170, _e183)));
+    uint _e207 = local_index & 31u;
+    uint unnamed_3 = metal::simd_shuffle(as_type<uint>(_e202), ((local_index - _e207) + (_e207 ^ (static_cast<uint>(static_cast<ulong>(2L)) & 31u))) & 31u);
+    float _e215 = as_type<float>(unnamed_3);
+    float _e234 = ((as_type<uint>(_e202) & 2147483647u) > 2139095040u) ? _e215 : (((as_type<uint>(_e215) & 2147483647u) > 2139095040u) ? _e202 : ((_e202 == _e215) ? as_type<float>(as_type<uint>(_e202) & as_type<uint>(_e215)) : metal::max(_e202, _e215)));
+    uint _e239 = local_index & 31u;
+    uint unnamed_4 = metal::simd_shuffle(as_type<uint>(_e234), ((local_index - _e239) + (_e239 ^ (static_cast<uint>(static_cast<ulong>(1L)) & 31u))) & 31u);
+    float _e247 = as_type<float>(unnamed_4);
     if (_e59) {
-        scratch.inner[static_cast<uint>(static_cast<ulong>(_e58))] = ((as_type<uint>(_e235) & 2147483647u) > 2139095040u) ? _e248 : (((as_type<uint>(_e248) & 2147483647u) > 2139095040u) ? _e235 : ((_e235 == _e248) ? as_type<float>(as_type<uint>(_e235) & as_type<uint>(_e248)) : metal::max(_e235, _e248)));
+        scratch.inner[static_cast<uint>(static_cast<ulong>(_e58))] = ((as_type<uint>(_e234) & 2147483647u) > 2139095040u) ? _e247 : (((as_type<uint>(_e247) & 2147483647u) > 2139095040u) ? _e234 : ((_e234 == _e247) ? as_type<float>(as_type<uint>(_e234) & as_type<uint>(_e247)) : metal::max(_e234, _e247)));
     }
     metal::threadgroup_barrier(metal::mem_flags::mem_device);
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
-    uint _e272 = static_cast<uint>(static_cast<ulong>(0L));
-    float _e277 = scratch.inner[_e272];
-    float _e281 = scratch.inner[_e272 + 1u];
+    uint _e271 = static_cast<uint>(static_cast<ulong>(0L));
+    float _e275 = scratch.inner[_e271];
+    float _e279 = scratch.inner[_e271 + 1u];
     metal::threadgroup_barrier(metal::mem_flags::mem_device);
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
     carried_1 = 0.0;
@@ -155,44 +155,44 @@ struct softmaxInput {
             if (metal::all(loop_bound_1 == uint2(0u))) { break; }
             loop_bound_1 -= uint2(loop_bound_1.y == 0u, 1u);
             if (!loop_init_1) {
-                long _e325 = i_1;
-                i_1 = as_type<long>(as_type<ulong>(_e325) + as_type<ulong>(64L));
+                long _e322 = i_1;
+                i_1 = as_type<long>(as_type<ulong>(_e322) + as_type<ulong>(64L));
                 if ((static_cast<ulong>(x_extent_1_) - static_cast<ulong>(i_1)) <= static_cast<ulong>(64L)) {
                     break;
                 }
             }
             loop_init_1 = false;
-            long _e306 = i_1;
-            float _e307 = carried_1;
-            float _e315 = x[x_offset + static_cast<uint>(static_cast<ulong>(as_type<long>(as_type<ulong>(_e51) + as_type<ulong>(_e306))))];
-            float _e318 = metal::exp2((_e315 - (((as_type<uint>(_e277) & 2147483647u) > 2139095040u) ? _e281 : (((as_type<uint>(_e281) & 2147483647u) > 2139095040u) ? _e277 : ((_e277 == _e281) ? as_type<float>(as_type<uint>(_e277) & as_type<uint>(_e281)) : metal::max(_e277, _e281))))) * 1.442695);
-            y[y_offset + static_cast<uint>(static_cast<ulong>(as_type<long>(as_type<ulong>(_e52) + as_type<ulong>(_e306))))] = _e318;
-            carried_1 = _e307 + _e318;
+            long _e304 = i_1;
+            float _e305 = carried_1;
+            float _e312 = x[x_offset + static_cast<uint>(static_cast<ulong>(as_type<long>(as_type<ulong>(_e51) + as_type<ulong>(_e304))))];
+            float _e315 = metal::exp2((_e312 - (((as_type<uint>(_e275) & 2147483647u) > 2139095040u) ? _e279 : (((as_type<uint>(_e279) & 2147483647u) > 2139095040u) ? _e275 : ((_e275 == _e279) ? as_type<float>(as_type<uint>(_e275) & as_type<uint>(_e279)) : metal::max(_e275, _e279))))) * 1.442695);
+            y[y_offset + static_cast<uint>(static_cast<ulong>(as_type<long>(as_type<ulong>(_e52) + as_type<ulong>(_e304))))] = _e315;
+            carried_1 = _e305 + _e315;
         }
     }
-    float _e332 = carried_1;
-    uint _e337 = local_index & 31u;
-    uint unnamed_5 = metal::simd_shuffle(as_type<uint>(_e332), ((local_index - _e337) + (_e337 ^ (static_cast<uint>(static_cast<ulong>(16L)) & 31u))) & 31u);
-    float _e346 = _e332 + as_type<float>(unnamed_5);
-    uint _e351 = local_index & 31u;
-    uint unnamed_6 = metal::simd_shuffle(as_type<uint>(_e346), ((local_index - _e351) + (_e351 ^ (static_cast<uint>(static_cast<ulong>(8L)) & 31u))) & 31u);
-    float _e360 = _e346 + as_type<float>(unnamed_6);
-    uint _e365 = local_index & 31u;
-    uint unnamed_7 = metal::simd_shuffle(as_type<uint>(_e360), ((local_index - _e365) + (_e365 ^ (static_cast<uint>(static_cast<ulong>(4L)) & 31u))) & 31u);
-    float _e374 = _e360 + as_type<float>(unnamed_7);
-    uint _e379 = local_index & 31u;
-    uint unnamed_8 = metal::simd_shuffle(as_type<uint>(_e374), ((local_index - _e379) + (_e379 ^ (static_cast<uint>(static_cast<ulong>(2L)) & 31u))) & 31u);
-    float _e388 = _e374 + as_type<float>(unnamed_8);
-    uint _e393 = local_index & 31u;
-    uint unnamed_9 = metal::simd_shuffle(as_type<uint>(_e388), ((local_index - _e393) + (_e393 ^ (static_cast<uint>(static_cast<ulong>(1L)) & 31u))) & 31u);
+    float _e329 = carried_1;
+    uint _e334 = local_index & 31u;
+    uint unnamed_5 = metal::simd_shuffle(as_type<uint>(_e329), ((local_index - _e334) + (_e334 ^ (static_cast<uint>(static_cast<ulong>(16L)) & 31u))) & 31u);
+    float _e343 = _e329 + as_type<float>(unnamed_5);
+    uint _e348 = local_index & 31u;
+    uint unnamed_6 = metal::simd_shuffle(as_type<uint>(_e343), ((local_index - _e348) + (_e348 ^ (static_cast<uint>(static_cast<ulong>(8L)) & 31u))) & 31u);
+    float _e357 = _e343 + as_type<float>(unnamed_6);
+    uint _e362 = local_index & 31u;
+    uint unnamed_7 = metal::simd_shuffle(as_type<uint>(_e357), ((local_index - _e362) + (_e362 ^ (static_cast<uint>(static_cast<ulong>(4L)) & 31u))) & 31u);
+    float _e371 = _e357 + as_type<float>(unnamed_7);
+    uint _e376 = local_index & 31u;
+    uint unnamed_8 = metal::simd_shuffle(as_type<uint>(_e371), ((local_index - _e376) + (_e376 ^ (static_cast<uint>(static_cast<ulong>(2L)) & 31u))) & 31u);
+    float _e385 = _e371 + as_type<float>(unnamed_8);
+    uint _e390 = local_index & 31u;
+    uint unnamed_9 = metal::simd_shuffle(as_type<uint>(_e385), ((local_index - _e390) + (_e390 ^ (static_cast<uint>(static_cast<ulong>(1L)) & 31u))) & 31u);
     if (_e59) {
-        scratch.inner[static_cast<uint>(static_cast<ulong>(_e58))] = _e388 + as_type<float>(unnamed_9);
+        scratch.inner[static_cast<uint>(static_cast<ulong>(_e58))] = _e385 + as_type<float>(unnamed_9);
     }
     metal::threadgroup_barrier(metal::mem_flags::mem_device);
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
-    uint _e407 = static_cast<uint>(static_cast<ulong>(0L));
-    float _e412 = scratch.inner[_e407];
-    float _e416 = scratch.inner[_e407 + 1u];
+    uint _e404 = static_cast<uint>(static_cast<ulong>(0L));
+    float _e408 = scratch.inner[_e404];
+    float _e412 = scratch.inner[_e404 + 1u];
     i_2 = thread_x;
     if (thread_x < x_extent_1_) {
         uint2 loop_bound_2 = uint2(4294967295u);
@@ -201,17 +201,17 @@ struct softmaxInput {
             if (metal::all(loop_bound_2 == uint2(0u))) { break; }
             loop_bound_2 -= uint2(loop_bound_2.y == 0u, 1u);
             if (!loop_init_2) {
-                long _e434 = i_2;
-                i_2 = as_type<long>(as_type<ulong>(_e434) + as_type<ulong>(64L));
+                long _e429 = i_2;
+                i_2 = as_type<long>(as_type<ulong>(_e429) + as_type<ulong>(64L));
                 if ((static_cast<ulong>(x_extent_1_) - static_cast<ulong>(i_2)) <= static_cast<ulong>(64L)) {
                     break;
                 }
             }
             loop_init_2 = false;
-            long _e420 = i_2;
-            long _e421 = as_type<long>(as_type<ulong>(_e52) + as_type<ulong>(_e420));
-            float _e428 = y[y_offset + static_cast<uint>(static_cast<ulong>(_e421))];
-            y[y_offset + static_cast<uint>(static_cast<ulong>(_e421))] = _e428 / (_e412 + _e416);
+            long _e416 = i_2;
+            long _e417 = as_type<long>(as_type<ulong>(_e52) + as_type<ulong>(_e416));
+            float _e423 = y[y_offset + static_cast<uint>(static_cast<ulong>(_e417))];
+            y[y_offset + static_cast<uint>(static_cast<ulong>(_e417))] = _e423 / (_e408 + _e412);
         }
     }
 }

@@ -62,96 +62,96 @@ fn softmax(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(subgroup_id) sub
         loop {
             let _e67 = i;
             let _e68 = carried;
-            let _e76 = x[(x_offset + u32(u64((_e51 + _e67))))];
-            carried = select(select(select(max(_e68, _e76), bitcast<f32>((bitcast<u32>(_e68) & bitcast<u32>(_e76))), (_e68 == _e76)), _e68, ((bitcast<u32>(_e76) & 2147483647u) > 2139095040u)), _e76, ((bitcast<u32>(_e68) & 2147483647u) > 2139095040u));
+            let _e75 = x[(x_offset + u32(u64((_e51 + _e67))))];
+            carried = select(select(select(max(_e68, _e75), bitcast<f32>((bitcast<u32>(_e68) & bitcast<u32>(_e75))), (_e68 == _e75)), _e68, ((bitcast<u32>(_e75) & 2147483647u) > 2139095040u)), _e75, ((bitcast<u32>(_e68) & 2147483647u) > 2139095040u));
             continuing {
-                let _e96 = i;
-                i = (_e96 + 64li);
-                break if ((u64(x_extent_1_) - u64(_e96)) <= u64(64li));
+                let _e95 = i;
+                i = (_e95 + 64li);
+                break if ((u64(x_extent_1_) - u64(_e95)) <= u64(64li));
             }
         }
     }
-    let _e103 = carried;
-    let _e112 = (local_index & 31u);
-    let _e119 = subgroupShuffle(bitcast<u32>(_e103), (((local_index - _e112) + (_e112 ^ (u32(u64(16li)) & 31u))) & 31u));
-    let _e120 = bitcast<f32>(_e119);
-    let _e139 = select(select(select(max(_e103, _e120), bitcast<f32>((bitcast<u32>(_e103) & bitcast<u32>(_e120))), (_e103 == _e120)), _e103, ((bitcast<u32>(_e120) & 2147483647u) > 2139095040u)), _e120, ((bitcast<u32>(_e103) & 2147483647u) > 2139095040u));
-    let _e144 = (local_index & 31u);
-    let _e151 = subgroupShuffle(bitcast<u32>(_e139), (((local_index - _e144) + (_e144 ^ (u32(u64(8li)) & 31u))) & 31u));
-    let _e152 = bitcast<f32>(_e151);
-    let _e171 = select(select(select(max(_e139, _e152), bitcast<f32>((bitcast<u32>(_e139) & bitcast<u32>(_e152))), (_e139 == _e152)), _e139, ((bitcast<u32>(_e152) & 2147483647u) > 2139095040u)), _e152, ((bitcast<u32>(_e139) & 2147483647u) > 2139095040u));
-    let _e176 = (local_index & 31u);
-    let _e183 = subgroupShuffle(bitcast<u32>(_e171), (((local_index - _e176) + (_e176 ^ (u32(u64(4li)) & 31u))) & 31u));
-    let _e184 = bitcast<f32>(_e183);
-    let _e203 = select(select(select(max(_e171, _e184), bitcast<f32>((bitcast<u32>(_e171) & bitcast<u32>(_e184))), (_e171 == _e184)), _e171, ((bitcast<u32>(_e184) & 2147483647u) > 2139095040u)), _e184, ((bitcast<u32>(_e171) & 2147483647u) > 2139095040u));
-    let _e208 = (local_index & 31u);
-    let _e215 = subgroupShuffle(bitcast<u32>(_e203), (((local_index - _e208) + (_e208 ^ (u32(u64(2li)) & 31u))) & 31u));
-    let _e216 = bitcast<f32>(_e215);
-    let _e235 = select(select(select(max(_e203, _e216), bitcast<f32>((bitcast<u32>(_e203) & bitcast<u32>(_e216))), (_e203 == _e216)), _e203, ((bitcast<u32>(_e216) & 2147483647u) > 2139095040u)), _e216, ((bitcast<u32>(_e203) & 2147483647u) > 2139095040u));
-    let _e240 = (local_index & 31u);
-    let _e247 = subgroupShuffle(bitcast<u32>(_e235), (((local_index - _e240) + (_e240 ^ (u32(u64(1li)) & 31u))) & 31u));
-    let _e248 = bitcast<f32>(_e247);
+    let _e102 = carried;
+    let _e111 = (local_index & 31u);
+    let _e118 = subgroupShuffle(bitcast<u32>(_e102), (((local_index - _e111) + (_e111 ^ (u32(u64(16li)) & 31u))) & 31u));
+    let _e119 = bitcast<f32>(_e118);
+    let _e138 = select(select(select(max(_e102, _e119), bitcast<f32>((bitcast<u32>(_e102) & bitcast<u32>(_e119))), (_e102 == _e119)), _e102, ((bitcast<u32>(_e119) & 2147483647u) > 2139095040u)), _e119, ((bitcast<u32>(_e102) & 2147483647u) > 2139095040u));
+    let _e143 = (local_index & 31u);
+    let _e150 = subgroupShuffle(bitcast<u32>(_e138), (((local_index - _e143) + (_e143 ^ (u32(u64(8li)) & 31u))) & 31u));
+    let _e151 = bitcast<f32>(_e150);
+    let _e170 = select(select(select(max(_e138, _e151), bitcast<f32>((bitcast<u32>(_e138) & bitcast<u32>(_e151))), (_e138 == _e151)), _e138, ((bitcast<u32>(_e151) & 2147483647u) > 2139095040u)), _e151, ((bitcast<u32>(_e138) & 2147483647u) > 2139095040u));
+    let _e175 = (local_index & 31u);
+    let _e182 = subgroupShuffle(bitcast<u32>(_e170), (((local_index - _e175) + (_e175 ^ (u32(u64(4li)) & 31u))) & 31u));
+    let _e183 = bitcast<f32>(_e182);
+    let _e202 = select(select(select(max(_e170, _e183), bitcast<f32>((bitcast<u32>(_e170) & bitcast<u32>(_e183))), (_e170 == _e183)), _e170, ((bitcast<u32>(_e183) & 2147483647u) > 2139095040u)), _e183, ((bitcast<u32>(_e170) & 2147483647u) > 2139095040u));
+    let _e207 = (local_index & 31u);
+    let _e214 = subgroupShuffle(bitcast<u32>(_e202), (((local_index - _e207) + (_e207 ^ (u32(u64(2li)) & 31u))) & 31u));
+    let _e215 = bitcast<f32>(_e214);
+    let _e234 = select(select(select(max(_e202, _e215), bitcast<f32>((bitcast<u32>(_e202) & bitcast<u32>(_e215))), (_e202 == _e215)), _e202, ((bitcast<u32>(_e215) & 2147483647u) > 2139095040u)), _e215, ((bitcast<u32>(_e202) & 2147483647u) > 2139095040u));
+    let _e239 = (local_index & 31u);
+    let _e246 = subgroupShuffle(bitcast<u32>(_e234), (((local_index - _e239) + (_e239 ^ (u32(u64(1li)) & 31u))) & 31u));
+    let _e247 = bitcast<f32>(_e246);
     if _e59 {
-        scratch[u32(u64(_e58))] = select(select(select(max(_e235, _e248), bitcast<f32>((bitcast<u32>(_e235) & bitcast<u32>(_e248))), (_e235 == _e248)), _e235, ((bitcast<u32>(_e248) & 2147483647u) > 2139095040u)), _e248, ((bitcast<u32>(_e235) & 2147483647u) > 2139095040u));
+        scratch[u32(u64(_e58))] = select(select(select(max(_e234, _e247), bitcast<f32>((bitcast<u32>(_e234) & bitcast<u32>(_e247))), (_e234 == _e247)), _e234, ((bitcast<u32>(_e247) & 2147483647u) > 2139095040u)), _e247, ((bitcast<u32>(_e234) & 2147483647u) > 2139095040u));
     }
     storageBarrier();
     workgroupBarrier();
-    let _e272 = u32(u64(0li));
-    let _e277 = scratch[_e272];
-    let _e281 = scratch[(_e272 + 1u)];
+    let _e271 = u32(u64(0li));
+    let _e275 = scratch[_e271];
+    let _e279 = scratch[(_e271 + 1u)];
     storageBarrier();
     workgroupBarrier();
     carried_1 = 0f;
     i_1 = thread_x;
     if (thread_x < x_extent_1_) {
         loop {
-            let _e306 = i_1;
-            let _e307 = carried_1;
-            let _e315 = x[(x_offset + u32(u64((_e51 + _e306))))];
-            let _e318 = exp2(((_e315 - select(select(select(max(_e277, _e281), bitcast<f32>((bitcast<u32>(_e277) & bitcast<u32>(_e281))), (_e277 == _e281)), _e277, ((bitcast<u32>(_e281) & 2147483647u) > 2139095040u)), _e281, ((bitcast<u32>(_e277) & 2147483647u) > 2139095040u))) * 1.442695f));
-            y[(y_offset + u32(u64((_e52 + _e306))))] = _e318;
-            carried_1 = (_e307 + _e318);
+            let _e304 = i_1;
+            let _e305 = carried_1;
+            let _e312 = x[(x_offset + u32(u64((_e51 + _e304))))];
+            let _e315 = exp2(((_e312 - select(select(select(max(_e275, _e279), bitcast<f32>((bitcast<u32>(_e275) & bitcast<u32>(_e279))), (_e275 == _e279)), _e275, ((bitcast<u32>(_e279) & 2147483647u) > 2139095040u)), _e279, ((bitcast<u32>(_e275) & 2147483647u) > 2139095040u))) * 1.442695f));
+            y[(y_offset + u32(u64((_e52 + _e304))))] = _e315;
+            carried_1 = (_e305 + _e315);
             continuing {
-                let _e325 = i_1;
-                i_1 = (_e325 + 64li);
-                break if ((u64(x_extent_1_) - u64(_e325)) <= u64(64li));
+                let _e322 = i_1;
+                i_1 = (_e322 + 64li);
+                break if ((u64(x_extent_1_) - u64(_e322)) <= u64(64li));
             }
         }
     }
-    let _e332 = carried_1;
-    let _e337 = (local_index & 31u);
-    let _e344 = subgroupShuffle(bitcast<u32>(_e332), (((local_index - _e337) + (_e337 ^ (u32(u64(16li)) & 31u))) & 31u));
-    let _e346 = (_e332 + bitcast<f32>(_e344));
-    let _e351 = (local_index & 31u);
-    let _e358 = subgroupShuffle(bitcast<u32>(_e346), (((local_index - _e351) + (_e351 ^ (u32(u64(8li)) & 31u))) & 31u));
-    let _e360 = (_e346 + bitcast<f32>(_e358));
-    let _e365 = (local_index & 31u);
-    let _e372 = subgroupShuffle(bitcast<u32>(_e360), (((local_index - _e365) + (_e365 ^ (u32(u64(4li)) & 31u))) & 31u));
-    let _e374 = (_e360 + bitcast<f32>(_e372));
-    let _e379 = (local_index & 31u);
-    let _e386 = subgroupShuffle(bitcast<u32>(_e374), (((local_index - _e379) + (_e379 ^ (u32(u64(2li)) & 31u))) & 31u));
-    let _e388 = (_e374 + bitcast<f32>(_e386));
-    let _e393 = (local_index & 31u);
-    let _e400 = subgroupShuffle(bitcast<u32>(_e388), (((local_index - _e393) + (_e393 ^ (u32(u64(1li)) & 31u))) & 31u));
+    let _e329 = carried_1;
+    let _e334 = (local_index & 31u);
+    let _e341 = subgroupShuffle(bitcast<u32>(_e329), (((local_index - _e334) + (_e334 ^ (u32(u64(16li)) & 31u))) & 31u));
+    let _e343 = (_e329 + bitcast<f32>(_e341));
+    let _e348 = (local_index & 31u);
+    let _e355 = subgroupShuffle(bitcast<u32>(_e343), (((local_index - _e348) + (_e348 ^ (u32(u64(8li)) & 31u))) & 31u));
+    let _e357 = (_e343 + bitcast<f32>(_e355));
+    let _e362 = (local_index & 31u);
+    let _e369 = subgroupShuffle(bitcast<u32>(_e357), (((local_index - _e362) + (_e362 ^ (u32(u64(4li)) & 31u))) & 31u));
+    let _e371 = (_e357 + bitcast<f32>(_e369));
+    let _e376 = (local_index & 31u);
+    let _e383 = subgroupShuffle(bitcast<u32>(_e371), (((local_index - _e376) + (_e376 ^ (u32(u64(2li)) & 31u))) & 31u));
+    let _e385 = (_e371 + bitcast<f32>(_e383));
+    let _e390 = (local_index & 31u);
+    let _e397 = subgroupShuffle(bitcast<u32>(_e385), (((local_index - _e390) + (_e390 ^ (u32(u64(1li)) & 31u))) & 31u));
     if _e59 {
-        scratch[u32(u64(_e58))] = (_e388 + bitcast<f32>(_e400));
+        scratch[u32(u64(_e58))] = (_e385 + bitcast<f32>(_e397));
     }
     storageBarrier();
     workgroupBarrier();
-    let _e407 = u32(u64(0li));
-    let _e412 = scratch[_e407];
-    let _e416 = scratch[(_e407 + 1u)];
+    let _e404 = u32(u64(0li));
+    let _e408 = scratch[_e404];
+    let _e412 = scratch[(_e404 + 1u)];
     i_2 = thread_x;
     if (thread_x < x_extent_1_) {
         loop {
-            let _e420 = i_2;
-            let _e421 = (_e52 + _e420);
-            let _e428 = y[(y_offset + u32(u64(_e421)))];
-            y[(y_offset + u32(u64(_e421)))] = (_e428 / (_e412 + _e416));
+            let _e416 = i_2;
+            let _e417 = (_e52 + _e416);
+            let _e423 = y[(y_offset + u32(u64(_e417)))];
+            y[(y_offset + u32(u64(_e417)))] = (_e423 / (_e408 + _e412));
             continuing {
-                let _e434 = i_2;
-                i_2 = (_e434 + 64li);
-                break if ((u64(x_extent_1_) - u64(_e434)) <= u64(64li));
+                let _e429 = i_2;
+                i_2 = (_e429 + 64li);
+                break if ((u64(x_extent_1_) - u64(_e429)) <= u64(64li));
             }
         }
     }

@@ -62,146 +62,146 @@ fn softmax(@builtin(local_invocation_id) local_id: vec3<u32>, @builtin(local_inv
         loop {
             let _e61 = i;
             let _e62 = carried;
-            let _e70 = x[(x_offset + u32(u64((_e45 + _e61))))];
-            carried = select(select(select(max(_e62, _e70), bitcast<f32>((bitcast<u32>(_e62) & bitcast<u32>(_e70))), (_e62 == _e70)), _e62, ((bitcast<u32>(_e70) & 2147483647u) > 2139095040u)), _e70, ((bitcast<u32>(_e62) & 2147483647u) > 2139095040u));
+            let _e69 = x[(x_offset + u32(u64((_e45 + _e61))))];
+            carried = select(select(select(max(_e62, _e69), bitcast<f32>((bitcast<u32>(_e62) & bitcast<u32>(_e69))), (_e62 == _e69)), _e62, ((bitcast<u32>(_e69) & 2147483647u) > 2139095040u)), _e69, ((bitcast<u32>(_e62) & 2147483647u) > 2139095040u));
             continuing {
-                let _e90 = i;
-                i = (_e90 + 64li);
-                break if ((u64(x_extent_1_) - u64(_e90)) <= u64(64li));
+                let _e89 = i;
+                i = (_e89 + 64li);
+                break if ((u64(x_extent_1_) - u64(_e89)) <= u64(64li));
             }
         }
     }
-    let _e97 = carried;
-    let _e106 = (local_index & 31u);
-    exchange[local_index] = bitcast<u32>(_e97);
+    let _e96 = carried;
+    let _e105 = (local_index & 31u);
+    exchange[local_index] = bitcast<u32>(_e96);
     storageBarrier();
     workgroupBarrier();
-    let _e114 = exchange[((local_index - _e106) + (_e106 ^ (u32(u64(16li)) & 31u)))];
+    let _e113 = exchange[((local_index - _e105) + (_e105 ^ (u32(u64(16li)) & 31u)))];
     storageBarrier();
     workgroupBarrier();
-    let _e115 = bitcast<f32>(_e114);
-    let _e134 = select(select(select(max(_e97, _e115), bitcast<f32>((bitcast<u32>(_e97) & bitcast<u32>(_e115))), (_e97 == _e115)), _e97, ((bitcast<u32>(_e115) & 2147483647u) > 2139095040u)), _e115, ((bitcast<u32>(_e97) & 2147483647u) > 2139095040u));
-    let _e139 = (local_index & 31u);
-    exchange[local_index] = bitcast<u32>(_e134);
+    let _e114 = bitcast<f32>(_e113);
+    let _e133 = select(select(select(max(_e96, _e114), bitcast<f32>((bitcast<u32>(_e96) & bitcast<u32>(_e114))), (_e96 == _e114)), _e96, ((bitcast<u32>(_e114) & 2147483647u) > 2139095040u)), _e114, ((bitcast<u32>(_e96) & 2147483647u) > 2139095040u));
+    let _e138 = (local_index & 31u);
+    exchange[local_index] = bitcast<u32>(_e133);
     storageBarrier();
     workgroupBarrier();
-    let _e146 = exchange[((local_index - _e139) + (_e139 ^ (u32(u64(8li)) & 31u)))];
+    let _e145 = exchange[((local_index - _e138) + (_e138 ^ (u32(u64(8li)) & 31u)))];
     storageBarrier();
     workgroupBarrier();
-    let _e147 = bitcast<f32>(_e146);
-    let _e166 = select(select(select(max(_e134, _e147), bitcast<f32>((bitcast<u32>(_e134) & bitcast<u32>(_e147))), (_e134 == _e147)), _e134, ((bitcast<u32>(_e147) & 2147483647u) > 2139095040u)), _e147, ((bitcast<u32>(_e134) & 2147483647u) > 2139095040u));
-    let _e171 = (local_index & 31u);
-    exchange[local_index] = bitcast<u32>(_e166);
+    let _e146 = bitcast<f32>(_e145);
+    let _e165 = select(select(select(max(_e133, _e146), bitcast<f32>((bitcast<u32>(_e133) & bitcast<u32>(_e146))), (_e133 == _e146)), _e133, ((bitcast<u32>(_e146) & 2147483647u) > 2139095040u)), _e146, ((bitcast<u32>(_e133) & 2147483647u) > 2139095040u));
+    let _e170 = (local_index & 31u);
+    exchange[local_index] = bitcast<u32>(_e165);
     storageBarrier();
     workgroupBarrier();
-    let _e178 = exchange[((local_index - _e171) + (_e171 ^ (u32(u64(4li)) & 31u)))];
+    let _e177 = exchange[((local_index - _e170) + (_e170 ^ (u32(u64(4li)) & 31u)))];
     storageBarrier();
     workgroupBarrier();
-    let _e179 = bitcast<f32>(_e178);
-    let _e198 = select(select(select(max(_e166, _e179), bitcast<f32>((bitcast<u32>(_e166) & bitcast<u32>(_e179))), (_e166 == _e179)), _e166, ((bitcast<u32>(_e179) & 2147483647u) > 2139095040u)), _e179, ((bitcast<u32>(_e166) & 2147483647u) > 2139095040u));
-    let _e203 = (local_index & 31u);
-    exchange[local_index] = bitcast<u32>(_e198);
+    let _e178 = bitcast<f32>(_e177);
+    let _e197 = select(select(select(max(_e165, _e178), bitcast<f32>((bitcast<u32>(_e165) & bitcast<u32>(_e178))), (_e165 == _e178)), _e165, ((bitcast<u32>(_e178) & 2147483647u) > 2139095040u)), _e178, ((bitcast<u32>(_e165) & 2147483647u) > 2139095040u));
+    let _e202 = (local_index & 31u);
+    exchange[local_index] = bitcast<u32>(_e197);
     storageBarrier();
     workgroupBarrier();
-    let _e210 = exchange[((local_index - _e203) + (_e203 ^ (u32(u64(2li)) & 31u)))];
+    let _e209 = exchange[((local_index - _e202) + (_e202 ^ (u32(u64(2li)) & 31u)))];
     storageBarrier();
     workgroupBarrier();
-    let _e211 = bitcast<f32>(_e210);
-    let _e230 = select(select(select(max(_e198, _e211), bitcast<f32>((bitcast<u32>(_e198) & bitcast<u32>(_e211))), (_e198 == _e211)), _e198, ((bitcast<u32>(_e211) & 2147483647u) > 2139095040u)), _e211, ((bitcast<u32>(_e198) & 2147483647u) > 2139095040u));
-    let _e235 = (local_index & 31u);
-    exchange[local_index] = bitcast<u32>(_e230);
+    let _e210 = bitcast<f32>(_e209);
+    let _e229 = select(select(select(max(_e197, _e210), bitcast<f32>((bitcast<u32>(_e197) & bitcast<u32>(_e210))), (_e197 == _e210)), _e197, ((bitcast<u32>(_e210) & 2147483647u) > 2139095040u)), _e210, ((bitcast<u32>(_e197) & 2147483647u) > 2139095040u));
+    let _e234 = (local_index & 31u);
+    exchange[local_index] = bitcast<u32>(_e229);
     storageBarrier();
     workgroupBarrier();
-    let _e242 = exchange[((local_index - _e235) + (_e235 ^ (u32(u64(1li)) & 31u)))];
+    let _e241 = exchange[((local_index - _e234) + (_e234 ^ (u32(u64(1li)) & 31u)))];
     storageBarrier();
     workgroupBarrier();
-    let _e243 = bitcast<f32>(_e242);
+    let _e242 = bitcast<f32>(_e241);
     if _e53 {
-        scratch[u32(u64(_e52))] = select(select(select(max(_e230, _e243), bitcast<f32>((bitcast<u32>(_e230) & bitcast<u32>(_e243))), (_e230 == _e243)), _e230, ((bitcast<u32>(_e243) & 2147483647u) > 2139095040u)), _e243, ((bitcast<u32>(_e230) & 2147483647u) > 2139095040u));
+        scratch[u32(u64(_e52))] = select(select(select(max(_e229, _e242), bitcast<f32>((bitcast<u32>(_e229) & bitcast<u32>(_e242))), (_e229 == _e242)), _e229, ((bitcast<u32>(_e242) & 2147483647u) > 2139095040u)), _e242, ((bitcast<u32>(_e229) & 2147483647u) > 2139095040u));
     }
     storageBarrier();
     workgroupBarrier();
-    let _e267 = u32(u64(0li));
-    let _e272 = scratch[_e267];
-    let _e276 = scratch[(_e267 + 1u)];
+    let _e266 = u32(u64(0li));
+    let _e270 = scratch[_e266];
+    let _e274 = scratch[(_e266 + 1u)];
     storageBarrier();
     workgroupBarrier();
     carried_1 = 0f;
     i_1 = thread_x;
     if (thread_x < x_extent_1_) {
         loop {
-            let _e301 = i_1;
-            let _e302 = carried_1;
-            let _e310 = x[(x_offset + u32(u64((_e45 + _e301))))];
-            let _e313 = exp2(((_e310 - select(select(select(max(_e272, _e276), bitcast<f32>((bitcast<u32>(_e272) & bitcast<u32>(_e276))), (_e272 == _e276)), _e272, ((bitcast<u32>(_e276) & 2147483647u) > 2139095040u)), _e276, ((bitcast<u32>(_e272) & 2147483647u) > 2139095040u))) * 1.442695f));
-            y[(y_offset + u32(u64((_e46 + _e301))))] = _e313;
-            carried_1 = (_e302 + _e313);
+            let _e299 = i_1;
+            let _e300 = carried_1;
+            let _e307 = x[(x_offset + u32(u64((_e45 + _e299))))];
+            let _e310 = exp2(((_e307 - select(select(select(max(_e270, _e274), bitcast<f32>((bitcast<u32>(_e270) & bitcast<u32>(_e274))), (_e270 == _e274)), _e270, ((bitcast<u32>(_e274) & 2147483647u) > 2139095040u)), _e274, ((bitcast<u32>(_e270) & 2147483647u) > 2139095040u))) * 1.442695f));
+            y[(y_offset + u32(u64((_e46 + _e299))))] = _e310;
+            carried_1 = (_e300 + _e310);
             continuing {
-                let _e320 = i_1;
-                i_1 = (_e320 + 64li);
-                break if ((u64(x_extent_1_) - u64(_e320)) <= u64(64li));
+                let _e317 = i_1;
+                i_1 = (_e317 + 64li);
+                break if ((u64(x_extent_1_) - u64(_e317)) <= u64(64li));
             }
         }
     }
-    let _e327 = carried_1;
-    let _e332 = (local_index & 31u);
-    exchange[local_index] = bitcast<u32>(_e327);
+    let _e324 = carried_1;
+    let _e329 = (local_index & 31u);
+    exchange[local_index] = bitcast<u32>(_e324);
     storageBarrier();
     workgroupBarrier();
-    let _e339 = exchange[((local_index - _e332) + (_e332 ^ (u32(u64(16li)) & 31u)))];
+    let _e336 = exchange[((local_index - _e329) + (_e329 ^ (u32(u64(16li)) & 31u)))];
     storageBarrier();
     workgroupBarrier();
-    let _e341 = (_e327 + bitcast<f32>(_e339));
-    let _e346 = (local_index & 31u);
-    exchange[local_index] = bitcast<u32>(_e341);
+    let _e338 = (_e324 + bitcast<f32>(_e336));
+    let _e343 = (local_index & 31u);
+    exchange[local_index] = bitcast<u32>(_e338);
     storageBarrier();
     workgroupBarrier();
-    let _e353 = exchange[((local_index - _e346) + (_e346 ^ (u32(u64(8li)) & 31u)))];
+    let _e350 = exchange[((local_index - _e343) + (_e343 ^ (u32(u64(8li)) & 31u)))];
     storageBarrier();
     workgroupBarrier();
-    let _e355 = (_e341 + bitcast<f32>(_e353));
-    let _e360 = (local_index & 31u);
-    exchange[local_index] = bitcast<u32>(_e355);
+    let _e352 = (_e338 + bitcast<f32>(_e350));
+    let _e357 = (local_index & 31u);
+    exchange[local_index] = bitcast<u32>(_e352);
     storageBarrier();
     workgroupBarrier();
-    let _e367 = exchange[((local_index - _e360) + (_e360 ^ (u32(u64(4li)) & 31u)))];
+    let _e364 = exchange[((local_index - _e357) + (_e357 ^ (u32(u64(4li)) & 31u)))];
     storageBarrier();
     workgroupBarrier();
-    let _e369 = (_e355 + bitcast<f32>(_e367));
-    let _e374 = (local_index & 31u);
-    exchange[local_index] = bitcast<u32>(_e369);
+    let _e366 = (_e352 + bitcast<f32>(_e364));
+    let _e371 = (local_index & 31u);
+    exchange[local_index] = bitcast<u32>(_e366);
     storageBarrier();
     workgroupBarrier();
-    let _e381 = exchange[((local_index - _e374) + (_e374 ^ (u32(u64(2li)) & 31u)))];
+    let _e378 = exchange[((local_index - _e371) + (_e371 ^ (u32(u64(2li)) & 31u)))];
     storageBarrier();
     workgroupBarrier();
-    let _e383 = (_e369 + bitcast<f32>(_e381));
-    let _e388 = (local_index & 31u);
-    exchange[local_index] = bitcast<u32>(_e383);
+    let _e380 = (_e366 + bitcast<f32>(_e378));
+    let _e385 = (local_index & 31u);
+    exchange[local_index] = bitcast<u32>(_e380);
     storageBarrier();
     workgroupBarrier();
-    let _e395 = exchange[((local_index - _e388) + (_e388 ^ (u32(u64(1li)) & 31u)))];
+    let _e392 = exchange[((local_index - _e385) + (_e385 ^ (u32(u64(1li)) & 31u)))];
     storageBarrier();
     workgroupBarrier();
     if _e53 {
-        scratch[u32(u64(_e52))] = (_e383 + bitcast<f32>(_e395));
+        scratch[u32(u64(_e52))] = (_e380 + bitcast<f32>(_e392));
     }
     storageBarrier();
     workgroupBarrier();
-    let _e402 = u32(u64(0li));
-    let _e407 = scratch[_e402];
-    let _e411 = scratch[(_e402 + 1u)];
+    let _e399 = u32(u64(0li));
+    let _e403 = scratch[_e399];
+    let _e407 = scratch[(_e399 + 1u)];
     i_2 = thread_x;
     if (thread_x < x_extent_1_) {
         loop {
-            let _e415 = i_2;
-            let _e416 = (_e46 + _e415);
-            let _e423 = y[(y_offset + u32(u64(_e416)))];
-            y[(y_offset + u32(u64(_e416)))] = (_e423 / (_e407 + _e411));
+            let _e411 = i_2;
+            let _e412 = (_e46 + _e411);
+            let _e418 = y[(y_offset + u32(u64(_e412)))];
+            y[(y_offset + u32(u64(_e412)))] = (_e418 / (_e403 + _e407));
             continuing {
-                let _e429 = i_2;
-                i_2 = (_e429 + 64li);
-                break if ((u64(x_extent_1_) - u64(_e429)) <= u64(64li));
+                let _e424 = i_2;
+                i_2 = (_e424 + 64li);
+                break if ((u64(x_extent_1_) - u64(_e424)) <= u64(64li));
             }
         }
     }

@@ -91,16 +91,16 @@ struct transposeInput {
     long _e65 = as_type<long>(as_type<ulong>(_e63) + as_type<ulong>(thread_y));
     loaded = 0.0;
     if ((static_cast<ulong>(_e65) < static_cast<ulong>(x_extent_0_)) && (static_cast<ulong>(_e64) < static_cast<ulong>(x_extent_1_))) {
-        float _e83 = x[x_offset + static_cast<uint>(static_cast<ulong>(as_type<long>(as_type<ulong>(as_type<long>(as_type<ulong>(_e65) * as_type<ulong>(x_stride_0_))) + as_type<ulong>(as_type<long>(as_type<ulong>(_e64) * as_type<ulong>(x_stride_1_))))))];
-        loaded = _e83;
+        float _e82 = x[x_offset + static_cast<uint>(static_cast<ulong>(as_type<long>(as_type<ulong>(as_type<long>(as_type<ulong>(_e65) * as_type<ulong>(x_stride_0_))) + as_type<ulong>(as_type<long>(as_type<ulong>(_e64) * as_type<ulong>(x_stride_1_))))))];
+        loaded = _e82;
     }
-    float _e84 = loaded;
-    shared.inner[static_cast<uint>(static_cast<ulong>(as_type<long>(as_type<ulong>(as_type<long>(as_type<ulong>(thread_y) * as_type<ulong>(17L))) + as_type<ulong>(as_type<long>(as_type<ulong>(thread_x) * as_type<ulong>(1L))))))] = _e84;
+    float _e83 = loaded;
+    shared.inner[static_cast<uint>(static_cast<ulong>(as_type<long>(as_type<ulong>(as_type<long>(as_type<ulong>(thread_y) * as_type<ulong>(17L))) + as_type<ulong>(as_type<long>(as_type<ulong>(thread_x) * as_type<ulong>(1L))))))] = _e83;
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
-    float _e104 = shared.inner[static_cast<uint>(static_cast<ulong>(as_type<long>(as_type<ulong>(as_type<long>(as_type<ulong>(thread_x) * as_type<ulong>(17L))) + as_type<ulong>(as_type<long>(as_type<ulong>(thread_y) * as_type<ulong>(1L))))))];
-    long _e105 = as_type<long>(as_type<ulong>(_e62) + as_type<ulong>(thread_y));
-    long _e106 = as_type<long>(as_type<ulong>(_e63) + as_type<ulong>(thread_x));
-    if ((static_cast<ulong>(_e105) < static_cast<ulong>(y_extent_0_)) && (static_cast<ulong>(_e106) < static_cast<ulong>(y_extent_1_))) {
-        y[y_offset + static_cast<uint>(static_cast<ulong>(as_type<long>(as_type<ulong>(as_type<long>(as_type<ulong>(_e105) * as_type<ulong>(y_stride_0_))) + as_type<ulong>(as_type<long>(as_type<ulong>(_e106) * as_type<ulong>(y_stride_1_))))))] = _e104;
+    float _e102 = shared.inner[static_cast<uint>(static_cast<ulong>(as_type<long>(as_type<ulong>(as_type<long>(as_type<ulong>(thread_x) * as_type<ulong>(17L))) + as_type<ulong>(as_type<long>(as_type<ulong>(thread_y) * as_type<ulong>(1L))))))];
+    long _e103 = as_type<long>(as_type<ulong>(_e62) + as_type<ulong>(thread_y));
+    long _e104 = as_type<long>(as_type<ulong>(_e63) + as_type<ulong>(thread_x));
+    if ((static_cast<ulong>(_e103) < static_cast<ulong>(y_extent_0_)) && (static_cast<ulong>(_e104) < static_cast<ulong>(y_extent_1_))) {
+        y[y_offset + static_cast<uint>(static_cast<ulong>(as_type<long>(as_type<ulong>(as_type<long>(as_type<ulong>(_e103) * as_type<ulong>(y_stride_0_))) + as_type<ulong>(as_type<long>(as_type<ulong>(_e104) * as_type<ulong>(y_stride_1_))))))] = _e102;
     }
 }

@@ -63,16 +63,16 @@ fn transpose_(@builtin(local_invocation_id) local_id: vec3<u32>, @builtin(workgr
     let _e65 = (_e63 + thread_y);
     loaded = 0f;
     if ((u64(_e65) < u64(x_extent_0_)) && (u64(_e64) < u64(x_extent_1_))) {
-        let _e83 = x[(x_offset + u32(u64(((_e65 * x_stride_0_) + (_e64 * x_stride_1_)))))];
-        loaded = _e83;
+        let _e82 = x[(x_offset + u32(u64(((_e65 * x_stride_0_) + (_e64 * x_stride_1_)))))];
+        loaded = _e82;
     }
-    let _e84 = loaded;
-    shared_[u32(u64(((thread_y * 17li) + (thread_x * 1li))))] = _e84;
+    let _e83 = loaded;
+    shared_[u32(u64(((thread_y * 17li) + (thread_x * 1li))))] = _e83;
     workgroupBarrier();
-    let _e104 = shared_[u32(u64(((thread_x * 17li) + (thread_y * 1li))))];
-    let _e105 = (_e62 + thread_y);
-    let _e106 = (_e63 + thread_x);
-    if ((u64(_e105) < u64(y_extent_0_)) && (u64(_e106) < u64(y_extent_1_))) {
-        y[(y_offset + u32(u64(((_e105 * y_stride_0_) + (_e106 * y_stride_1_)))))] = _e104;
+    let _e102 = shared_[u32(u64(((thread_x * 17li) + (thread_y * 1li))))];
+    let _e103 = (_e62 + thread_y);
+    let _e104 = (_e63 + thread_x);
+    if ((u64(_e103) < u64(y_extent_0_)) && (u64(_e104) < u64(y_extent_1_))) {
+        y[(y_offset + u32(u64(((_e103 * y_stride_0_) + (_e104 * y_stride_1_)))))] = _e102;
     }
 }

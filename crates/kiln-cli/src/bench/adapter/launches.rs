@@ -2,8 +2,8 @@
 
 use super::raw::{self, Raw};
 use super::{Goal, Measured, Times};
-use kiln_lang::prelude::*;
-use kiln_runtime::{Device, Event, Tensor};
+use kiln_bench::launch_cost::EmptyKernel;
+use kiln_runtime::{Device, Event};
 use std::time::Instant;
 
 /// Launches of a burst, and dispatches of a submission.
@@ -13,19 +13,15 @@ const BURSTS: usize = 20;
 /// Calls of a row whose calls are timed one by one.
 const CALLS: usize = 200;
 
-#[kernel(crate = kiln_runtime)]
-fn empty(_x: &Tensor<f32, 1>, _n: Val<f32>) {}
-
 /// The kernel whose shader both sides dispatch.
 pub(super) fn kernel(device: &Device) -> Result<kiln_ir::Kernel, String> {
-    let x = device.zeros([1024]).map_err(text)?;
-    empty(&x, 1.0).ir().map_err(text)
+    EmptyKernel::new(device).and_then(|kernel| kernel.ir()).map_err(text)
 }
 
 /// What is launched, by Kiln and by wgpu.
 struct Sides {
     device: Device,
-    x: Tensor<f32, 1>,
+    kernel: EmptyKernel,
     raw: Raw,
 }
 
@@ -53,9 +49,10 @@ pub fn measure(device: &Device, wanted: impl Fn(&str) -> bool) -> Vec<Measured> 
 }
 
 fn open(device: &Device) -> Result<Sides, String> {
-    let x = device.zeros([1024]).map_err(text)?;
-    let sides = Sides { device: device.clone(), x, raw: raw::beside(device, &kernel(device)?)? };
-    sides.launch()?;
+    let kernel = EmptyKernel::new(device).map_err(text)?;
+    let raw = raw::beside(device, &kernel.ir().map_err(text)?)?;
+    let sides = Sides { device: device.clone(), kernel, raw };
+    sides.launch(1)?;
     sides.device.synchronize().map_err(text)?;
     sides.raw.submit(1);
     sides.raw.wait()?;
@@ -63,8 +60,8 @@ fn open(device: &Device) -> Result<Sides, String> {
 }
 
 impl Sides {
-    fn launch(&self) -> Result<(), String> {
-        empty(&self.x, 1.0).grid([1, 1, 1]).launch(&self.device).map_err(text)
+    fn launch(&self, times: usize) -> Result<(), String> {
+        self.kernel.launch(times).map_err(text)
     }
 
     /// Submits what was launched, without waiting.
@@ -81,7 +78,7 @@ impl Sides {
 fn batched(sides: &Sides) -> Result<Times, String> {
     let own = || {
         let time = timed(|| {
-            (0..BURST).try_for_each(|_| sides.launch())?;
+            sides.launch(BURST)?;
             sides.flush()
         })?;
         sides.synchronize()?;
@@ -101,7 +98,7 @@ fn batched(sides: &Sides) -> Result<Times, String> {
 /// A launch that is submitted at once, with an event behind it.
 fn flushed(sides: &Sides) -> Result<Times, String> {
     let own = || {
-        let time = timed(|| sides.launch().and_then(|()| sides.flush()))?;
+        let time = timed(|| sides.launch(1).and_then(|()| sides.flush()))?;
         sides.synchronize()?;
         Ok(time)
     };
@@ -118,7 +115,7 @@ fn flushed(sides: &Sides) -> Result<Times, String> {
 
 /// From a launch to its end.
 fn waited(sides: &Sides) -> Result<Times, String> {
-    let own = || timed(|| sides.launch().and_then(|()| sides.synchronize()));
+    let own = || timed(|| sides.launch(1).and_then(|()| sides.synchronize()));
     let peer = || {
         timed(|| {
             sides.raw.submit(1);
@@ -131,7 +128,7 @@ fn waited(sides: &Sides) -> Result<Times, String> {
 /// From a launch to 64 bytes on the host.
 fn read(sides: &Sides) -> Result<Times, String> {
     let data = sides.device.zeros::<f32, 1>([16]).map_err(text)?;
-    let own = || timed(|| sides.launch().and_then(|()| data.to_vec().map(drop).map_err(text)));
+    let own = || timed(|| sides.launch(1).and_then(|()| data.to_vec().map(drop).map_err(text)));
     let peer = || timed(|| sides.raw.dispatch_and_read());
     in_turns(CALLS, 20, own, peer)
 }
