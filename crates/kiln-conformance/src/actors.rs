@@ -6,7 +6,7 @@ use kiln_backend::Residency;
 use kiln_lang::prelude::*;
 use kiln_ring::{
     Actor, AskError, Ending, Handler, Lifecycle, Message, Overflow, Reason, RecvError, RingConfig, RingCtx,
-    RingError, RingRuntime, RuntimeConfig, SendError, SendManyError, Sent, ring_kernel,
+    RingError, RingRuntime, Routing, RuntimeConfig, SendError, SendManyError, Sent, ring_kernel,
 };
 use kiln_runtime::{Error, Tensor};
 use std::time::{Duration, Instant};
@@ -23,6 +23,7 @@ pub fn cases() -> Vec<Case> {
         bursts_lose_nothing;
         launches_beside_a_grid;
         parked_grids_come_back;
+        refused_while_a_graph_is_captured;
     ]
 }
 
@@ -347,6 +348,42 @@ fn launches_beside_a_grid(trial: &mut Trial<'_>) -> Verdict {
         same("after", actor.ask(2)?, Some(3))?;
     }
     Ok(())
+}
+
+/// A graph holds no actors: what would start or change one during a capture is refused with its
+/// line, and messages to those that run are handled at once.
+fn refused_while_a_graph_is_captured(trial: &mut Trial<'_>) -> Verdict {
+    let rt = RingRuntime::with(trial.device, defaults())?;
+    let sum = active(&rt, running_sum, RingConfig::default().state(0))?;
+    let idle = rt.launch(running_sum, RingConfig::default().state(0))?;
+    let (graph, (refused, answer)) = trial.device.graph(|_| {
+        let refused = [
+            RingRuntime::with(trial.device, defaults()).map(drop),
+            rt.launch(even_halves, RingConfig::default()).map(drop),
+            rt.pool(running_sum, 2, Routing::RoundRobin, |_| RingConfig::default().state(0)).map(drop),
+            idle.activate(),
+            sum.deactivate(),
+            sum.restart(),
+            sum.checkpoint().map(drop),
+            sum.replace(running_sum),
+            rt.snapshot(&[&sum]).map(drop),
+        ];
+        Ok((refused, sum.ask(4)))
+    })?;
+    for (number, found) in refused.iter().enumerate() {
+        let named = match found {
+            Err(RingError::Runtime(error)) => {
+                matches!(&**error, Error::Capture { location, .. } if location.file().ends_with("actors.rs"))
+            }
+            _ => false,
+        };
+        ensure(named, || format!("number {number} gave {found:?}"))?;
+    }
+    ensure(graph.is_empty(), || format!("{} nodes were recorded", graph.len()))?;
+    same("during the capture", answer?, Some(4))?;
+    idle.activate()?;
+    same("after the capture", idle.ask(3)?, Some(3))?;
+    same("the one that ran", sum.ask(1)?, Some(5))
 }
 
 /// A grid that has nothing to do leaves, and the next message, from whichever thread, brings it

@@ -119,8 +119,11 @@ impl<H: Handler> Actor<H> {
     /// Activates the actor: from now on it handles messages.
     ///
     /// # Errors
-    /// It is not just launched; the device does not answer.
+    /// It is not just launched; the device does not answer; this thread captures a graph of the
+    /// device (`kiln_runtime::Error::Capture`), as of all calls that change the actor's life.
+    #[track_caller]
     pub fn activate(&self) -> Result<()> {
+        self.check_not_capturing("an actor was activated")?;
         self.body.turn(&Turn {
             what: "activate",
             from: Lifecycle::Launched,
@@ -135,7 +138,9 @@ impl<H: Handler> Actor<H> {
     ///
     /// # Errors
     /// It is not active; the device does not answer.
+    #[track_caller]
     pub fn deactivate(&self) -> Result<()> {
+        self.check_not_capturing("an actor was deactivated")?;
         self.body.turn(&Turn {
             what: "deactivate",
             from: Lifecycle::Active,
@@ -149,7 +154,9 @@ impl<H: Handler> Actor<H> {
     ///
     /// # Errors
     /// It is not deactivated; the device does not answer.
+    #[track_caller]
     pub fn reactivate(&self) -> Result<()> {
+        self.check_not_capturing("an actor was reactivated")?;
         self.body.turn(&Turn {
             what: "reactivate",
             from: Lifecycle::Deactivated,
@@ -164,7 +171,9 @@ impl<H: Handler> Actor<H> {
     ///
     /// # Errors
     /// It has not failed; the device does not answer.
+    #[track_caller]
     pub fn restart(&self) -> Result<()> {
+        self.check_not_capturing("an actor was restarted")?;
         self.body.restart(false)
     }
 
@@ -192,7 +201,9 @@ impl<H: Handler> Actor<H> {
     ///
     /// # Errors
     /// As of [`restart`](Self::restart).
+    #[track_caller]
     pub fn resume(&self) -> Result<()> {
+        self.check_not_capturing("an actor was restarted")?;
         self.body.restart(true)
     }
 
@@ -206,7 +217,9 @@ impl<H: Handler> Actor<H> {
     /// nothing elsewhere, or it has inbound links
     /// ([`RingRuntime::snapshot`](crate::RingRuntime::snapshot) takes actors that send to each
     /// other); a sender stopped half-way; the device does not answer.
+    #[track_caller]
     pub fn checkpoint(&self) -> Result<Checkpoint> {
+        self.check_not_capturing("a checkpoint was taken")?;
         self.body.checkpoint().map(|checkpoint| Checkpoint::clone(&self.body.keep(checkpoint)))
     }
 
@@ -267,10 +280,12 @@ impl<H: Handler> Actor<H> {
     /// # Errors
     /// A handler that is not well formed; an actor that is being terminated; the device does not
     /// answer.
+    #[track_caller]
     pub fn replace<N>(&self, handler: N) -> Result<()>
     where
         N: Handler<State = H::State, Message = H::Message, Reply = H::Reply>,
     {
+        self.check_not_capturing("a handler was replaced")?;
         self.body.replace(ActorKind { handler: Arc::new(handler), ..self.body.kind() })
     }
 
@@ -313,6 +328,11 @@ impl<H: Handler> Actor<H> {
     pub fn unlink<O: Handler>(&self, other: &Actor<O>) {
         self.body.unlink(&other.body);
         other.body.unlink(&self.body);
+    }
+
+    #[track_caller]
+    pub(super) fn check_not_capturing(&self, what: &str) -> Result<()> {
+        self.body.side.shared.check_not_capturing(what)
     }
 
     /// A copy of its state. A message that is being handled meanwhile may have changed part of it:

@@ -9,10 +9,19 @@ use crate::error::{Result, RingError};
 use crate::wire::command::Operation;
 use crate::wire::record::endpoint;
 use kiln_backend::Tenant;
+use std::panic::Location;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Instant;
 
 impl Shared {
+    /// Refuses what starts or changes actors while this thread captures a graph of the device: a
+    /// graph cannot hold it, and done at once it would come before what the graph holds. The
+    /// supervisor, on its thread, goes on.
+    #[track_caller]
+    pub(super) fn check_not_capturing(&self, what: &str) -> Result<()> {
+        Ok(self.device.check_not_capturing(what, Location::caller())?)
+    }
+
     /// The grid. A thread that panicked while it held it changed nothing halfway that matters:
     /// every command is whole.
     pub(super) fn grid(&self) -> MutexGuard<'_, Grid> {

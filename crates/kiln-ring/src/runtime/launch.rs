@@ -165,12 +165,14 @@ impl RingRuntime {
     ///
     /// # Errors
     /// A handler of other layouts; a queue that is too small; as of [`launch`](Self::launch).
+    #[track_caller]
     pub fn restore<H: Handler>(
         &self,
         handler: H,
         config: RingConfig,
         checkpoint: &Checkpoint,
     ) -> Result<Actor<H>> {
+        self.0.check_not_capturing("an actor was restored")?;
         if !(H::State::PORTABLE && H::Message::PORTABLE && checkpoint.inbound_links.is_empty()) {
             return Err(CheckpointError::NotPortable { handler: handler.name() }.into());
         }

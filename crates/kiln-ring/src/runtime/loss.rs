@@ -92,6 +92,7 @@ impl RingRuntime {
     ///
     /// # Errors
     /// The device is not lost, or cannot be opened.
+    #[track_caller]
     pub fn recover(&self) -> Result<RingRuntime> {
         self.check_lost()?;
         RingRuntime::with(&self.0.device.reopen()?, self.0.config)
@@ -101,6 +102,7 @@ impl RingRuntime {
     ///
     /// # Errors
     /// This runtime's device is not lost; as of [`with`](Self::with).
+    #[track_caller]
     pub fn recover_on(&self, device: &Device) -> Result<RingRuntime> {
         self.check_lost()?;
         let same = device.capabilities().execution == self.0.device.capabilities().execution;
@@ -125,7 +127,9 @@ impl RingRuntime {
     ///
     /// # Errors
     /// As of [`restore`](Self::restore).
+    #[track_caller]
     pub fn bring_back<H: Handler>(&self, lost: &Actor<H>) -> Result<Actor<H>> {
+        self.0.check_not_capturing("an actor was brought back")?;
         lost.body.check_portable()?;
         let (kind, body_config) = (lost.body.kind(), lost.body.body_config.clone());
         match lost.body.last_checkpoint() {

@@ -112,6 +112,7 @@ use ref_counts::RefCounts;
 use region::WordRange;
 use std::collections::HashMap;
 use std::fmt;
+use std::panic::Location;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Instant;
@@ -182,7 +183,10 @@ impl RingRuntime {
     ///
     /// # Errors
     /// The device has no memory that it can share with the host, or too little memory; it cannot be
-    /// reached by the transport that was named, or has no clusters of the size that was.
+    /// reached by the transport that was named, or has no clusters of the size that was. On a thread
+    /// that captures a graph of the device it is `kiln_runtime::Error::Capture`, as is all that
+    /// starts something there.
+    #[track_caller]
     pub fn new(device: &Device) -> Result<RingRuntime> {
         RingRuntime::with(device, RuntimeConfig::default())
     }
@@ -191,9 +195,11 @@ impl RingRuntime {
     ///
     /// # Errors
     /// As [`new`](Self::new).
+    #[track_caller]
     pub fn with(device: &Device, config: RuntimeConfig) -> Result<RingRuntime> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         config.check()?;
+        device.check_not_capturing("a runtime of ring kernels was made", Location::caller())?;
         let workers = config.workers_on(device)?;
         let (memory, free, transport) = choose_transport::choose(device, &config, workers)?;
         let protocol = transport.transport.protocol();
@@ -291,8 +297,11 @@ impl RingRuntime {
     ///
     /// # Errors
     /// A handler that is not well formed; a queue that cannot be; no place or memory left; failures
-    /// of the device.
+    /// of the device; a graph of the device is being captured on this thread, which cannot hold an
+    /// actor (`kiln_runtime::Error::Capture`).
+    #[track_caller]
     pub fn launch<H: Handler>(&self, handler: H, config: RingConfig<H::State>) -> Result<Actor<H>> {
+        self.0.check_not_capturing("an actor was launched")?;
         let (mut first_state, mut held) = (vec![0; H::State::WORDS], Vec::new());
         config.state.encode(&mut first_state);
         config.state.hold(&mut held);

@@ -65,6 +65,7 @@ impl RingRuntime {
     ///
     /// # Errors
     /// As of [`launch`](Self::launch).
+    #[track_caller]
     pub fn pool<H: Handler>(
         &self,
         handler: H,
@@ -72,6 +73,7 @@ impl RingRuntime {
         routing: Routing,
         mut config: impl FnMut(usize) -> RingConfig<H::State>,
     ) -> Result<Pool<H>> {
+        self.0.check_not_capturing("a pool of actors was launched")?;
         let actors = (0..n.max(1)).map(|i| self.launch(handler, config(i))).collect::<Result<_>>()?;
         Ok(Pool { actors, routing, next: AtomicUsize::new(0), look: AtomicUsize::new(0) })
     }
@@ -236,7 +238,9 @@ impl<H: Handler> Pool<H> {
     ///
     /// # Errors
     /// The first failure; the actors before are active.
+    #[track_caller]
     pub fn activate(&self) -> Result<()> {
+        self.actors.first().map_or(Ok(()), |actor| actor.check_not_capturing("a pool was activated"))?;
         self.actors.iter().try_for_each(Actor::activate)
     }
 

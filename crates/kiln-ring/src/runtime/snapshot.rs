@@ -165,7 +165,9 @@ impl RingRuntime {
     /// An actor belongs to another runtime, is being terminated, is named twice or has the
     /// address of one that is not named; messages or states that refer to payloads; inbound links
     /// of topics or of other runtimes; a sender stopped half-way; the device does not answer.
+    #[track_caller]
     pub fn snapshot(&self, actors: &[&dyn AnyActor]) -> Result<Snapshot> {
+        self.0.check_not_capturing("a snapshot was taken")?;
         let bodies: Vec<Arc<Body>> = actors.iter().map(|actor| actor.erase().0).collect();
         for (i, body) in bodies.iter().enumerate() {
             if !Arc::ptr_eq(&body.side.shared, &self.0) {
@@ -212,7 +214,9 @@ impl RingRuntime {
     /// # Errors
     /// Another number of actors; handlers of other layouts; a queue that is too small; as of
     /// [`launch`](Self::launch).
+    #[track_caller]
     pub fn restore_all<S: Stages>(&self, snapshot: &Snapshot, stages: S) -> Result<S::Actors> {
+        self.0.check_not_capturing("actors were restored")?;
         let mut session = Session { runtime: self, left: &snapshot.actors, given: 0, made: Vec::new() };
         let actors = stages.make(&mut session)?;
         if !session.left.is_empty() {
