@@ -110,7 +110,7 @@ class TorchPeer(CudaPeer):
         """A product of elements that are not of 16 bits; the second factor lies by columns."""
         torch = self.torch
         a, b = self.normal(n, n), self.normal(n, n).t()
-        if elements in ("tf32", "f32", "f64"):
+        if elements in ("tf32", "tf32x3", "f32", "f64"):
             if elements == "f64":
                 a, b = a.double(), b.double()
             out = torch.empty(n, n, dtype=a.dtype, device="cuda")

@@ -23,12 +23,14 @@ GPU_PRODUCTS = (
 # weights bounds the last.
 GPU_LAYERS = (("bf16", (128, 8192, 8192)), ("bf16", (64, 8192, 8192)), ("bf16", (16, 8192, 8192)), ("bf16", (1, 8192, 8192)))
 # Other elements: bytes of a factor's and of the result's, and n of n x n x n; the second factor by
-# columns. "fp8_fast" sums as tensor cores do, "tf32" rounds factors, and "f32" does not.
+# columns. "fp8_fast" sums as tensor cores do, "tf32" rounds factors, and "f32" does not;
+# "tf32x3" is nearly as exact, and has the product of f32 for a peer.
 GPU_NARROW = {
     "fp8": (1, 2, 8192),
     "fp8_fast": (1, 2, 8192),
     "i8": (1, 4, 8192),
     "tf32": (4, 4, 4096),
+    "tf32x3": (4, 4, 4096),
     "f32": (4, 4, 4096),
     "f64": (8, 8, 4096),
 }

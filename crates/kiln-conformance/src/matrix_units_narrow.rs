@@ -124,12 +124,16 @@ fn loops_of_tf32(trial: &mut Trial<'_>) -> Verdict {
             let (a, xs) = matrix::<f32>(trial, [rows, depth], order & 1 == 1)?;
             let (b, ys) = matrix::<f32>(trial, [depth, columns], order & 2 == 2)?;
             let mut c = trial.output::<f32, 2>([rows, columns])?;
-            blocked(&a, &b, &mut c, Precision::Tf32, m, n, k).warps(warps).launch(trial.device)?;
-            let what = format!("tiles {m} x {n} x {k} of {sizes:?}, {warps} warps, order {order}");
             let expected = product(&xs, &ys, [rows, columns, depth], Host::Float(0.0));
-            // 2^-9 of 16, the largest product, in units of f32 at a size of 64.
-            let units = (depth as f64 / 512.0 * 16.0) / (64.0 * f64::from(f32::EPSILON)) + 16.0;
-            close(&what, &c.to_vec()?, &expected, units, 64.0)?;
+            // 2^-9 or, of elements in two parts, 2^-20 of 16, the largest product, in units of f32
+            // at a size of 64.
+            for (precision, lost) in [(Precision::Tf32, -9.0), (Precision::Tf32x3, -20.0)] {
+                blocked(&a, &b, &mut c, precision, m, n, k).warps(warps).launch(trial.device)?;
+                let what =
+                    format!("{precision:?}: {m} x {n} x {k} of {sizes:?}, {warps} warps, order {order}");
+                let units = depth as f64 * f64::exp2(lost) * 16.0 / (64.0 * f64::from(f32::EPSILON)) + 16.0;
+                close(&what, &c.to_vec()?, &expected, units, 64.0)?;
+            }
         }
     }
     Ok(())

@@ -137,6 +137,8 @@ fn products_of_tf32_assemble_by_ptxas() -> Result<()> {
     check("tf32 by rows", &transposed, (8, 0), "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32");
     let large = kernel::<f32, f32>(Precision::Tf32, (128, 256, 32), false)?;
     check("large tf32", &large, (9, 0), "wgmma.mma_async.sync.aligned.m64n256k8.f32.tf32.tf32");
+    let split = kernel::<f32, f32>(Precision::Tf32x3, (128, 128, 16), false)?;
+    check("tf32 in two parts", &split, (9, 0), "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32");
     // In full it is no business of matrix units.
     let full = kernel::<f32, f32>(Precision::Full, (32, 64, 32), false)?;
     check("f32", &full, (9, 0), "fma.rn.f32");

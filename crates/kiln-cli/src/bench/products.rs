@@ -35,6 +35,10 @@ pub fn rows() -> Vec<Row> {
         narrow("matmul_fp8_fast_8192", 8192, 2, |d, _| scaled(d, 8192, Precision::FastSums)),
         narrow("matmul_i8_8192", 8192, 4, |d, _| integers(d, 8192)),
         Row { bytes: 12 << 24, ..square("matmul_tf32_4096", 4096, |d, _| whole::<f32>(d, Precision::Tf32)) },
+        Row {
+            bytes: 12 << 24,
+            ..square("matmul_tf32x3_4096", 4096, |d, _| whole::<f32>(d, Precision::Tf32x3))
+        },
         Row { bytes: 12 << 24, ..square("matmul_f32_4096", 4096, |d, _| whole::<f32>(d, Precision::Full)) },
         Row { bytes: 24 << 24, ..square("matmul_f64_4096", 4096, |d, _| whole::<f64>(d, Precision::Full)) },
         Row {

@@ -9,13 +9,16 @@ use super::scratch::Area;
 use super::{Lowering, Registers};
 use crate::error::CompileError;
 use crate::layout::{LANE_BITS, Layout, Slot, WarpGrid};
-use kiln_ir::{FragmentOp, Literal, Op, OpData, OpKind, Reuse, Scalar, Space, Type, Value};
+use kiln_ir::{BinaryOp, FragmentOp, Literal, Op, OpData, OpKind, Reuse, Scalar, Space, Type, Value};
 
 /// Rows of the matrix that is a fragment.
 const FRAGMENT: u32 = 8;
 
 /// Bytes of a row of a fragment.
 const ROW: u32 = 16;
+
+/// The bits of an f32 that matrix units see: the first 11 of the significand, with the implied one.
+const TF32_BITS: u32 = !0x1fff;
 
 /// Elements of a row of a fragment of f64.
 const F64_ROW: u32 = 4;
@@ -72,27 +75,28 @@ impl Lowering<'_> {
             let mut rows = Vec::new();
             for step in of_group.clone() {
                 for i in 0..high {
-                    rows.push(self.fragments(&left, Side::Left, &left_layout, (i, 1), step, &product)?);
+                    let row = self.fragments(&left, Side::Left, &left_layout, (i, 1), step, &product)?;
+                    rows.push(self.parts(row, &product));
                 }
             }
             for first in (0..wide).step_by(together as usize) {
                 let mut columns = Vec::new();
                 for step in of_group.clone() {
                     let blocks = (first, together);
-                    columns.push(self.fragments(
-                        &right,
-                        Side::Right,
-                        &right_layout,
-                        blocks,
-                        step,
-                        &product,
-                    )?);
+                    let side = (&right, Side::Right, &right_layout);
+                    let column = self.fragments(side.0, side.1, side.2, blocks, step, &product)?;
+                    columns.push(self.parts(column, &product));
                 }
                 for j in 0..together {
                     for i in 0..high {
                         let at = 4 * (i * wide + first + j) as usize;
-                        let fragments = columns.iter().enumerate().map(|(step, columns)| {
-                            (&rows[step * high as usize + i as usize][..], &columns[2 * j as usize..][..2])
+                        let fragments = columns.iter().enumerate().flat_map(|(step, columns)| {
+                            let row = &rows[step * high as usize + i as usize];
+                            let of =
+                                move |[a, b]: [usize; 2]| (&row[a][..], &columns[b][2 * j as usize..][..2]);
+                            // The smallest first.
+                            let pairs = if product.split { &[[1, 0], [0, 1], [0, 0]][..] } else { &[[0, 0]] };
+                            pairs.iter().copied().map(of)
                         });
                         self.chain(&product, fragments, &mut sums[at..at + 4]);
                     }
@@ -100,6 +104,23 @@ impl Lowering<'_> {
             }
         }
         self.define(data.results[0], product.sums, sums)
+    }
+
+    /// Fragments, and what matrix units do not see of their elements, if that is multiplied too:
+    /// the difference of an f32 and its first 11 bits is exact, and 11 bits of it count in turn.
+    fn parts(&mut self, words: Vec<Value>, product: &Product) -> Vec<Vec<Value>> {
+        if !product.split {
+            return vec![words];
+        }
+        let rest = |word: &Value| {
+            let mask = self.em.int(Scalar::U32, TF32_BITS.into());
+            let seen = self.em.binary(BinaryOp::And, *word, mask);
+            let [whole, seen] = [*word, seen].map(|bits| self.em.one(OpKind::Bitcast, &[bits], Scalar::F32));
+            let rest = self.em.sub(whole, seen);
+            self.em.one(OpKind::Bitcast, &[rest], Scalar::U32)
+        };
+        let rests = words.iter().map(rest).collect();
+        vec![words, rests]
     }
 
     /// Adds products of fragments to the four sums of a thread, or makes a partial sum that is
@@ -345,7 +366,7 @@ impl Lowering<'_> {
         let mine = self.em.xor_of_bits(thread);
         let mine = self.em.hoisted(|e| {
             let part = e.i32(swizzled.into());
-            let mine = e.binary(kiln_ir::BinaryOp::Xor, mine, part);
+            let mine = e.binary(BinaryOp::Xor, mine, part);
             e.cast(mine, Scalar::U64)
         });
         let address = self.em.add(base, mine);

@@ -63,6 +63,8 @@ pub(crate) struct Product {
     pub factors: Factors,
     /// Whether products are added to the sums outside of the matrix units, every 128 of them.
     pub two_level: bool,
+    /// Whether elements are sums of two, and three products of these are added up.
+    pub split: bool,
     /// `[m, n, k]`.
     pub extents: [u32; 3],
     /// Who multiplies it.
@@ -105,7 +107,8 @@ pub(crate) fn factors(kernel: &Kernel, data: &OpData, target: &Target) -> Option
     let factors = Factors::of(left, right)?;
     let least = if factors.has_fast_sums() { LEAST_FLOAT8 } else { LEAST };
     let there = capability >= least && (target.mixed_products || !factors.has_fast_sums());
-    let allowed = factors.left != Factor::Tf32 || precision == Precision::Tf32;
+    let by_name = matches!(precision, Precision::Tf32 | Precision::Tf32x3);
+    let allowed = factors.left != Factor::Tf32 || by_name;
     let [m, n, k] = extents(kernel, data);
     let fits = |(extent, least): (u32, u32)| extent.is_power_of_two() && extent >= least;
     let all = [(m, MMA[0]), (n, MMA[1]), (k, factors.depth())].into_iter().all(fits);
@@ -203,10 +206,11 @@ pub(crate) fn find(
     for (op, factors) in found {
         let data = kernel.op(op);
         let (bytes, two_level) = (factors.bytes(), has_two_level_sums(data, factors));
+        let split = data.kind == OpKind::Dot(Precision::Tf32x3);
         let [m, n, k] = extents(kernel, data);
         let shapes = [[m, k], [k, n], [m, n]].map(|extents| Shape::new(&extents));
         let unit = match by_rows.contains(&class(data.results[0])) {
-            _ if by_warpgroups(target, factors, [m, n], warps, two_level) => Unit::Warpgroups,
+            _ if !split && by_warpgroups(target, factors, [m, n], warps, two_level) => Unit::Warpgroups,
             true => Unit::Warps(WarpGrid::by_rows(m, warps)),
             false => Unit::Warps(WarpGrid::square(m, n, warps)),
         };
@@ -237,9 +241,10 @@ pub(crate) fn find(
             roles::is_tile(kernel, value) && (before && small || free)
         });
         let (sums, fragments) = (intern(sums), layouts.map(|layout| layout.map(&mut intern)));
-        products
-            .by_op
-            .insert(op, Product { factors, two_level, extents: [m, n, k], unit, sums, fragments, kept });
+        products.by_op.insert(
+            op,
+            Product { factors, two_level, split, extents: [m, n, k], unit, sums, fragments, kept },
+        );
     }
     products
 }

@@ -76,7 +76,11 @@ impl Report<'_> {
             };
             let next = self.plan.pipelines.is_in_flight(op);
             let until = if next { ", under way in the next round" } else { "" };
-            let parts = if product.two_level { ", two-level sums" } else { "" };
+            let parts = match (product.two_level, product.split) {
+                (true, _) => ", two-level sums",
+                (_, true) => ", elements in two parts",
+                _ => "",
+            };
             let what = format!("dot {ty} on matrix units: {by}{parts}{until}");
             self.line(data, &what);
             self.factors(op, data);

@@ -88,6 +88,14 @@ fn each_gpu_multiplies_by_what_it_has() {
     assert_eq!(units(&tf32, &ampere), (of(F32, F32), None));
     assert_eq!(units(&tf32, &hopper), (None, of(F32, F32)));
     assert_eq!(units(&full, &hopper), (None, None));
+    // In two parts elements pass through registers.
+    let split = kernel("dot.tf32x3", [F32, F32], [64, 32, 8], true);
+    assert_eq!(units(&split, &hopper), (of(F32, F32), None));
+    let times = |kernel: &Kernel| {
+        let lowered = lower_to_threads(kernel, &ampere).unwrap();
+        count(&lowered, |kind| matches!(kind, OpKind::Fragment(FragmentOp::Mma(_))))
+    };
+    assert_eq!(times(&split), 3 * times(&tf32));
     // Too shallow for one instruction of theirs.
     assert_eq!(units(&kernel("dot", [I8, I8], [64, 32, 16], true), &hopper), (None, None));
 }

@@ -42,6 +42,10 @@ pub enum Precision {
     /// Of f32 the first 10 bits of the significand count, where a device has matrix units for that
     /// ("TF32"); elsewhere they count in full.
     Tf32,
+    /// Of f32 the first 20 bits of the significand count, where a device has matrix units for
+    /// `Tf32`: an element is the sum of two, and three products of these are added up ("3xTF32"). A
+    /// sum in which an infinite element takes part may be NaN. Elsewhere they count in full.
+    Tf32x3,
     /// Sums of 8-bit floats keep the fewer bits that matrix units keep, where a device has them; in
     /// full, these are added up in f32 every 128 products or sooner ("fast accumulation").
     FastSums,
@@ -181,7 +185,7 @@ words!(ReduceOp, "combination", {
     Sum = "sum", Prod = "prod", Min = "min", Max = "max", And = "and", Or = "or", Xor = "xor", ArgMin = "argmin",
     ArgMax = "argmax",
 });
-words!(Precision, "precision", { Full = "full", Tf32 = "tf32", FastSums = "fast_sums" });
+words!(Precision, "precision", { Full = "full", Tf32 = "tf32", Tf32x3 = "tf32x3", FastSums = "fast_sums" });
 words!(AtomicOp, "atomic operation", {
     Add = "add", Min = "min", Max = "max", And = "and", Or = "or", Xor = "xor", Exchange = "exchange",
 });

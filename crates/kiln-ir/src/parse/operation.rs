@@ -166,7 +166,8 @@ impl Parser {
             "broadcast" => self.values_of(Broadcast)?,
             "reshape" => self.values_of(Reshape)?,
             "dot" => {
-                let named = [Precision::Tf32, Precision::FastSums].into_iter().find(|p| m.flag(p.name()));
+                let all = [Precision::Tf32, Precision::Tf32x3, Precision::FastSums];
+                let named = all.into_iter().find(|p| m.flag(p.name()));
                 self.values_of(Dot(named.unwrap_or_default()))?
             }
             "address" => self.values_of(Address)?,

@@ -253,7 +253,7 @@ impl<'k> Subject<'k> {
         }
         let concerned = match precision {
             Precision::Full => true,
-            Precision::Tf32 => a.elem == Scalar::F32,
+            Precision::Tf32 | Precision::Tf32x3 => a.elem == Scalar::F32,
             Precision::FastSums => a.elem.is_float8(),
         };
         require(concerned, || format!("a product of {} has no precision `{}`", a.elem, precision.name()))?;

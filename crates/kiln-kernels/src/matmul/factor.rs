@@ -81,7 +81,7 @@ pub(super) fn factors<T: Factor, U: Factor>() -> String {
 pub(super) fn allows(precision: Precision, unit: Unit) -> bool {
     match unit {
         Unit::Half | Unit::Float8 | Unit::Int8 | Unit::Float64 => true,
-        Unit::Tf32 => precision == Precision::Tf32,
+        Unit::Tf32 => matches!(precision, Precision::Tf32 | Precision::Tf32x3),
         Unit::None => false,
     }
 }

@@ -129,8 +129,9 @@ impl<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>> Matmul<T, U> {
 }
 
 impl<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, E: Epilogue<T::Sum>> Matmul<T, U, E> {
-    /// How exact the product is. Tensor cores of compute capability 9.0 need a by rows and b by
-    /// columns for tf32, too; factors that lie the other way round are copied first.
+    /// How exact the product is: of f32, [`Precision::Tf32x3`] is nearly exact and runs on tensor
+    /// cores. Those need a by rows and b by columns for tf32; factors that lie the other way round
+    /// are copied first.
     pub fn precision(self, precision: Precision) -> Self {
         Matmul { precision, ..self }
     }
@@ -246,6 +247,7 @@ impl<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>> Matmul<T, U, ()> {
         // A constant by itself: the kernels for warpgroups are not compiled for other types.
         if const { !matches!(T::UNIT, Unit::None | Unit::Float64) }
             && factor::allows(*precision, T::UNIT)
+            && *precision != Precision::Tf32x3
             && tensor_cores::available(a.device(), [products, m, n, k])
         {
             return tensor_cores::multiply(a, b, c, finish, *precision, *tuning);

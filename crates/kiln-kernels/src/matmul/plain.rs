@@ -69,6 +69,7 @@ pub(super) fn multiply<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O
     let (a_order, b_order) = (order(a.strides()[2]), order(b.strides()[2]));
     let by = match (precision, T::UNIT) {
         (Precision::Tf32, Unit::Tf32) => ", as tf32",
+        (Precision::Tf32x3, Unit::Tf32) => ", as tf32 in two parts",
         (Precision::FastSums, Unit::Float8) => ", with fast sums",
         _ => "",
     };
@@ -104,7 +105,8 @@ impl Units {
         let there = T::UNIT.format().is_some_and(|format| units.multiply(format));
         let two_level = T::UNIT == Unit::Float8 && precision != Precision::FastSums;
         let depth = (32 / size_of::<T>()).max(8);
-        let of_warpgroups = has_warpgroups(device) && T::UNIT != Unit::Float64;
+        let by_warps = T::UNIT == Unit::Float64 || precision == Precision::Tf32x3;
+        let of_warpgroups = has_warpgroups(device) && !by_warps;
         (there && allows(precision, T::UNIT)).then_some(Units { depth, of_warpgroups, two_level })
     }
 }

@@ -53,18 +53,18 @@ accumulate! {
 /// bits and in `i32`, which wraps, for the integers of 8. Both tiles have one type, or one is of
 /// each of the 8-bit floats or 8-bit integers.
 ///
-/// On GPUs of compute capability 8.0 and later, products of 16-bit floats, of 8-bit integers and
-/// of `f64` whose extents m and n are at least 16 and 8, and whose depth is at least 32 bytes (of
+/// On GPUs of compute capability 8.0 and later, products of 16-bit floats, of 8-bit integers and of
+/// `f64` whose extents m and n are at least 16 and 8, and whose depth is at least 32 bytes (of
 /// `f64` 64), run on the tensor cores; those of 8-bit floats do from 8.9 on, and as 16-bit floats
 /// before. Terms of `f64` are added one after the other, each by a multiply-add. Those of the
 /// others are exact, and the sums are rounded in the order and to the precision of the hardware,
-/// about that of `f32`; what it adds up with fewer bits, products of 8-bit floats, is added to the result every
-/// 128 products or sooner. Factors that are loaded in a loop and used for nothing else are fetched
-/// some rounds ahead; those of 8 bits fastest if they lie along the depth. On compute capability
-/// 9.0, warpgroups multiply tiles with 64 rows or more for each four warps and 16 to 256 columns,
-/// straight from shared memory, and a loop that only adds products up goes on meanwhile. Products
-/// of `f32` are never rounded to less, unless [`dot_with`] is told to: they run on the ordinary
-/// units.
+/// about that of `f32`; what it adds up with fewer bits, products of 8-bit floats, is added to the
+/// result every 128 products or sooner. Factors that are loaded in a loop and used for nothing else
+/// are fetched some rounds ahead; those of 8 bits fastest if they lie along the depth. On compute
+/// capability 9.0, warpgroups multiply tiles with 64 rows or more for each four warps and 16 to 256
+/// columns, straight from shared memory, and a loop that only adds products up goes on meanwhile.
+/// Products of `f32` are never rounded to less, unless [`dot_with`] is told to: they run on the
+/// ordinary units.
 ///
 /// ```
 /// # use kiln_lang::{bf16, dot, trace, zeros, Level, Val};
@@ -95,8 +95,9 @@ where
 }
 
 /// `acc` plus the product of an `[m, k]` and a `[k, n]` tile, with less precision if that is asked
-/// for: [`Precision::Tf32`] is about factors of `f32`, and [`Precision::FastSums`] about 8-bit
-/// floats. Factors of other types have the full one.
+/// for: [`Precision::Tf32`] and [`Precision::Tf32x3`], nearly the full one on tensor cores, are
+/// about factors of `f32`, and [`Precision::FastSums`] about 8-bit floats. Factors of other types
+/// have the full one.
 ///
 /// ```
 /// # use kiln_lang::{dot_with, trace, zeros, Level, Precision, Val};
@@ -137,7 +138,7 @@ fn product(
     }
     let concerned = match precision {
         Precision::Full => true,
-        Precision::Tf32 => elem == Scalar::F32,
+        Precision::Tf32 | Precision::Tf32x3 => elem == Scalar::F32,
         Precision::FastSums => elem.is_float8(),
     };
     let kind = OpKind::Dot(if concerned { precision } else { Precision::Full });
