@@ -1,5 +1,6 @@
-//! The smaller and the larger of two numbers: a NaN loses to a number, and -0 is below +0. Neither
-//! holds for the functions that adapters have.
+//! The smaller and the larger of two numbers: a NaN loses to a number, and -0 is below +0. No API
+//! promises that of its functions; those of some drivers do so
+//! ([`Features::exact_extrema`](crate::Features)).
 
 use crate::body::Expr;
 use crate::writer::Writer;
@@ -21,6 +22,9 @@ impl Writer<'_> {
     }
 
     fn float_extremum(&mut self, least: bool, fun: M, scalar: Scalar, a: Expr, b: Expr) -> Expr {
+        if self.features.exact_extrema && scalar == Scalar::F32 {
+            return self.body.math(fun, &[a, b]);
+        }
         let (no_a, no_b) = (self.is_nan(a, scalar), self.is_nan(b, scalar));
         let w = &mut self.body;
         let number = w.math(fun, &[a, b]);

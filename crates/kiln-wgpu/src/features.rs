@@ -23,6 +23,9 @@ pub struct Features {
     /// The driver takes a comparison that chooses one of two numbers for their minimum or maximum,
     /// which is not NaN where one is. What is compared is hidden from it then.
     pub loses_nan: bool,
+    /// The driver's minimum and maximum of f32 are as the IR has them: a number where the other one
+    /// is NaN, and -0 below +0. Without it they are computed from comparisons of bits.
+    pub exact_extrema: bool,
     /// Subgroup operations, with as many lanes in every subgroup; wgpu's `SUBGROUP`.
     pub subgroup: Option<u32>,
     /// The driver ends all loops of a thread, without an error, once they have made so many rounds.
@@ -46,6 +49,7 @@ impl Default for Features {
             exact_doubles: true,
             contracts: false,
             loses_nan: false,
+            exact_extrema: false,
             subgroup: None,
             loop_rounds: None,
             warp: 32,

@@ -18,6 +18,7 @@ const APPLE: Features = Features {
     exact_doubles: true,
     contracts: false,
     loses_nan: false,
+    exact_extrema: false,
     subgroup: Some(32),
     loop_rounds: None,
     warp: 32,

@@ -3,6 +3,7 @@
 use super::backend::Wgpu;
 use super::gpu::Gpu;
 use super::probe::{features_of_floats, keeps_subnormals};
+use super::probe_extrema::has_exact_extrema;
 use super::waiting::wait_for;
 use kiln_backend::{Error, Result};
 
@@ -29,6 +30,8 @@ impl Wgpu {
         let mut opened = Wgpu::of(Gpu::open(name).await?);
         opened.gpu.check()?;
         opened.gpu.features = features_of_floats(&opened).await?;
+        opened.gpu.features.exact_extrema = true;
+        opened.gpu.features.exact_extrema = has_exact_extrema(&opened).await?;
         opened.properties.capabilities.subnormals = keeps_subnormals(&opened).await?;
         Ok(opened)
     }

@@ -126,7 +126,7 @@ pub(crate) async fn keeps_subnormals(device: &Wgpu) -> Result<bool> {
 }
 
 /// What a kernel leaves of so many elements.
-async fn of_kernel(device: &Wgpu, text: &str, bytes: &[u8], length: u64) -> Result<Vec<u8>> {
+pub(crate) async fn of_kernel(device: &Wgpu, text: &str, bytes: &[u8], length: u64) -> Result<Vec<u8>> {
     let kernel = kiln_ir::parse(text).map_err(|error| Error::Internal {
         place: "the probe of floats",
         message: format!("line {}: expected {}, found {}", error.line, error.expected, error.found),

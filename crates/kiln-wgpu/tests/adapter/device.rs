@@ -77,6 +77,7 @@ async fn open() -> Option<Device> {
         exact_doubles: false,
         contracts: false,
         loses_nan: false,
+        exact_extrema: false,
         subgroup: (same && has.contains(wgpu::Features::SUBGROUP)).then_some(info.subgroup_max_size),
         loop_rounds: None,
         warp: 32,
