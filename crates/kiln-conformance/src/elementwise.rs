@@ -1,10 +1,11 @@
 //! How operations on each element are tested: one definition runs on tiles and in threads, and is
 //! compared with the host.
 
-use crate::trial::{Trial, Verdict, close};
+use crate::trial::{Trial, Verdict, close, list};
+use kiln_lang::param::{ArgSink, KernelParam, ParamDecl, SpecKey};
 use kiln_lang::prelude::*;
 use kiln_reference::{Host, Rng, Sample};
-use kiln_runtime::{Device, Result, Tensor};
+use kiln_runtime::Tensor;
 
 /// A few operations with up to three operands of one type and results of another.
 pub trait Elementwise: 'static {
@@ -39,17 +40,45 @@ pub trait Elementwise: 'static {
     const SCALE: f64 = 0.0;
 }
 
+/// Operations on the device: a host constant of the kernels, which so are compiled for the types of
+/// elements alone, and not for each of the definitions, of which there are many more.
+#[derive(Clone, Copy)]
+struct Operations<T, U>(fn([Val<T>; 3]) -> Vec<Val<U>>);
+
+impl<T: Elem, U: Elem> Operations<T, U> {
+    fn of(self, operands: [Val<T>; 3]) -> Vec<Val<U>> {
+        (self.0)(operands)
+    }
+}
+
+impl<T: Elem, U: Elem> KernelParam for Operations<T, U> {
+    type Arg = Self;
+    type Traced = Self;
+
+    /// Functions at the same address are the same code, which records the same kernel.
+    fn key(arg: &Self, key: &mut SpecKey) {
+        key.word(arg.0 as usize as u64);
+    }
+
+    fn declare(arg: &Self, _: &'static str, _: &mut ParamDecl) -> Self {
+        *arg
+    }
+
+    fn pack(_: &Self, _: &mut dyn ArgSink) {}
+}
+
 #[kernel(crate = kiln_runtime)]
-fn on_tiles<E: Elementwise>(
-    a: &Tensor<E::In, 1>,
-    b: &Tensor<E::In, 1>,
-    c: &Tensor<E::In, 1>,
-    y: &mut Tensor<E::Out, 2>,
+fn on_tiles<T: Elem, U: Elem>(
+    a: &Tensor<T, 1>,
+    b: &Tensor<T, 1>,
+    c: &Tensor<T, 1>,
+    y: &mut Tensor<U, 2>,
+    operations: Operations<T, U>,
     block: usize,
 ) {
     let at = program_id(0) * block;
     // Padding is an element too, so that no lane divides by zero.
-    let results = E::device([
+    let results = operations.of([
         a.tile(at, block).load(a.get(0)),
         b.tile(at, block).load(b.get(0)),
         c.tile(at, block).load(c.get(0)),
@@ -60,15 +89,16 @@ fn on_tiles<E: Elementwise>(
 }
 
 #[kernel(crate = kiln_runtime)]
-fn in_threads<E: Elementwise>(
-    a: &Tensor<E::In, 1>,
-    b: &Tensor<E::In, 1>,
-    c: &Tensor<E::In, 1>,
-    y: &mut Tensor<E::Out, 2>,
+fn in_threads<T: Elem, U: Elem>(
+    a: &Tensor<T, 1>,
+    b: &Tensor<T, 1>,
+    c: &Tensor<T, 1>,
+    y: &mut Tensor<U, 2>,
+    operations: Operations<T, U>,
 ) {
     let i = thread_index();
     if i.get() < a.extent(0) {
-        let results = E::device([a.get(i), b.get(i), c.get(i)]);
+        let results = operations.of([a.get(i), b.get(i), c.get(i)]);
         for (row, result) in results.into_iter().enumerate() {
             y.row(row).set(i, result);
         }
@@ -77,42 +107,50 @@ fn in_threads<E: Elementwise>(
 
 /// Runs the operations at both levels on as many elements as fill no block.
 pub fn check<E: Elementwise>(trial: &mut Trial<'_>) -> Verdict {
-    let launches: [Launch<E::In, E::Out>; 2] = [
-        ("on tiles", |[a, b, c], y, device| on_tiles::<E>(a, b, c, y, 64).launch(device)),
-        ("in threads", |[a, b, c], y, device| {
-            let grid = [a.shape()[0].div_ceil(32) as u32, 1, 1];
-            in_threads::<E>(a, b, c, y).grid(grid).block([32, 1, 1]).launch(device)
-        }),
-    ];
-    let mut operands = E::special();
-    operands.extend((0..203).map(|_| E::operands(&mut trial.rng)));
-    let host: Vec<Vec<Host>> = operands.iter().map(|o| E::host(o.map(Sample::host))).collect();
-    compare(trial, &operands, launches, (E::NAMES, &host), (E::ULPS, E::SCALE))
+    let definition = Definition {
+        names: E::NAMES,
+        device: Operations(E::device),
+        host: E::host,
+        operands: E::operands,
+        near: (E::ULPS, E::SCALE),
+    };
+    definition.check(trial, E::special())
 }
 
-/// A level, and how a kernel is launched at it.
-type Launch<T, U> = (&'static str, fn([&Tensor<T, 1>; 3], &mut Tensor<U, 2>, &Device) -> Result<()>);
+/// An [`Elementwise`] as values. What follows is generic over types alone.
+struct Definition<T, U> {
+    names: &'static [&'static str],
+    device: Operations<T, U>,
+    host: fn([Host; 3]) -> Vec<Host>,
+    operands: fn(&mut Rng) -> [T; 3],
+    near: (f64, f64),
+}
 
-/// Launches kernels on some operands and compares their results, of which each has a name. Generic
-/// over types alone, not over operations, of which there are many more.
-fn compare<T: Sample, U: Sample>(
-    trial: &Trial<'_>,
-    operands: &[[T; 3]],
-    launches: [Launch<T, U>; 2],
-    (names, host): (&[&str], &[Vec<Host>]),
-    (ulps, scale): (f64, f64),
-) -> Verdict {
-    let n = operands.len();
-    let [a, b, c] = [0, 1, 2].map(|i| operands.iter().map(|o| o[i]).collect::<Vec<_>>());
-    let (a, b, c) = (trial.vector(&a)?, trial.vector(&b)?, trial.vector(&c)?);
-    for (level, launch) in launches {
-        let mut y = trial.output::<U, 2>([names.len(), n])?;
-        launch([&a, &b, &c], &mut y, trial.device)?;
-        let got = y.to_vec()?;
-        for (row, name) in names.iter().enumerate() {
-            let expected: Vec<Host> = host.iter().map(|h| h[row]).collect();
-            close(&format!("{name} {level}"), &got[row * n..][..n], &expected, ulps, scale)?;
+impl<T: Sample, U: Sample> Definition<T, U> {
+    fn check(&self, trial: &mut Trial<'_>, mut operands: Vec<[T; 3]>) -> Verdict {
+        for _ in 0..203 {
+            operands.push((self.operands)(&mut trial.rng));
         }
+        let n = operands.len();
+        let host = list(0..n, |i| (self.host)(operands[i].map(Sample::host)));
+        let column = |k: usize| trial.vector(&list(0..n, |i| operands[i][k]));
+        let (a, b, c) = (column(0)?, column(1)?, column(2)?);
+        let mut y = trial.output([self.names.len(), n])?;
+        on_tiles(&a, &b, &c, &mut y, self.device, 64).launch(trial.device)?;
+        self.compare("on tiles", &y, &host)?;
+        let mut y = trial.output([self.names.len(), n])?;
+        let threads = in_threads(&a, &b, &c, &mut y, self.device);
+        threads.grid([n.div_ceil(32)]).block([32]).launch(trial.device)?;
+        self.compare("in threads", &y, &host)
     }
-    Ok(())
+
+    /// Compares results, of which each has a name.
+    fn compare(&self, level: &str, y: &Tensor<U, 2>, host: &[Vec<Host>]) -> Verdict {
+        let (got, n) = (y.to_vec()?, host.len());
+        for (row, name) in self.names.iter().enumerate() {
+            let expected = list(0..n, |i| host[i][row]);
+            close(&format!("{name} {level}"), &got[row * n..][..n], &expected, self.near.0, self.near.1)?;
+        }
+        Ok(())
+    }
 }
