@@ -89,22 +89,42 @@ pub mod __private {
 /// The README and the book's chapters, whose programs are tests.
 #[cfg(all(doctest, feature = "ring"))]
 mod book {
-    #[doc = include_str!("../../../README.md")]
-    struct Readme;
-    #[doc = include_str!("../../../book/src/kernels.md")]
-    struct Kernels;
-    #[doc = include_str!("../../../book/src/operations.md")]
-    struct Operations;
-    #[doc = include_str!("../../../book/src/graphs.md")]
-    struct Graphs;
-    #[doc = include_str!("../../../book/src/devices.md")]
-    struct Devices;
-    #[doc = include_str!("../../../book/src/browser.md")]
-    struct Browser;
-    #[doc = include_str!("../../../book/src/ring-kernels.md")]
-    struct RingKernels;
-    #[doc = include_str!("../../../book/src/dynamic.md")]
-    struct Dynamic;
-    #[doc = include_str!("../../../book/src/explicit-level.md")]
-    struct ExplicitLevel;
+    /// An item for each page, whose programs `rustdoc` then finds.
+    macro_rules! pages {
+        ($($name:ident $file:literal)*) => {$(
+            #[doc = include_str!(concat!("../../../", $file))]
+            struct $name;
+        )*};
+    }
+    pages! {
+        Readme "README.md"
+        Install "book/src/install.md"
+        FirstKernel "book/src/first-kernel.md"
+        MentalModel "book/src/mental-model.md"
+        Tiles "book/src/tiles.md"
+        Threads "book/src/threads.md"
+        Types "book/src/types.md"
+        Operations "book/src/operations.md"
+        Memory "book/src/memory.md"
+        Streams "book/src/streams.md"
+        Launches "book/src/launches.md"
+        Graphs "book/src/graphs.md"
+        Errors "book/src/errors.md"
+        Sanitizer "book/src/sanitizer.md"
+        Debugging "book/src/debugging.md"
+        Performance "book/src/performance.md"
+        Library "book/src/library.md"
+        RingKernels "book/src/ring-kernels.md"
+        RingTimeouts "book/src/ring-timeouts.md"
+        RingDelivery "book/src/ring-delivery.md"
+        RingLinks "book/src/ring-links.md"
+        RingSupervision "book/src/ring-supervision.md"
+        RingLatency "book/src/ring-latency.md"
+        RingOperations "book/src/ring-operations.md"
+        ExplicitLevel "book/src/explicit-level.md"
+        Dynamic "book/src/dynamic.md"
+        Devices "book/src/devices.md"
+        Browser "book/src/browser.md"
+        CommandLine "book/src/command-line.md"
+    }
 }

@@ -10,6 +10,7 @@ mod kernels;
 #[allow(missing_docs)]
 mod model;
 
+mod book;
 mod digits;
 mod first_hour;
 mod operations;
