@@ -141,7 +141,7 @@ fn tiles<T: Factor>(
         Execution::Simt if units.is_some() => {
             &[(128, 128, 2), (64, 64, 2), (64, 128, 2), (128, 64, 2), (64, 64, 4), (128, 128, 4)]
         }
-        Execution::Simt => &[(32, 64, 32), (64, 64, 32), (32, 32, 32), (64, 64, 16)],
+        Execution::Simt => &[(32, 64, 32), (64, 64, 32), (128, 64, 32), (32, 32, 32), (64, 64, 16)],
         Execution::Interpreted => &[(16, 16, 16), (32, 16, 16), (16, 32, 16)],
     };
     let mut tiles = vec![estimate];
@@ -187,12 +187,25 @@ pub fn tile<T: Factor>(device: &Device, precision: Precision, [m, n, k]: [usize;
             (within(m, rows), within(n, columns), within(k, 4 * depth).max(depth))
         }
         // On tensor cores: 64 × 64 a warp, or fewer where the device would have too little to do.
+        // Of f64 three small programs on a multiprocessor are faster than one.
         (Execution::Simt, Some(Units { depth, .. })) => {
             let programs = m.div_ceil(128) * n.div_ceil(128);
-            let most = if programs >= device.properties().units as usize { 128 } else { 64 };
+            let fills = programs >= device.properties().units as usize;
+            let most = if fills && size_of::<T>() < 8 { 128 } else { 64 };
             (within(m, most), within(n, most), 2 * depth)
         }
-        (Execution::Simt, None) => (within(m, 32), within(n, 64), 32),
+        // Tall tiles, where there are enough of them and room for four on a multiprocessor.
+        (Execution::Simt, None) => {
+            let (units, room) = (device.properties().units as usize, device.properties().shared_memory);
+            let suits = |rows: usize| {
+                let bytes = (rows + 64) * 32 * size_of::<T>();
+                size_of::<T>() <= 4
+                    && 4 * bytes as u64 <= u64::from(room)
+                    && m.div_ceil(rows) * n.div_ceil(64) >= units
+            };
+            let rows = [128, 64].into_iter().find(|&rows| suits(rows)).unwrap_or(32);
+            (within(m, rows), within(n, 64), 32)
+        }
         (Execution::Interpreted, _) => (16, 16, 16),
     }
 }
