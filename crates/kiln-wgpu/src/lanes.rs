@@ -6,11 +6,20 @@
 use crate::body::Expr;
 use crate::writer::Writer;
 use kiln_backend::Result;
-use kiln_ir::{Op, ShuffleMode, VoteMode};
+use kiln_ir::{Op, OpData, ShuffleMode, VoteMode};
 use naga::{
     AddressSpace, AtomicFunction, BinaryOperator as B, CollectiveOperation, Expression, GatherMode, Scalar,
     Statement, SubgroupOperation,
 };
+
+/// Whose value a lane reads.
+#[derive(Clone, Copy)]
+enum Source {
+    /// That of the lane whose number differs in these bits, the same ones in all lanes.
+    Xor(Expr),
+    /// That of the thread of this number.
+    Thread(Expr),
+}
 
 impl Writer<'_> {
     pub(crate) fn shuffle(&mut self, op: Op, mode: ShuffleMode) -> Result<()> {
@@ -20,7 +29,10 @@ impl Writer<'_> {
         let (x, by) = (self.get_as(data.input(), held)?, self.get(data.lane())?);
         let by_scalar = self.scalar(data, data.lane())?;
         let by = self.narrowed(by, by_scalar);
-        let source = self.source(mode, by)?;
+        let source = match self.constant_mask(data, mode) {
+            Some(mask) => Source::Xor(self.body.u32(mask)),
+            None => Source::Thread(self.source(mode, by)?),
+        };
         if !self.features.native_warps() {
             self.together(op)?;
         }
@@ -39,6 +51,15 @@ impl Writer<'_> {
         };
         self.set(data, result);
         Ok(())
+    }
+
+    /// By what the number of every lane differs from that of the lane whose value it reads, where
+    /// that is a constant and subgroups, all of them full, can exchange by it.
+    fn constant_mask(&self, data: &OpData, mode: ShuffleMode) -> Option<u32> {
+        let width = self.features.warp;
+        let is_direct = self.features.native_warps() && self.threads().is_multiple_of(width);
+        let constant = self.kernel.as_const(data.lane()).filter(|_| is_direct && mode == ShuffleMode::Xor);
+        constant.map(|mask| mask.bits() as u32 & (width - 1))
     }
 
     /// The number of the thread whose value is read.
@@ -72,15 +93,15 @@ impl Writer<'_> {
     }
 
     /// The word of another thread of the warp.
-    fn exchange(&mut self, word: Expr, source: Expr) -> Result<Expr> {
+    fn exchange(&mut self, word: Expr, source: Source) -> Result<Expr> {
+        let source = match source {
+            Source::Xor(mask) => return Ok(self.from_lane(GatherMode::ShuffleXor(mask), word)),
+            Source::Thread(source) => source,
+        };
         if self.features.native_warps() {
             let mask = self.body.u32(self.features.warp - 1);
             let lane = self.body.binary(B::And, source, mask);
-            let ty = self.scalar_type(Scalar::U32);
-            let result = self.body.result(Expression::SubgroupOperationResult { ty });
-            let mode = GatherMode::Shuffle(lane);
-            self.body.push(Statement::SubgroupGather { mode, argument: word, result });
-            return Ok(result);
+            return Ok(self.from_lane(GatherMode::Shuffle(lane), word));
         }
         let array = match self.exchange {
             Some(array) => array,
@@ -99,6 +120,14 @@ impl Writer<'_> {
         // The next exchange writes to the same place.
         self.barrier();
         Ok(word)
+    }
+
+    /// The word of another lane of the subgroup.
+    fn from_lane(&mut self, mode: GatherMode, word: Expr) -> Expr {
+        let ty = self.scalar_type(Scalar::U32);
+        let result = self.body.result(Expression::SubgroupOperationResult { ty });
+        self.body.push(Statement::SubgroupGather { mode, argument: word, result });
+        result
     }
 
     pub(crate) fn vote(&mut self, op: Op, mode: VoteMode) -> Result<()> {

@@ -6,7 +6,7 @@
 //! | `masked.rs` | features that the user leaves out |
 //! | `gpu.rs`, `status.rs`, `late.rs` | wgpu's device and queue, with errors as values |
 //! | `passes.rs`, `program.rs` | from a kernel to a pipeline |
-//! | `open.rs`, `probe.rs`, `probe_extrema.rs` | opening it; whether the driver keeps floats exact |
+//! | `open.rs`, `probe.rs`, `probe_extrema.rs` | opening it; how the driver treats floats |
 //! | `allocations.rs` | pointers, buffers, the pool |
 //! | `recorder.rs` | work that was recorded and not submitted yet |
 //! | `launch.rs`, `groups.rs` | what a launch binds |

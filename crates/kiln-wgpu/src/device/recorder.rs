@@ -104,8 +104,8 @@ impl Recorder {
         self.encoder.get_or_insert_with(|| gpu.device.create_command_encoder(&Default::default()))
     }
 
-    /// Records a dispatch. The pass keeps the pipeline, the bind group and the immediates of the one
-    /// before it.
+    /// Records a dispatch. The pass keeps the pipeline, the bind group and the immediates of the
+    /// one before it.
     pub(crate) fn dispatch(
         &mut self,
         gpu: &Gpu,

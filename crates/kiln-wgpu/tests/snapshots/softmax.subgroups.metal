@@ -117,33 +117,28 @@ struct softmaxInput {
         }
     }
     float _e102 = carried;
-    uint _e111 = local_index & 31u;
-    uint unnamed = metal::simd_shuffle(as_type<uint>(_e102), ((local_index - _e111) + (_e111 ^ (static_cast<uint>(static_cast<ulong>(16L)) & 31u))) & 31u);
-    float _e119 = as_type<float>(unnamed);
-    float _e138 = ((as_type<uint>(_e102) & 2147483647u) > 2139095040u) ? _e119 : (((as_type<uint>(_e119) & 2147483647u) > 2139095040u) ? _e102 : ((_e102 == _e119) ? as_type<float>(as_type<uint>(_e102) & as_type<uint>(_e119)) : metal::max(_e102, _e119)));
-    uint _e143 = local_index & 31u;
-    uint unnamed_1 = metal::simd_shuffle(as_type<uint>(_e138), ((local_index - _e143) + (_e143 ^ (static_cast<uint>(static_cast<ulong>(8L)) & 31u))) & 31u);
-    float _e151 = as_type<float>(unnamed_1);
-    float _e170 = ((as_type<uint>(_e138) & 2147483647u) > 2139095040u) ? _e151 : (((as_type<uint>(_e151) & 2147483647u) > 2139095040u) ? _e138 : ((_e138 == _e151) ? as_type<float>(as_type<uint>(_e138) & as_type<uint>(_e151)) : metal::max(_e138, _e151)));
-    uint _e175 = local_index & 31u;
-    uint unnamed_2 = metal::simd_shuffle(as_type<uint>(_e170), ((local_index - _e175) + (_e175 ^ (static_cast<uint>(static_cast<ulong>(4L)) & 31u))) & 31u);
-    float _e183 = as_type<float>(unnamed_2);
-    float _e202 = ((as_type<uint>(_e170) & 2147483647u) > 2139095040u) ? _e183 : (((as_type<uint>(_e183) & 2147483647u) > 2139095040u) ? _e170 : ((_e170 == _e183) ? as_type<float>(as_type<uint>(_e170) & as_type<uint>(_e183)) : metal::max(_e170, _e183)));
-    uint _e207 = local_index & 31u;
-    uint unnamed_3 = metal::simd_shuffle(as_type<uint>(_e202), ((local_index - _e207) + (_e207 ^ (static_cast<uint>(static_cast<ulong>(2L)) & 31u))) & 31u);
-    float _e215 = as_type<float>(unnamed_3);
-    float _e234 = ((as_type<uint>(_e202) & 2147483647u) > 2139095040u) ? _e215 : (((as_type<uint>(_e215) & 2147483647u) > 2139095040u) ? _e202 : ((_e202 == _e215) ? as_type<float>(as_type<uint>(_e202) & as_type<uint>(_e215)) : metal::max(_e202, _e215)));
-    uint _e239 = local_index & 31u;
-    uint unnamed_4 = metal::simd_shuffle(as_type<uint>(_e234), ((local_index - _e239) + (_e239 ^ (static_cast<uint>(static_cast<ulong>(1L)) & 31u))) & 31u);
-    float _e247 = as_type<float>(unnamed_4);
+    uint unnamed = metal::simd_shuffle_xor(as_type<uint>(_e102), 16u);
+    float _e112 = as_type<float>(unnamed);
+    float _e131 = ((as_type<uint>(_e102) & 2147483647u) > 2139095040u) ? _e112 : (((as_type<uint>(_e112) & 2147483647u) > 2139095040u) ? _e102 : ((_e102 == _e112) ? as_type<float>(as_type<uint>(_e102) & as_type<uint>(_e112)) : metal::max(_e102, _e112)));
+    uint unnamed_1 = metal::simd_shuffle_xor(as_type<uint>(_e131), 8u);
+    float _e137 = as_type<float>(unnamed_1);
+    float _e156 = ((as_type<uint>(_e131) & 2147483647u) > 2139095040u) ? _e137 : (((as_type<uint>(_e137) & 2147483647u) > 2139095040u) ? _e131 : ((_e131 == _e137) ? as_type<float>(as_type<uint>(_e131) & as_type<uint>(_e137)) : metal::max(_e131, _e137)));
+    uint unnamed_2 = metal::simd_shuffle_xor(as_type<uint>(_e156), 4u);
+    float _e162 = as_type<float>(unnamed_2);
+    float _e181 = ((as_type<uint>(_e156) & 2147483647u) > 2139095040u) ? _e162 : (((as_type<uint>(_e162) & 2147483647u) > 2139095040u) ? _e156 : ((_e156 == _e162) ? as_type<float>(as_type<uint>(_e156) & as_type<uint>(_e162)) : metal::max(_e156, _e162)));
+    uint unnamed_3 = metal::simd_shuffle_xor(as_type<uint>(_e181), 2u);
+    float _e187 = as_type<float>(unnamed_3);
+    float _e206 = ((as_type<uint>(_e181) & 2147483647u) > 2139095040u) ? _e187 : (((as_type<uint>(_e187) & 2147483647u) > 2139095040u) ? _e181 : ((_e181 == _e187) ? as_type<float>(as_type<uint>(_e181) & as_type<uint>(_e187)) : metal::max(_e181, _e187)));
+    uint unnamed_4 = metal::simd_shuffle_xor(as_type<uint>(_e206), 1u);
+    float _e212 = as_type<float>(unnamed_4);
     if (_e59) {
-        scratch.inner[static_cast<uint>(static_cast<ulong>(_e58))] = ((as_type<uint>(_e234) & 2147483647u) > 2139095040u) ? _e247 : (((as_type<uint>(_e247) & 2147483647u) > 2139095040u) ? _e234 : ((_e234 == _e247) ? as_type<float>(as_type<uint>(_e234) & as_type<uint>(_e247)) : metal::max(_e234, _e247)));
+        scratch.inner[static_cast<uint>(static_cast<ulong>(_e58))] = ((as_type<uint>(_e206) & 2147483647u) > 2139095040u) ? _e212 : (((as_type<uint>(_e212) & 2147483647u) > 2139095040u) ? _e206 : ((_e206 == _e212) ? as_type<float>(as_type<uint>(_e206) & as_type<uint>(_e212)) : metal::max(_e206, _e212)));
     }
     metal::threadgroup_barrier(metal::mem_flags::mem_device);
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
-    uint _e271 = static_cast<uint>(static_cast<ulong>(0L));
-    float _e275 = scratch.inner[_e271];
-    float _e279 = scratch.inner[_e271 + 1u];
+    uint _e236 = static_cast<uint>(static_cast<ulong>(0L));
+    float _e240 = scratch.inner[_e236];
+    float _e244 = scratch.inner[_e236 + 1u];
     metal::threadgroup_barrier(metal::mem_flags::mem_device);
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
     carried_1 = 0.0;
@@ -155,44 +150,39 @@ struct softmaxInput {
             if (metal::all(loop_bound_1 == uint2(0u))) { break; }
             loop_bound_1 -= uint2(loop_bound_1.y == 0u, 1u);
             if (!loop_init_1) {
-                long _e322 = i_1;
-                i_1 = as_type<long>(as_type<ulong>(_e322) + as_type<ulong>(64L));
+                long _e287 = i_1;
+                i_1 = as_type<long>(as_type<ulong>(_e287) + as_type<ulong>(64L));
                 if ((static_cast<ulong>(x_extent_1_) - static_cast<ulong>(i_1)) <= static_cast<ulong>(64L)) {
                     break;
                 }
             }
             loop_init_1 = false;
-            long _e304 = i_1;
-            float _e305 = carried_1;
-            float _e312 = x[x_offset + static_cast<uint>(static_cast<ulong>(as_type<long>(as_type<ulong>(_e51) + as_type<ulong>(_e304))))];
-            float _e315 = metal::exp2((_e312 - (((as_type<uint>(_e275) & 2147483647u) > 2139095040u) ? _e279 : (((as_type<uint>(_e279) & 2147483647u) > 2139095040u) ? _e275 : ((_e275 == _e279) ? as_type<float>(as_type<uint>(_e275) & as_type<uint>(_e279)) : metal::max(_e275, _e279))))) * 1.442695);
-            y[y_offset + static_cast<uint>(static_cast<ulong>(as_type<long>(as_type<ulong>(_e52) + as_type<ulong>(_e304))))] = _e315;
-            carried_1 = _e305 + _e315;
+            long _e269 = i_1;
+            float _e270 = carried_1;
+            float _e277 = x[x_offset + static_cast<uint>(static_cast<ulong>(as_type<long>(as_type<ulong>(_e51) + as_type<ulong>(_e269))))];
+            float _e280 = metal::exp2((_e277 - (((as_type<uint>(_e240) & 2147483647u) > 2139095040u) ? _e244 : (((as_type<uint>(_e244) & 2147483647u) > 2139095040u) ? _e240 : ((_e240 == _e244) ? as_type<float>(as_type<uint>(_e240) & as_type<uint>(_e244)) : metal::max(_e240, _e244))))) * 1.442695);
+            y[y_offset + static_cast<uint>(static_cast<ulong>(as_type<long>(as_type<ulong>(_e52) + as_type<ulong>(_e269))))] = _e280;
+            carried_1 = _e270 + _e280;
         }
     }
-    float _e329 = carried_1;
-    uint _e334 = local_index & 31u;
-    uint unnamed_5 = metal::simd_shuffle(as_type<uint>(_e329), ((local_index - _e334) + (_e334 ^ (static_cast<uint>(static_cast<ulong>(16L)) & 31u))) & 31u);
-    float _e343 = _e329 + as_type<float>(unnamed_5);
-    uint _e348 = local_index & 31u;
-    uint unnamed_6 = metal::simd_shuffle(as_type<uint>(_e343), ((local_index - _e348) + (_e348 ^ (static_cast<uint>(static_cast<ulong>(8L)) & 31u))) & 31u);
-    float _e357 = _e343 + as_type<float>(unnamed_6);
-    uint _e362 = local_index & 31u;
-    uint unnamed_7 = metal::simd_shuffle(as_type<uint>(_e357), ((local_index - _e362) + (_e362 ^ (static_cast<uint>(static_cast<ulong>(4L)) & 31u))) & 31u);
-    float _e371 = _e357 + as_type<float>(unnamed_7);
-    uint _e376 = local_index & 31u;
-    uint unnamed_8 = metal::simd_shuffle(as_type<uint>(_e371), ((local_index - _e376) + (_e376 ^ (static_cast<uint>(static_cast<ulong>(2L)) & 31u))) & 31u);
-    float _e385 = _e371 + as_type<float>(unnamed_8);
-    uint _e390 = local_index & 31u;
-    uint unnamed_9 = metal::simd_shuffle(as_type<uint>(_e385), ((local_index - _e390) + (_e390 ^ (static_cast<uint>(static_cast<ulong>(1L)) & 31u))) & 31u);
+    float _e294 = carried_1;
+    uint unnamed_5 = metal::simd_shuffle_xor(as_type<uint>(_e294), 16u);
+    float _e301 = _e294 + as_type<float>(unnamed_5);
+    uint unnamed_6 = metal::simd_shuffle_xor(as_type<uint>(_e301), 8u);
+    float _e308 = _e301 + as_type<float>(unnamed_6);
+    uint unnamed_7 = metal::simd_shuffle_xor(as_type<uint>(_e308), 4u);
+    float _e315 = _e308 + as_type<float>(unnamed_7);
+    uint unnamed_8 = metal::simd_shuffle_xor(as_type<uint>(_e315), 2u);
+    float _e322 = _e315 + as_type<float>(unnamed_8);
+    uint unnamed_9 = metal::simd_shuffle_xor(as_type<uint>(_e322), 1u);
     if (_e59) {
-        scratch.inner[static_cast<uint>(static_cast<ulong>(_e58))] = _e385 + as_type<float>(unnamed_9);
+        scratch.inner[static_cast<uint>(static_cast<ulong>(_e58))] = _e322 + as_type<float>(unnamed_9);
     }
     metal::threadgroup_barrier(metal::mem_flags::mem_device);
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
-    uint _e404 = static_cast<uint>(static_cast<ulong>(0L));
-    float _e408 = scratch.inner[_e404];
-    float _e412 = scratch.inner[_e404 + 1u];
+    uint _e334 = static_cast<uint>(static_cast<ulong>(0L));
+    float _e338 = scratch.inner[_e334];
+    float _e342 = scratch.inner[_e334 + 1u];
     i_2 = thread_x;
     if (thread_x < x_extent_1_) {
         uint2 loop_bound_2 = uint2(4294967295u);
@@ -201,17 +191,17 @@ struct softmaxInput {
             if (metal::all(loop_bound_2 == uint2(0u))) { break; }
             loop_bound_2 -= uint2(loop_bound_2.y == 0u, 1u);
             if (!loop_init_2) {
-                long _e429 = i_2;
-                i_2 = as_type<long>(as_type<ulong>(_e429) + as_type<ulong>(64L));
+                long _e359 = i_2;
+                i_2 = as_type<long>(as_type<ulong>(_e359) + as_type<ulong>(64L));
                 if ((static_cast<ulong>(x_extent_1_) - static_cast<ulong>(i_2)) <= static_cast<ulong>(64L)) {
                     break;
                 }
             }
             loop_init_2 = false;
-            long _e416 = i_2;
-            long _e417 = as_type<long>(as_type<ulong>(_e52) + as_type<ulong>(_e416));
-            float _e423 = y[y_offset + static_cast<uint>(static_cast<ulong>(_e417))];
-            y[y_offset + static_cast<uint>(static_cast<ulong>(_e417))] = _e423 / (_e408 + _e412);
+            long _e346 = i_2;
+            long _e347 = as_type<long>(as_type<ulong>(_e52) + as_type<ulong>(_e346));
+            float _e353 = y[y_offset + static_cast<uint>(static_cast<ulong>(_e347))];
+            y[y_offset + static_cast<uint>(static_cast<ulong>(_e347))] = _e353 / (_e338 + _e342);
         }
     }
 }

@@ -72,86 +72,76 @@ fn softmax(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(subgroup_id) sub
         }
     }
     let _e102 = carried;
-    let _e111 = (local_index & 31u);
-    let _e118 = subgroupShuffle(bitcast<u32>(_e102), (((local_index - _e111) + (_e111 ^ (u32(u64(16li)) & 31u))) & 31u));
-    let _e119 = bitcast<f32>(_e118);
-    let _e138 = select(select(select(max(_e102, _e119), bitcast<f32>((bitcast<u32>(_e102) & bitcast<u32>(_e119))), (_e102 == _e119)), _e102, ((bitcast<u32>(_e119) & 2147483647u) > 2139095040u)), _e119, ((bitcast<u32>(_e102) & 2147483647u) > 2139095040u));
-    let _e143 = (local_index & 31u);
-    let _e150 = subgroupShuffle(bitcast<u32>(_e138), (((local_index - _e143) + (_e143 ^ (u32(u64(8li)) & 31u))) & 31u));
-    let _e151 = bitcast<f32>(_e150);
-    let _e170 = select(select(select(max(_e138, _e151), bitcast<f32>((bitcast<u32>(_e138) & bitcast<u32>(_e151))), (_e138 == _e151)), _e138, ((bitcast<u32>(_e151) & 2147483647u) > 2139095040u)), _e151, ((bitcast<u32>(_e138) & 2147483647u) > 2139095040u));
-    let _e175 = (local_index & 31u);
-    let _e182 = subgroupShuffle(bitcast<u32>(_e170), (((local_index - _e175) + (_e175 ^ (u32(u64(4li)) & 31u))) & 31u));
-    let _e183 = bitcast<f32>(_e182);
-    let _e202 = select(select(select(max(_e170, _e183), bitcast<f32>((bitcast<u32>(_e170) & bitcast<u32>(_e183))), (_e170 == _e183)), _e170, ((bitcast<u32>(_e183) & 2147483647u) > 2139095040u)), _e183, ((bitcast<u32>(_e170) & 2147483647u) > 2139095040u));
-    let _e207 = (local_index & 31u);
-    let _e214 = subgroupShuffle(bitcast<u32>(_e202), (((local_index - _e207) + (_e207 ^ (u32(u64(2li)) & 31u))) & 31u));
-    let _e215 = bitcast<f32>(_e214);
-    let _e234 = select(select(select(max(_e202, _e215), bitcast<f32>((bitcast<u32>(_e202) & bitcast<u32>(_e215))), (_e202 == _e215)), _e202, ((bitcast<u32>(_e215) & 2147483647u) > 2139095040u)), _e215, ((bitcast<u32>(_e202) & 2147483647u) > 2139095040u));
-    let _e239 = (local_index & 31u);
-    let _e246 = subgroupShuffle(bitcast<u32>(_e234), (((local_index - _e239) + (_e239 ^ (u32(u64(1li)) & 31u))) & 31u));
-    let _e247 = bitcast<f32>(_e246);
+    let _e111 = subgroupShuffleXor(bitcast<u32>(_e102), 16u);
+    let _e112 = bitcast<f32>(_e111);
+    let _e131 = select(select(select(max(_e102, _e112), bitcast<f32>((bitcast<u32>(_e102) & bitcast<u32>(_e112))), (_e102 == _e112)), _e102, ((bitcast<u32>(_e112) & 2147483647u) > 2139095040u)), _e112, ((bitcast<u32>(_e102) & 2147483647u) > 2139095040u));
+    let _e136 = subgroupShuffleXor(bitcast<u32>(_e131), 8u);
+    let _e137 = bitcast<f32>(_e136);
+    let _e156 = select(select(select(max(_e131, _e137), bitcast<f32>((bitcast<u32>(_e131) & bitcast<u32>(_e137))), (_e131 == _e137)), _e131, ((bitcast<u32>(_e137) & 2147483647u) > 2139095040u)), _e137, ((bitcast<u32>(_e131) & 2147483647u) > 2139095040u));
+    let _e161 = subgroupShuffleXor(bitcast<u32>(_e156), 4u);
+    let _e162 = bitcast<f32>(_e161);
+    let _e181 = select(select(select(max(_e156, _e162), bitcast<f32>((bitcast<u32>(_e156) & bitcast<u32>(_e162))), (_e156 == _e162)), _e156, ((bitcast<u32>(_e162) & 2147483647u) > 2139095040u)), _e162, ((bitcast<u32>(_e156) & 2147483647u) > 2139095040u));
+    let _e186 = subgroupShuffleXor(bitcast<u32>(_e181), 2u);
+    let _e187 = bitcast<f32>(_e186);
+    let _e206 = select(select(select(max(_e181, _e187), bitcast<f32>((bitcast<u32>(_e181) & bitcast<u32>(_e187))), (_e181 == _e187)), _e181, ((bitcast<u32>(_e187) & 2147483647u) > 2139095040u)), _e187, ((bitcast<u32>(_e181) & 2147483647u) > 2139095040u));
+    let _e211 = subgroupShuffleXor(bitcast<u32>(_e206), 1u);
+    let _e212 = bitcast<f32>(_e211);
     if _e59 {
-        scratch[u32(u64(_e58))] = select(select(select(max(_e234, _e247), bitcast<f32>((bitcast<u32>(_e234) & bitcast<u32>(_e247))), (_e234 == _e247)), _e234, ((bitcast<u32>(_e247) & 2147483647u) > 2139095040u)), _e247, ((bitcast<u32>(_e234) & 2147483647u) > 2139095040u));
+        scratch[u32(u64(_e58))] = select(select(select(max(_e206, _e212), bitcast<f32>((bitcast<u32>(_e206) & bitcast<u32>(_e212))), (_e206 == _e212)), _e206, ((bitcast<u32>(_e212) & 2147483647u) > 2139095040u)), _e212, ((bitcast<u32>(_e206) & 2147483647u) > 2139095040u));
     }
     storageBarrier();
     workgroupBarrier();
-    let _e271 = u32(u64(0li));
-    let _e275 = scratch[_e271];
-    let _e279 = scratch[(_e271 + 1u)];
+    let _e236 = u32(u64(0li));
+    let _e240 = scratch[_e236];
+    let _e244 = scratch[(_e236 + 1u)];
     storageBarrier();
     workgroupBarrier();
     carried_1 = 0f;
     i_1 = thread_x;
     if (thread_x < x_extent_1_) {
         loop {
-            let _e304 = i_1;
-            let _e305 = carried_1;
-            let _e312 = x[(x_offset + u32(u64((_e51 + _e304))))];
-            let _e315 = exp2(((_e312 - select(select(select(max(_e275, _e279), bitcast<f32>((bitcast<u32>(_e275) & bitcast<u32>(_e279))), (_e275 == _e279)), _e275, ((bitcast<u32>(_e279) & 2147483647u) > 2139095040u)), _e279, ((bitcast<u32>(_e275) & 2147483647u) > 2139095040u))) * 1.442695f));
-            y[(y_offset + u32(u64((_e52 + _e304))))] = _e315;
-            carried_1 = (_e305 + _e315);
+            let _e269 = i_1;
+            let _e270 = carried_1;
+            let _e277 = x[(x_offset + u32(u64((_e51 + _e269))))];
+            let _e280 = exp2(((_e277 - select(select(select(max(_e240, _e244), bitcast<f32>((bitcast<u32>(_e240) & bitcast<u32>(_e244))), (_e240 == _e244)), _e240, ((bitcast<u32>(_e244) & 2147483647u) > 2139095040u)), _e244, ((bitcast<u32>(_e240) & 2147483647u) > 2139095040u))) * 1.442695f));
+            y[(y_offset + u32(u64((_e52 + _e269))))] = _e280;
+            carried_1 = (_e270 + _e280);
             continuing {
-                let _e322 = i_1;
-                i_1 = (_e322 + 64li);
-                break if ((u64(x_extent_1_) - u64(_e322)) <= u64(64li));
+                let _e287 = i_1;
+                i_1 = (_e287 + 64li);
+                break if ((u64(x_extent_1_) - u64(_e287)) <= u64(64li));
             }
         }
     }
-    let _e329 = carried_1;
-    let _e334 = (local_index & 31u);
-    let _e341 = subgroupShuffle(bitcast<u32>(_e329), (((local_index - _e334) + (_e334 ^ (u32(u64(16li)) & 31u))) & 31u));
-    let _e343 = (_e329 + bitcast<f32>(_e341));
-    let _e348 = (local_index & 31u);
-    let _e355 = subgroupShuffle(bitcast<u32>(_e343), (((local_index - _e348) + (_e348 ^ (u32(u64(8li)) & 31u))) & 31u));
-    let _e357 = (_e343 + bitcast<f32>(_e355));
-    let _e362 = (local_index & 31u);
-    let _e369 = subgroupShuffle(bitcast<u32>(_e357), (((local_index - _e362) + (_e362 ^ (u32(u64(4li)) & 31u))) & 31u));
-    let _e371 = (_e357 + bitcast<f32>(_e369));
-    let _e376 = (local_index & 31u);
-    let _e383 = subgroupShuffle(bitcast<u32>(_e371), (((local_index - _e376) + (_e376 ^ (u32(u64(2li)) & 31u))) & 31u));
-    let _e385 = (_e371 + bitcast<f32>(_e383));
-    let _e390 = (local_index & 31u);
-    let _e397 = subgroupShuffle(bitcast<u32>(_e385), (((local_index - _e390) + (_e390 ^ (u32(u64(1li)) & 31u))) & 31u));
+    let _e294 = carried_1;
+    let _e299 = subgroupShuffleXor(bitcast<u32>(_e294), 16u);
+    let _e301 = (_e294 + bitcast<f32>(_e299));
+    let _e306 = subgroupShuffleXor(bitcast<u32>(_e301), 8u);
+    let _e308 = (_e301 + bitcast<f32>(_e306));
+    let _e313 = subgroupShuffleXor(bitcast<u32>(_e308), 4u);
+    let _e315 = (_e308 + bitcast<f32>(_e313));
+    let _e320 = subgroupShuffleXor(bitcast<u32>(_e315), 2u);
+    let _e322 = (_e315 + bitcast<f32>(_e320));
+    let _e327 = subgroupShuffleXor(bitcast<u32>(_e322), 1u);
     if _e59 {
-        scratch[u32(u64(_e58))] = (_e385 + bitcast<f32>(_e397));
+        scratch[u32(u64(_e58))] = (_e322 + bitcast<f32>(_e327));
     }
     storageBarrier();
     workgroupBarrier();
-    let _e404 = u32(u64(0li));
-    let _e408 = scratch[_e404];
-    let _e412 = scratch[(_e404 + 1u)];
+    let _e334 = u32(u64(0li));
+    let _e338 = scratch[_e334];
+    let _e342 = scratch[(_e334 + 1u)];
     i_2 = thread_x;
     if (thread_x < x_extent_1_) {
         loop {
-            let _e416 = i_2;
-            let _e417 = (_e52 + _e416);
-            let _e423 = y[(y_offset + u32(u64(_e417)))];
-            y[(y_offset + u32(u64(_e417)))] = (_e423 / (_e408 + _e412));
+            let _e346 = i_2;
+            let _e347 = (_e52 + _e346);
+            let _e353 = y[(y_offset + u32(u64(_e347)))];
+            y[(y_offset + u32(u64(_e347)))] = (_e353 / (_e338 + _e342));
             continuing {
-                let _e429 = i_2;
-                i_2 = (_e429 + 64li);
-                break if ((u64(x_extent_1_) - u64(_e429)) <= u64(64li));
+                let _e359 = i_2;
+                i_2 = (_e359 + 64li);
+                break if ((u64(x_extent_1_) - u64(_e359)) <= u64(64li));
             }
         }
     }
