@@ -11,6 +11,7 @@
 //! | `reduce.rs` | `sum` |
 //! | `rows.rs`, `long_rows.rs` | `softmax`, `layer_norm`; of rows that no program holds |
 //! | `matmul/` | `matmul`, for every device and at the explicit level |
+//! | `numeric.rs` | from element types at run time to those of Rust |
 //! | `sizes.rs` | how much a program takes on |
 //! | `tuning/` | [`Tuning`]: choosing by measurement how a kernel divides its work |
 //!
@@ -41,6 +42,7 @@ pub mod create;
 pub mod elementwise;
 mod long_rows;
 pub mod matmul;
+mod numeric;
 pub mod reduce;
 pub mod rows;
 mod sizes;

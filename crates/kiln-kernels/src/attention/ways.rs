@@ -4,7 +4,7 @@ use super::schedule::suits;
 use super::{Problem, hopper, plain};
 use crate::tuning::{self, Choosing, class};
 use kiln_lang::prelude::*;
-use kiln_runtime::{Result, Tensor};
+use kiln_runtime::{DynTensor, Result, Tensor};
 use std::fmt;
 use std::str::FromStr;
 
@@ -106,8 +106,8 @@ fn tuned<T: Float + Accumulate<Acc = f32>>(problem: &Problem<'_, T>) -> Result<O
     };
     let device = q.device();
     let choosing = Choosing { device, tuning: *tuning, question: &question };
-    let result = || device.uninit::<T, 3>([batch * heads, queries, width]);
-    choosing.choose(&named, &ways, &result, &|way, to| problem.elsewhere(to)?.run(way))
+    let result = || DynTensor::uninit(device, T::SCALAR, &[batch * heads, queries, width]);
+    choosing.choose(&named, &ways, &result, &|way, to| problem.elsewhere(to.downcast_ref()?)?.run(way))
 }
 
 impl<'a, T: Float + Accumulate<Acc = f32>> Problem<'a, T> {

@@ -69,14 +69,6 @@ factors! {
     u64 => u64, None;
 }
 
-/// The types of factors in words, for questions that choices are kept under.
-pub(super) fn factors<T: Factor, U: Factor>() -> String {
-    match T::SCALAR == U::SCALAR {
-        true => T::SCALAR.to_string(),
-        false => format!("{} by {}", T::SCALAR, U::SCALAR),
-    }
-}
-
 /// Whether products of a precision may run on these matrix units.
 pub(super) fn allows(precision: Precision, unit: Unit) -> bool {
     match unit {

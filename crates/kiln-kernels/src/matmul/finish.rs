@@ -1,20 +1,60 @@
-//! The launches of a product, behind an interface that does not name its epilogue: what decides
-//! which of them is made, and how, is compiled once for each types of elements.
+//! The launches of a product, behind an interface that names neither its epilogue nor its element
+//! types: what decides which of them is made, and how, is compiled once.
 
-use super::factor::Factor;
+use super::factor::{Unit, allows};
 use super::hopper::MatmulPlan;
+use kiln_ir::Scalar;
 use kiln_lang::Precision;
-use kiln_lang::prelude::*;
-use kiln_runtime::{Result, Tensor};
+use kiln_runtime::{DynTensor, Result};
 
-/// The factors of a product.
-pub(super) type Factors<'a, T, U> = (&'a Tensor<T, 3>, &'a Tensor<U, 3>);
+/// The factors of a product, as stacks.
+pub(super) type Factors<'a> = (&'a DynTensor, &'a DynTensor);
 
 /// Rows and columns of a program, and the depth of a step.
 pub type Tile = (usize, usize, usize);
 
-/// What is done to the sums of a product on their way to c.
-pub(super) trait Finish<T: Factor, U: Factor, O: Numeric> {
+/// The element types of a product.
+#[derive(Clone, Copy)]
+pub(super) struct Types {
+    /// Of each factor.
+    pub(super) factors: [Scalar; 2],
+    /// How matrix units multiply the factors.
+    pub(super) unit: Unit,
+    /// What products are summed in.
+    pub(super) sum: Scalar,
+    /// Of c.
+    pub(super) result: Scalar,
+}
+
+impl Types {
+    /// Bytes of an element of a factor.
+    pub(super) fn factor_bytes(self) -> usize {
+        self.factors[0].bytes() as usize
+    }
+
+    /// The types of factors in words, for questions that choices are kept under.
+    pub(super) fn factors(self) -> String {
+        let [a, b] = self.factors;
+        if a == b { a.to_string() } else { format!("{a} by {b}") }
+    }
+
+    /// Whether sums have two levels.
+    pub(super) fn two_level(self, precision: Precision) -> bool {
+        self.unit == Unit::Float8 && precision != Precision::FastSums
+    }
+
+    /// Whether products of a precision may run on matrix units.
+    pub(super) fn allows(self, precision: Precision) -> bool {
+        allows(precision, self.unit)
+    }
+}
+
+/// What is done to the sums of a product on their way to c, and the types of both. Tensors are of
+/// these types and of rank 3, or their launch is refused.
+pub(super) trait Finish {
+    /// The element types.
+    fn types(&self) -> Types;
+
     /// Whether sums are stored unchanged.
     fn is_identity(&self) -> bool;
 
@@ -24,26 +64,34 @@ pub(super) trait Finish<T: Factor, U: Factor, O: Numeric> {
     /// [`Error::Shape`](kiln_runtime::Error::Shape) for a tensor that does not fit.
     fn check(&self, result: [usize; 3]) -> Result<()>;
 
+    /// Launches the [kernel at the tile level](super::plain::kernels::matmul).
+    fn tiles(&self, factors: Factors<'_>, c: &mut DynTensor, precision: Precision, tile: Tile) -> Result<()>;
+
+    /// The launches on tensor cores, of which factors of other types have none.
+    fn on_tensor_cores(&self) -> Option<&dyn OnTensorCores>;
+}
+
+/// The launches of a product whose factors tensor cores multiply.
+pub(super) trait OnTensorCores: Finish {
     /// Whether f32 come out.
     fn gives_f32(&self) -> bool;
 
     /// The same for cᵀ = bᵀ aᵀ.
-    fn transposed(&self) -> Box<dyn Finish<U, T, O>>;
+    fn transposed(&self) -> Box<dyn OnTensorCores>;
 
-    /// Launches the [kernel at the tile level](super::plain::kernels::matmul).
-    fn tiles(
-        &self,
-        factors: Factors<'_, T, U>,
-        c: &mut Tensor<O, 3>,
-        precision: Precision,
-        tile: Tile,
-    ) -> Result<()>;
+    /// Launches the [product of a matrix and a vector](super::rows::kernels::dot_rows), without
+    /// the epilogue: c, of rank 1, is a by b, of rank 1.
+    fn rows(&self, factors: Factors<'_>, c: &mut DynTensor) -> Result<()>;
 
     /// Launches the [kernel for Hopper GPUs](super::hopper::matmul).
-    fn hopper(
+    fn hopper(&self, factors: Factors<'_>, c: &mut DynTensor, plan: MatmulPlan, grid: [u32; 3])
+    -> Result<()>;
+
+    /// Launches it without the epilogue, for parts of sums.
+    fn hopper_parts(
         &self,
-        factors: Factors<'_, T, U>,
-        c: &mut Tensor<O, 3>,
+        factors: Factors<'_>,
+        parts: &mut DynTensor,
         plan: MatmulPlan,
         grid: [u32; 3],
     ) -> Result<()>;
@@ -52,13 +100,13 @@ pub(super) trait Finish<T: Factor, U: Factor, O: Numeric> {
     /// signals.
     fn stream_k(
         &self,
-        factors: Factors<'_, T, U>,
-        c: &mut Tensor<O, 3>,
-        exchange: (&mut Tensor<T::Sum, 1>, &mut Tensor<u32, 1>),
+        factors: Factors<'_>,
+        c: &mut DynTensor,
+        exchange: (&mut DynTensor, &mut DynTensor),
         plan: MatmulPlan,
         grid: [u32; 3],
     ) -> Result<()>;
 
     /// Launches [what adds up parts](super::splits::kernels::add_up).
-    fn add_up(&self, parts: &Tensor<T::Sum, 3>, c: &mut Tensor<O, 3>, splits: usize) -> Result<()>;
+    fn add_up(&self, parts: &DynTensor, c: &mut DynTensor, splits: usize) -> Result<()>;
 }

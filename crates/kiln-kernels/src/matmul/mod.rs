@@ -9,7 +9,7 @@
 //! | `epilogue.rs` | what is done to sums before they are stored |
 //! | `estimate.rs` | how long a product takes by a plan |
 //! | `factor.rs` | what can be multiplied, and what it is summed in |
-//! | `finish.rs`, `launches.rs` | the launches of a product, without and with its epilogue |
+//! | `finish.rs`, `launches.rs` | the launches of a product, without and with its types |
 //! | `hopper/` | the kernel for GPUs of compute capability 9.0, at the explicit level |
 //! | `plain.rs` | the kernel for every device, at the tile level |
 //! | `plan.rs` | how a product is divided on a Hopper GPU, from its shape |
@@ -42,7 +42,8 @@ use crate::Tuning;
 use epilogue::{Along, Combined, Identity, Map, Residual, Scale, Then, Vector};
 use finish::Finish;
 use kiln_lang::prelude::*;
-use kiln_runtime::{Error, Result, Tensor};
+use kiln_runtime::{DynTensor, Error, Result, Tensor};
+use launches::Launches;
 
 /// c = a b, accumulated in f32 for the floats of 8 and 16 bits and in i32 for the integers of 8,
 /// which wraps, otherwise in the factors' type. A transposed factor or result is a
@@ -216,42 +217,48 @@ impl<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, E: Epilogue<T::Sum>
     /// [`Error::Shape`] for factors, a result or tensors of the epilogue that do not fit each
     /// other; those of a launch.
     pub fn run<O: Numeric, C: Matrices<O>>(self, c: &mut C) -> Result<()> {
-        let Matmul { a, b, ranks, precision, tuning, epilogue } = self;
-        let product = Matmul { a, b, ranks, precision, tuning, epilogue: () };
-        product.finished(&mut c.stack(), C::RANK, &epilogue)
+        let Matmul { a, b, ranks: [a_rank, b_rank], precision, tuning, epilogue } = self;
+        let ranks = [a_rank, b_rank, C::RANK];
+        let finish = Launches::<T, U, O, E>::new(epilogue);
+        multiply([a.as_dyn(), b.as_dyn()], &mut c.stack().into_dyn(), ranks, &finish, precision, tuning)
     }
 }
 
-impl<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>> Matmul<T, U, ()> {
-    /// Computes it into a stack that was given as a tensor of so many axes.
-    fn finished<O: Numeric>(
-        &self,
-        c: &mut Tensor<O, 3>,
-        rank: usize,
-        finish: &dyn Finish<T, U, O>,
-    ) -> Result<()> {
-        let Matmul { a, b, precision, tuning, .. } = self;
-        let ([x, m, k], [y, inner, n]) = (a.shape(), b.shape());
-        let shape = |what: &str, expected: [usize; 3], given: [usize; 3], rank: usize| {
-            let [expected, given] = [expected, given].map(|s| s[3 - rank..].to_vec());
-            Err(Error::Shape { what: what.into(), expected, given })
-        };
-        let products = if x == 1 { y } else { x };
-        if inner != k || y != 1 && y != products {
-            return shape("matmul, b", [products, k, n], [y, inner, n], self.ranks[1]);
-        }
-        if c.shape() != [products, m, n] {
-            return shape("matmul, c", [products, m, n], c.shape(), rank);
-        }
-        finish.check([products, m, n])?;
-        // A constant by itself: the kernels for warpgroups are not compiled for other types.
-        if const { !matches!(T::UNIT, Unit::None | Unit::Float64) }
-            && factor::allows(*precision, T::UNIT)
-            && *precision != Precision::Tf32x3
-            && tensor_cores::available(a.device(), [products, m, n, k])
-        {
-            return tensor_cores::multiply(a, b, c, finish, *precision, *tuning);
-        }
-        plain::multiply(a, b, c, finish, *precision, *tuning)
+/// c = a b through an epilogue, for stacks that were given as tensors of so many axes.
+fn multiply(
+    [a, b]: [&DynTensor; 2],
+    c: &mut DynTensor,
+    ranks: [usize; 3],
+    finish: &dyn Finish,
+    precision: Precision,
+    tuning: Tuning,
+) -> Result<()> {
+    let ([x, m, k], [y, inner, n]) = (extents(a), extents(b));
+    let shape = |what: &str, expected: [usize; 3], given: [usize; 3], rank: usize| {
+        let [expected, given] = [expected, given].map(|s| s[3 - rank..].to_vec());
+        Err(Error::Shape { what: what.into(), expected, given })
+    };
+    let products = if x == 1 { y } else { x };
+    if inner != k || y != 1 && y != products {
+        return shape("matmul, b", [products, k, n], [y, inner, n], ranks[1]);
     }
+    if extents(c) != [products, m, n] {
+        return shape("matmul, c", [products, m, n], extents(c), ranks[2]);
+    }
+    finish.check([products, m, n])?;
+    if let Some(finish) = finish.on_tensor_cores()
+        && finish.types().allows(precision)
+        && precision != Precision::Tf32x3
+        && tensor_cores::available(a.device(), [products, m, n, k])
+    {
+        return tensor_cores::multiply(a, b, c, finish, precision, tuning);
+    }
+    plain::multiply(a, b, c, finish, precision, tuning)
+}
+
+/// The extents of a stack.
+fn extents(stack: &DynTensor) -> [usize; 3] {
+    let mut extents = [1; 3];
+    extents.iter_mut().zip(stack.shape()).for_each(|(to, &extent)| *to = extent);
+    extents
 }

@@ -1,13 +1,14 @@
 //! Products of matrices at the tile level, on every device.
 
 use super::epilogue::{Epilogue, TilePosition};
-use super::factor::{Factor, Unit, allows, factors};
+use super::extents;
+use super::factor::{Factor, Unit, allows};
 use super::finish::Finish;
 pub use super::finish::Tile;
 use crate::tuning::{self, Choosing, Tuning, Way, class};
 use kiln_lang::Precision;
 use kiln_lang::prelude::*;
-use kiln_runtime::{Device, Execution, Result, Tensor};
+use kiln_runtime::{Device, DynTensor, Execution, Result, Tensor};
 
 /// Kernels, for launches of one's own.
 pub mod kernels {
@@ -43,31 +44,32 @@ pub mod kernels {
 }
 
 /// Launches the kernel for matrices whose shapes fit.
-pub(super) fn multiply<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric>(
-    a: &Tensor<T, 3>,
-    b: &Tensor<U, 3>,
-    c: &mut Tensor<O, 3>,
-    finish: &dyn Finish<T, U, O>,
+pub(super) fn multiply(
+    a: &DynTensor,
+    b: &DynTensor,
+    c: &mut DynTensor,
+    finish: &dyn Finish,
     precision: Precision,
     tuning: Tuning,
 ) -> Result<()> {
-    let ([products, m, n], [_, _, k]) = (c.shape(), a.shape());
-    let device = a.device().clone();
-    let launch = |tile: Tile, to: &mut Tensor<O, 3>| finish.tiles((a, b), to, precision, tile);
-    let estimate = tile::<T>(&device, precision, [m, n, k]);
+    let ([products, m, n], [_, _, k]) = (extents(c), extents(a));
+    let (device, types) = (a.device(), finish.types());
+    let factors = Factors { unit: types.unit, bytes: types.factor_bytes() };
+    let launch = |tile: Tile, to: &mut DynTensor| finish.tiles((a, b), to, precision, tile);
+    let estimate = factors.tile(device, precision, [m, n, k]);
     if tuning.is_off() || c.is_empty() {
         return launch(estimate, c);
     }
     let name = |(rows, columns, depth): Tile| format!("{rows} x {columns} x {depth}");
-    let tiles = || tiles::<T>(&device, precision, estimate, [m, n, k]);
+    let tiles = || factors.tiles(device, precision, estimate, [m, n, k]);
     let ways = || tiles().into_iter().map(|way| Way { name: name(way), way }).collect();
     let named = |kept: &str| tiles().into_iter().find(|&way| name(way) == kept);
     let [count, high, wide, deep] = [products, m, n, k].map(class);
     let order = |adjacent| if adjacent == 1 { "rows" } else { "columns" };
     let through = if finish.is_identity() { "" } else { ", through an epilogue" };
-    let (from, to) = (factors::<T, U>(), O::SCALAR);
+    let (from, to) = (types.factors(), types.result);
     let (a_order, b_order) = (order(a.strides()[2]), order(b.strides()[2]));
-    let by = match (precision, T::UNIT) {
+    let by = match (precision, types.unit) {
         (Precision::Tf32, Unit::Tf32) => ", as tf32",
         (Precision::Tf32x3, Unit::Tf32) => ", as tf32 in two parts",
         (Precision::FastSums, Unit::Float8) => ", with fast sums",
@@ -76,9 +78,8 @@ pub(super) fn multiply<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O
     let question = format!(
         "matmul, {from} to {to}, {count} x {high} x {wide} x {deep}, a by {a_order}, b by {b_order}{by}{through}"
     );
-    let shape = c.shape();
-    let result = || device.uninit(shape);
-    let choosing = Choosing { device: &device, tuning, question: &question };
+    let result = || DynTensor::uninit(device, to, &[products, m, n]);
+    let choosing = Choosing { device, tuning, question: &question };
     let chosen = choosing.choose(&named, &ways, &result, &launch)?;
     launch(chosen.unwrap_or(estimate), c)
 }
@@ -98,60 +99,118 @@ struct Units {
     two_level: bool,
 }
 
-impl Units {
-    /// `None` where there are none for the type.
-    fn of<T: Factor>(device: &Device, precision: Precision) -> Option<Units> {
-        let units = device.capabilities().matrix_units;
-        let there = T::UNIT.format().is_some_and(|format| units.multiply(format));
-        let two_level = T::UNIT == Unit::Float8 && precision != Precision::FastSums;
-        let depth = (32 / size_of::<T>()).max(8);
-        let by_warps = T::UNIT == Unit::Float64 || precision == Precision::Tf32x3;
-        let of_warpgroups = has_warpgroups(device) && !by_warps;
-        (there && allows(precision, T::UNIT)).then_some(Units { depth, of_warpgroups, two_level })
-    }
+/// What decides about tiles of the type of factors.
+#[derive(Clone, Copy)]
+struct Factors {
+    unit: Unit,
+    /// Of an element.
+    bytes: usize,
 }
 
-/// The estimate's tile, and the others that are worth trying: half and twice of each extent where
-/// the device gains from larger ones.
-fn tiles<T: Factor>(
-    device: &Device,
-    precision: Precision,
-    estimate: Tile,
-    [m, n, k]: [usize; 3],
-) -> Vec<Tile> {
-    let within = |extent: usize, of: usize| of.min(extent.next_power_of_two().max(16));
-    let units = Units::of::<T>(device, precision);
-    // Depths on matrix units are given in steps of 32 bytes.
-    let step = units.as_ref().map_or(1, |units| units.depth);
-    let all: &[Tile] = match device.capabilities().execution {
-        Execution::Simd => &[
-            (64, 256, 512),
-            (128, 256, 512),
-            (256, 256, 512),
-            (128, 128, 512),
-            (256, 256, 256),
-            (128, 512, 256),
-        ],
-        Execution::Simt if units.as_ref().is_some_and(|units| units.two_level) => {
-            &[(128, 128, 4), (128, 64, 4), (64, 128, 4), (64, 64, 4), (128, 128, 2), (64, 128, 2)]
+impl Factors {
+    /// `None` where there are none for the type.
+    fn units(self, device: &Device, precision: Precision) -> Option<Units> {
+        let units = device.capabilities().matrix_units;
+        let there = self.unit.format().is_some_and(|format| units.multiply(format));
+        let two_level = self.unit == Unit::Float8 && precision != Precision::FastSums;
+        let depth = (32 / self.bytes).max(8);
+        let by_warps = self.unit == Unit::Float64 || precision == Precision::Tf32x3;
+        let of_warpgroups = has_warpgroups(device) && !by_warps;
+        (there && allows(precision, self.unit)).then_some(Units { depth, of_warpgroups, two_level })
+    }
+
+    /// The estimate's tile, and the others that are worth trying: half and twice of each extent
+    /// where the device gains from larger ones.
+    fn tiles(
+        self,
+        device: &Device,
+        precision: Precision,
+        estimate: Tile,
+        [m, n, k]: [usize; 3],
+    ) -> Vec<Tile> {
+        let within = |extent: usize, of: usize| of.min(extent.next_power_of_two().max(16));
+        let units = self.units(device, precision);
+        // Depths on matrix units are given in steps of 32 bytes.
+        let step = units.as_ref().map_or(1, |units| units.depth);
+        let all: &[Tile] = match device.capabilities().execution {
+            Execution::Simd => &[
+                (64, 256, 512),
+                (128, 256, 512),
+                (256, 256, 512),
+                (128, 128, 512),
+                (256, 256, 256),
+                (128, 512, 256),
+            ],
+            Execution::Simt if units.as_ref().is_some_and(|units| units.two_level) => {
+                &[(128, 128, 4), (128, 64, 4), (64, 128, 4), (64, 64, 4), (128, 128, 2), (64, 128, 2)]
+            }
+            Execution::Simt if units.as_ref().is_some_and(|units| units.of_warpgroups) => {
+                &[(256, 128, 4), (128, 256, 4), (128, 128, 4), (128, 128, 2), (64, 128, 4), (64, 64, 4)]
+            }
+            Execution::Simt if units.is_some() => {
+                &[(128, 128, 2), (64, 64, 2), (64, 128, 2), (128, 64, 2), (64, 64, 4), (128, 128, 4)]
+            }
+            Execution::Simt => &[(32, 64, 32), (64, 64, 32), (128, 64, 32), (32, 32, 32), (64, 64, 16)],
+            Execution::Interpreted => &[(16, 16, 16), (32, 16, 16), (16, 32, 16)],
+        };
+        let mut tiles = vec![estimate];
+        for &(rows, columns, depth) in all {
+            let tile = (within(m, rows), within(n, columns), within(k, depth * step).max(step));
+            if !tiles.contains(&tile) && tiles.len() < tuning::MOST {
+                tiles.push(tile);
+            }
         }
-        Execution::Simt if units.as_ref().is_some_and(|units| units.of_warpgroups) => {
-            &[(256, 128, 4), (128, 256, 4), (128, 128, 4), (128, 128, 2), (64, 128, 4), (64, 64, 4)]
-        }
-        Execution::Simt if units.is_some() => {
-            &[(128, 128, 2), (64, 64, 2), (64, 128, 2), (128, 64, 2), (64, 64, 4), (128, 128, 4)]
-        }
-        Execution::Simt => &[(32, 64, 32), (64, 64, 32), (128, 64, 32), (32, 32, 32), (64, 64, 16)],
-        Execution::Interpreted => &[(16, 16, 16), (32, 16, 16), (16, 32, 16)],
-    };
-    let mut tiles = vec![estimate];
-    for &(rows, columns, depth) in all {
-        let tile = (within(m, rows), within(n, columns), within(k, depth * step).max(step));
-        if !tiles.contains(&tile) && tiles.len() < tuning::MOST {
-            tiles.push(tile);
+        tiles
+    }
+
+    /// The tile by estimate: see [`tile`].
+    fn tile(self, device: &Device, precision: Precision, [m, n, k]: [usize; 3]) -> Tile {
+        let units = self.units(device, precision);
+        let within = |extent: usize, most: usize| extent.next_power_of_two().clamp(16, most);
+        match (device.capabilities().execution, units) {
+            (Execution::Simd, _) => {
+                // What a program packs serves all of its rows and columns, and what it holds
+                // remains in the L2 cache; smaller tiles where large ones would leave a core
+                // without work.
+                let programs = |rows: usize| m.div_ceil(rows) * n.div_ceil(256);
+                let rows = if programs(256) >= 2 * device.properties().units as usize { 256 } else { 128 };
+                (within(m, rows), within(n, 256), within(k, 512))
+            }
+            // Products of warpgroups: as many sums as registers hold, or fewer where the device
+            // would have too little to do.
+            (Execution::Simt, Some(Units { depth, two_level, of_warpgroups: true })) => {
+                let fills = |rows: usize, columns: usize| {
+                    m.div_ceil(rows) * n.div_ceil(columns) >= device.properties().units as usize
+                };
+                // Where a warp copies, tall tiles are a little faster.
+                let large = if self.bytes == 2 { (256, 128) } else { (128, 256) };
+                let all = [large, (128, 128), (64, 128)].into_iter().skip(usize::from(two_level));
+                let (rows, columns) = all.into_iter().find(|&(r, c)| fills(r, c)).unwrap_or((64, 64));
+                (within(m, rows), within(n, columns), within(k, 4 * depth).max(depth))
+            }
+            // On tensor cores: 64 × 64 a warp, or fewer where the device would have too little to
+            // do. Of f64 three small programs on a multiprocessor are faster than one.
+            (Execution::Simt, Some(Units { depth, .. })) => {
+                let programs = m.div_ceil(128) * n.div_ceil(128);
+                let fills = programs >= device.properties().units as usize;
+                let most = if fills && self.bytes < 8 { 128 } else { 64 };
+                (within(m, most), within(n, most), 2 * depth)
+            }
+            // Tall tiles, where there are enough of them and room for four on a multiprocessor.
+            (Execution::Simt, None) => {
+                let (units, room) = (device.properties().units as usize, device.properties().shared_memory);
+                let suits = |rows: usize| {
+                    let bytes = (rows + 64) * 32 * self.bytes;
+                    self.bytes <= 4
+                        && 4 * bytes as u64 <= u64::from(room)
+                        && m.div_ceil(rows) * n.div_ceil(64) >= units
+                };
+                let rows = [128, 64].into_iter().find(|&rows| suits(rows)).unwrap_or(32);
+                (within(m, rows), within(n, 64), 32)
+            }
+            (Execution::Interpreted, _) => (16, 16, 16),
         }
     }
-    tiles
 }
 
 /// The rows, columns and depth of the tile that a device's programs take by estimate, for a product
@@ -163,49 +222,6 @@ fn tiles<T: Factor>(
 /// assert_eq!(tile, (16, 16, 16));
 /// # Ok::<(), kiln_runtime::Error>(())
 /// ```
-pub fn tile<T: Factor>(device: &Device, precision: Precision, [m, n, k]: [usize; 3]) -> Tile {
-    let units = Units::of::<T>(device, precision);
-    let within = |extent: usize, most: usize| extent.next_power_of_two().clamp(16, most);
-    match (device.capabilities().execution, units) {
-        (Execution::Simd, _) => {
-            // What a program packs serves all of its rows and columns, and what it holds remains in
-            // the L2 cache; smaller tiles where large ones would leave a core without work.
-            let programs = |rows: usize| m.div_ceil(rows) * n.div_ceil(256);
-            let rows = if programs(256) >= 2 * device.properties().units as usize { 256 } else { 128 };
-            (within(m, rows), within(n, 256), within(k, 512))
-        }
-        // Products of warpgroups: as many sums as registers hold, or fewer where the device would
-        // have too little to do.
-        (Execution::Simt, Some(Units { depth, two_level, of_warpgroups: true })) => {
-            let fills = |rows: usize, columns: usize| {
-                m.div_ceil(rows) * n.div_ceil(columns) >= device.properties().units as usize
-            };
-            // Where a warp copies, tall tiles are a little faster.
-            let large = if size_of::<T>() == 2 { (256, 128) } else { (128, 256) };
-            let all = [large, (128, 128), (64, 128)].into_iter().skip(usize::from(two_level));
-            let (rows, columns) = all.into_iter().find(|&(r, c)| fills(r, c)).unwrap_or((64, 64));
-            (within(m, rows), within(n, columns), within(k, 4 * depth).max(depth))
-        }
-        // On tensor cores: 64 × 64 a warp, or fewer where the device would have too little to do.
-        // Of f64 three small programs on a multiprocessor are faster than one.
-        (Execution::Simt, Some(Units { depth, .. })) => {
-            let programs = m.div_ceil(128) * n.div_ceil(128);
-            let fills = programs >= device.properties().units as usize;
-            let most = if fills && size_of::<T>() < 8 { 128 } else { 64 };
-            (within(m, most), within(n, most), 2 * depth)
-        }
-        // Tall tiles, where there are enough of them and room for four on a multiprocessor.
-        (Execution::Simt, None) => {
-            let (units, room) = (device.properties().units as usize, device.properties().shared_memory);
-            let suits = |rows: usize| {
-                let bytes = (rows + 64) * 32 * size_of::<T>();
-                size_of::<T>() <= 4
-                    && 4 * bytes as u64 <= u64::from(room)
-                    && m.div_ceil(rows) * n.div_ceil(64) >= units
-            };
-            let rows = [128, 64].into_iter().find(|&rows| suits(rows)).unwrap_or(32);
-            (within(m, rows), within(n, 64), 32)
-        }
-        (Execution::Interpreted, _) => (16, 16, 16),
-    }
+pub fn tile<T: Factor>(device: &Device, precision: Precision, shape: [usize; 3]) -> Tile {
+    Factors { unit: T::UNIT, bytes: size_of::<T>() }.tile(device, precision, shape)
 }

@@ -1,18 +1,17 @@
 //! How a product goes to the tensor cores of a Hopper GPU: factors as bulk copies can move them, a
 //! plan, a launch.
 
-use super::epilogue::Identity;
-use super::factor::{Factor, Unit, factors};
-use super::finish::Finish;
+use super::factor::Unit;
+use super::finish::{OnTensorCores, Types};
 use super::plan::{Choice, Request, ranked};
 use super::seen::{choice, choice_of_form};
-use super::{hopper, rows, stream};
+use super::{extents, stream};
+use crate::numeric::for_numeric;
 use crate::tuning::{self, Choosing, Tuning, Way, class};
-use half::{bf16, f16};
+use kiln_ir::Scalar;
 use kiln_lang::Precision;
 use kiln_lang::prelude::*;
-use kiln_runtime::{CostModel, Device, Result, Tensor};
-use std::any::TypeId;
+use kiln_runtime::{CostModel, Device, DynTensor, Result, Tensor};
 use std::sync::Arc;
 
 /// Bytes that addresses and rows of what bulk copies move are multiples of.
@@ -27,30 +26,29 @@ pub(super) fn available(device: &Device, extents: [usize; 4]) -> bool {
 }
 
 /// c = a b through the epilogue, for stacks whose shapes fit.
-pub(super) fn multiply<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric>(
-    a: &Tensor<T, 3>,
-    b: &Tensor<U, 3>,
-    c: &mut Tensor<O, 3>,
-    finish: &dyn Finish<T, U, O>,
+pub(super) fn multiply(
+    a: &DynTensor,
+    b: &DynTensor,
+    c: &mut DynTensor,
+    finish: &dyn OnTensorCores,
     precision: Precision,
     tuning: Tuning,
 ) -> Result<()> {
-    let device = a.device().clone();
-    let plain = finish.is_identity();
-    if plain && T::UNIT != Unit::Tf32 && by_vector(a, b, c)? {
+    let (device, types, plain) = (a.device(), finish.types(), finish.is_identity());
+    if plain && types.unit != Unit::Tf32 && by_vector(a, b, c, finish)? {
         return Ok(());
     }
-    let ([_, m, k], [products, _, n]) = (a.shape(), c.shape());
+    let ([_, m, k], [products, _, n]) = (extents(a), extents(c));
     let request = Request {
         products,
         m,
         n,
         k,
-        factor_bytes: size_of::<T>(),
-        result_bytes: size_of::<O>(),
-        sum_bytes: size_of::<T::Sum>(),
-        two_level: T::UNIT == Unit::Float8 && precision != Precision::FastSums,
-        packs: finish.gives_f32() && (is::<O, f16>() || is::<O, bf16>()),
+        factor_bytes: types.factor_bytes(),
+        result_bytes: types.result.bytes() as usize,
+        sum_bytes: types.sum.bytes() as usize,
+        two_level: types.two_level(precision),
+        packs: finish.gives_f32() && matches!(types.result, Scalar::F16 | Scalar::BF16),
         epilogue: !plain,
     };
     let gpu = device.cost_model();
@@ -66,10 +64,10 @@ pub(super) fn multiply<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O
         let transposed = tuned(&b, &a, &c, finish, (&request, gpu), tuning)?;
         launch(&b, &a, &mut c, finish, transposed.unwrap_or_else(|| choice(&request, gpu)))
     } else {
-        let mut whole = device.uninit([products, m, longer::<O>(n)])?.slice(2, 0..n)?;
+        let mut whole = with_long_rows(c)?.slice(2, 0..n)?;
         let chosen = tuned(a, b, &whole, finish, (&request, gpu), tuning)?;
         launch(a, b, &mut whole, finish, chosen.unwrap_or_else(estimate))?;
-        arrange(&whole, c, 16, 128).launch(&device)
+        arrange(&whole, c)
     }
 }
 
@@ -79,11 +77,11 @@ fn anywhere(choice: &Choice) -> bool {
 }
 
 /// The choice by measurement, if that is asked for, for a result such as c.
-fn tuned<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric>(
-    a: &Tensor<T, 3>,
-    b: &Tensor<U, 3>,
-    c: &Tensor<O, 3>,
-    finish: &dyn Finish<T, U, O>,
+fn tuned(
+    a: &DynTensor,
+    b: &DynTensor,
+    c: &DynTensor,
+    finish: &dyn OnTensorCores,
     (request, gpu): (&Request, &Arc<CostModel>),
     tuning: Tuning,
 ) -> Result<Option<Choice>> {
@@ -98,10 +96,11 @@ fn tuned<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric>(
     let named = |name: &str| choice_of_form(request, gpu, name.parse().ok()?).filter(fits);
     let order = |adjacent| if adjacent == 1 { "rows" } else { "columns" };
     let Request { products, m, n, k, two_level, epilogue: through, .. } = *request;
+    let types = finish.types();
     let question = format!(
         "matmul on tensor cores, {} to {}, {} x {} x {} x {}, a by {}, b by {}{}{}",
-        factors::<T, U>(),
-        O::SCALAR,
+        types.factors(),
+        types.result,
         class(products),
         class(m),
         class(n),
@@ -111,23 +110,17 @@ fn tuned<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric>(
         if two_level { ", two-level sums" } else { "" },
         if through { ", through an epilogue" } else { "" },
     );
-    let device = c.device();
-    let result = || device.uninit::<O, 3>([products, m, longer::<O>(n)])?.slice(2, 0..n);
-    let choosing = Choosing { device, tuning, question: &question };
+    let result = || with_long_rows(c)?.slice(2, 0..n);
+    let choosing = Choosing { device: c.device(), tuning, question: &question };
     choosing.choose(&named, &ways, &result, &|choice, to| launch(a, b, to, finish, choice))
 }
 
-/// Whether two types are one.
-fn is<A: 'static, B: 'static>() -> bool {
-    TypeId::of::<A>() == TypeId::of::<B>()
-}
-
 /// Launches the kernel, and what adds up the parts of its sums if there are any.
-fn launch<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric>(
-    a: &Tensor<T, 3>,
-    b: &Tensor<U, 3>,
-    c: &mut Tensor<O, 3>,
-    finish: &dyn Finish<T, U, O>,
+fn launch(
+    a: &DynTensor,
+    b: &DynTensor,
+    c: &mut DynTensor,
+    finish: &dyn OnTensorCores,
     chosen: Choice,
 ) -> Result<()> {
     if chosen.transposed {
@@ -139,82 +132,77 @@ fn launch<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric>(
 }
 
 /// Launches it for factors in this order.
-fn place<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric>(
-    a: &Tensor<T, 3>,
-    b: &Tensor<U, 3>,
-    c: &mut Tensor<O, 3>,
-    finish: &dyn Finish<T, U, O>,
+fn place(
+    a: &DynTensor,
+    b: &DynTensor,
+    c: &mut DynTensor,
+    finish: &dyn OnTensorCores,
     chosen: Choice,
 ) -> Result<()> {
-    let (device, mut plan) = (c.device().clone(), chosen.plan);
-    let turns = T::UNIT == Unit::Half;
+    let Types { unit, sum, .. } = finish.types();
+    let (device, mut plan) = (a.device(), chosen.plan);
+    let turns = unit == Unit::Half;
     let (left, a_transposed) = if turns { factor(a)? } else { (by_rows(a)?, false) };
     // Rows of a few columns are too short for a copy.
-    let narrow = plan.columns * size_of::<T>() < ROW;
+    let narrow = plan.columns * finish.types().factor_bytes() < ROW;
     let (right, b_transposed) =
         if narrow || !turns { (by_rows(&b.swap_axes(1, 2)?)?, true) } else { factor(b)? };
-    let [products, m, n] = c.shape();
+    let [products, m, n] = extents(c);
     (plan.a_transposed, plan.b_transposed) = (a_transposed, b_transposed);
     plan.stack = products > 1;
     plan.shared = [products > 1 && a.shape()[0] == 1, products > 1 && b.shape()[0] == 1];
     if plan.streamed > 0 {
         let programs = chosen.grid[0] as usize;
-        let mut parts = device.uninit([plan.parts(programs)])?;
-        let mut signals = stream::signals(&device, programs * plan.tasks)?;
+        let mut parts = DynTensor::uninit(device, sum, &[plan.parts(programs)])?;
+        let mut signals = stream::signals(device, programs * plan.tasks)?.into_dyn();
         return finish.stream_k((&left, &right), c, (&mut parts, &mut signals), plan, chosen.grid);
     }
     if plan.splits == 1 {
         return finish.hopper((&left, &right), c, plan, chosen.grid);
     }
-    let across = n.next_multiple_of(ALIGNMENT / size_of::<T::Sum>());
-    let mut parts = device.uninit::<T::Sum, 3>([products * plan.splits, m, across])?.slice(2, 0..n)?;
-    hopper::matmul::<T, U, T::Sum, Identity>(&left, &right, &mut parts, Identity, plan)
-        .grid(chosen.grid)
-        .launch(&device)?;
+    let across = n.next_multiple_of(ALIGNMENT / sum.bytes() as usize);
+    let parts = DynTensor::uninit(device, sum, &[products * plan.splits, m, across])?;
+    let mut parts = parts.slice(2, 0..n)?;
+    finish.hopper_parts((&left, &right), &mut parts, plan, chosen.grid)?;
     finish.add_up(&parts, c, plan.splits)
 }
 
-/// The columns of a matrix with rows in multiples of 16 bytes.
-fn longer<T>(columns: usize) -> usize {
-    columns.next_multiple_of(ALIGNMENT / size_of::<T>())
+/// A stack such as x whose rows are longer, by what makes them multiples of 16 bytes.
+fn with_long_rows(x: &DynTensor) -> Result<DynTensor> {
+    let [matrices, rows, columns] = extents(x);
+    let long = columns.next_multiple_of(ALIGNMENT / x.dtype().bytes() as usize);
+    DynTensor::uninit(x.device(), x.dtype(), &[matrices, rows, long])
 }
 
 /// Multiplies a matrix whose rows are adjacent elements and one vector, if that is what the factors
 /// are.
-fn by_vector<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric>(
-    a: &Tensor<T, 3>,
-    b: &Tensor<U, 3>,
-    c: &mut Tensor<O, 3>,
-) -> Result<bool> {
-    let ([products, m, _], [_, _, n]) = (a.shape(), b.shape());
-    if products * b.shape()[0] != 1 {
+fn by_vector(a: &DynTensor, b: &DynTensor, c: &DynTensor, finish: &dyn OnTensorCores) -> Result<bool> {
+    let ([products, m, _], [others, _, n]) = (extents(a), extents(b));
+    if products * others != 1 {
         return Ok(false);
     }
     match (m, n) {
-        (1, _) if b.strides()[1] == 1 => of_rows(&b.swap_axes(1, 2)?, a, c),
-        (_, 1) if a.strides()[2] == 1 => of_rows(a, b, c),
+        (1, _) if b.strides()[1] == 1 => of_rows(&b.swap_axes(1, 2)?, a, c, &*finish.transposed()),
+        (_, 1) if a.strides()[2] == 1 => of_rows(a, b, c, finish),
         _ => Ok(false),
     }
 }
 
 /// c = x v, for a matrix by rows and one vector in whatever shape, if this and c are dense.
-fn of_rows<T: Factor, U: Factor, O: Numeric>(
-    x: &Tensor<T, 3>,
-    v: &Tensor<U, 3>,
-    c: &Tensor<O, 3>,
-) -> Result<bool> {
-    let [_, rows, depth] = x.shape();
+fn of_rows(x: &DynTensor, v: &DynTensor, c: &DynTensor, finish: &dyn OnTensorCores) -> Result<bool> {
+    let [_, rows, depth] = extents(x);
     // A view that is not dense cannot be given another shape.
-    let (Ok(vector), Ok(mut result)) = (v.reshape([depth]), c.reshape([rows])) else { return Ok(false) };
-    rows::multiply(x, &vector, &mut result, x.device())?;
+    let (Ok(vector), Ok(mut result)) = (v.reshape(&[depth]), c.reshape(&[rows])) else { return Ok(false) };
+    finish.rows((x, &vector), &mut result)?;
     Ok(true)
 }
 
 /// Whether bulk copies can move boxes of a stack: its elements are adjacent on the last axis, and
 /// its rows, its matrices and its beginning at multiples of 16 bytes.
-fn movable<T: Elem>(x: &Tensor<T, 3>) -> bool {
-    let ([matrices, rows, columns], [far, apart, adjacent]) = (x.shape(), x.strides());
-    let whole = |elements: usize| (elements * size_of::<T>()).is_multiple_of(ALIGNMENT);
+fn movable(x: &DynTensor) -> bool {
+    let [matrices, rows, columns] = extents(x);
+    let &[far, apart, adjacent] = x.strides() else { return false };
+    let whole = |elements: usize| (elements * x.dtype().bytes() as usize).is_multiple_of(ALIGNMENT);
     (adjacent == 1 || columns == 1)
         && (rows == 1 || whole(apart))
         && (matrices == 1 || whole(far))
@@ -223,7 +211,7 @@ fn movable<T: Elem>(x: &Tensor<T, 3>) -> bool {
 
 /// A factor as bulk copies can move it, and whether it is the transpose: a view if there is one,
 /// else a copy with longer rows.
-fn factor<T: Numeric>(x: &Tensor<T, 3>) -> Result<(Tensor<T, 3>, bool)> {
+fn factor(x: &DynTensor) -> Result<(DynTensor, bool)> {
     let transpose = x.swap_axes(1, 2)?;
     if !movable(x) && movable(&transpose) {
         return Ok((transpose, true));
@@ -233,19 +221,25 @@ fn factor<T: Numeric>(x: &Tensor<T, 3>) -> Result<(Tensor<T, 3>, bool)> {
 
 /// A factor as bulk copies can move it row by row: itself, or a copy with rows in multiples of 16
 /// bytes.
-fn by_rows<T: Numeric>(x: &Tensor<T, 3>) -> Result<Tensor<T, 3>> {
+fn by_rows(x: &DynTensor) -> Result<DynTensor> {
     if movable(x) {
         return Ok(x.alias());
     }
-    let ([matrices, rows, columns], device) = (x.shape(), x.device());
-    let mut copy = device.uninit([matrices, rows, longer::<T>(columns)])?;
-    arrange(x, &mut copy, 16, 128).launch(device)?;
-    copy.slice(2, 0..columns)
+    let mut copy = with_long_rows(x)?;
+    arrange(x, &mut copy)?;
+    copy.slice(2, 0..x.shape()[2])
 }
 
-/// Copies x to the beginning of the rows of y, with zeros after, a tile a program.
+/// Copies x to the beginning of the rows of y, with zeros after.
+fn arrange(x: &DynTensor, y: &mut DynTensor) -> Result<()> {
+    for_numeric!(x.dtype(), T => {
+        rows_in_tiles::<T>(x.downcast_ref()?, y.downcast_mut()?, 16, 128).launch(x.device())
+    })
+}
+
+/// The same, a tile a program.
 #[kernel(crate = kiln_runtime)]
-fn arrange<T: Numeric>(x: &Tensor<T, 3>, y: &mut Tensor<T, 3>, rows: usize, columns: usize) {
+fn rows_in_tiles<T: Numeric>(x: &Tensor<T, 3>, y: &mut Tensor<T, 3>, rows: usize, columns: usize) {
     let (shape, at) = ((rows, columns), (program_id(0) * rows, program_id(1) * columns));
     let matrix = program_id(2);
     y.row(matrix).tile(at, shape).store(x.row(matrix).tile(at, shape).load(0));

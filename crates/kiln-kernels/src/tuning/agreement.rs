@@ -1,27 +1,33 @@
 //! Whether two ways come to the same result, found out on the device.
 
+use crate::numeric::for_numeric;
 use kiln_lang::prelude::*;
-use kiln_runtime::{Result, Tensor};
+use kiln_runtime::{DynTensor, Result, Tensor};
 
 /// Rows and columns of a program's tile.
 const TILE: usize = 64;
 
 /// Fills a result with a number that it would not have everywhere, before a way computes it:
 /// elements that it leaves out keep that number.
-pub(super) fn poison<O: Numeric>(to: &mut Tensor<O, 3>) -> Result<()> {
+pub(super) fn poison(to: &mut DynTensor) -> Result<()> {
     let device = to.device().clone();
-    kernels::fill(to, TILE).launch(&device)
+    for_numeric!(to.dtype(), O => kernels::fill::<O>(to.downcast_mut()?, TILE).launch(&device))
 }
 
 /// Whether every element of two results differs by no more than what roundings and the order of
 /// additions explain, in proportion to the largest of all: nothing for integers.
-pub(super) fn agree<O: Numeric>(expected: &Tensor<O, 3>, found: &Tensor<O, 3>) -> Result<bool> {
-    let ([matrices, rows, columns], device) = (expected.shape(), expected.device());
+pub(super) fn agree(expected: &DynTensor, found: &DynTensor) -> Result<bool> {
+    let (&[matrices, rows, columns], device) = (expected.shape(), expected.device()) else {
+        return Ok(false);
+    };
     let mut parts = device.uninit::<f64, 3>([matrices, rows.div_ceil(TILE), columns.div_ceil(TILE) * 2])?;
-    kernels::differences(expected, found, &mut parts, TILE).launch(device)?;
+    for_numeric!(expected.dtype(), O => {
+        let (expected, found) = (expected.downcast_ref()?, found.downcast_ref()?);
+        kernels::differences::<O>(expected, found, &mut parts, TILE).launch(device)
+    })?;
     let parts = parts.to_vec()?;
     let largest = |of: usize| parts.iter().skip(of).step_by(2).fold(0.0, |most: f64, &part| most.max(part));
-    Ok(largest(0) <= tolerance(O::SCALAR) * largest(1))
+    Ok(largest(0) <= tolerance(expected.dtype()) * largest(1))
 }
 
 /// Twice the distance of neighboring numbers, and at least what sums of thousands of terms in f32

@@ -8,8 +8,7 @@
 mod agreement;
 
 use agreement::{agree, poison};
-use kiln_lang::Numeric;
-use kiln_runtime::{Device, Event, Result, Tensor};
+use kiln_runtime::{Device, DynTensor, Event, Result};
 use std::time::Duration;
 use web_time::Instant;
 
@@ -97,17 +96,17 @@ pub(crate) struct Choosing<'a> {
 impl Choosing<'_> {
     /// The way to take, unless it is the estimate's: the one that was kept for the question, as
     /// `named` finds it by its name, else the fastest of `ways` within the budget. The first of
-    /// those is the estimate's.
+    /// those is the estimate's. Results have rank 3.
     ///
     /// # Errors
     /// Those of work that was enqueued before, which are reported when it is waited for. What goes
     /// wrong in a trial only ends it.
-    pub(crate) fn choose<W: Copy, O: Numeric>(
+    pub(crate) fn choose<W: Copy>(
         &self,
         named: &dyn Fn(&str) -> Option<W>,
         ways: &dyn Fn() -> Vec<Way<W>>,
-        result: &dyn Fn() -> Result<Tensor<O, 3>>,
-        run: &dyn Fn(W, &mut Tensor<O, 3>) -> Result<()>,
+        result: &dyn Fn() -> Result<DynTensor>,
+        run: &dyn Fn(W, &mut DynTensor) -> Result<()>,
     ) -> Result<Option<W>> {
         let Choosing { device, tuning: Tuning(Some(budget)), question } = *self else { return Ok(None) };
         if let Some(name) = device.choice(question) {
@@ -134,15 +133,15 @@ impl Choosing<'_> {
     }
 }
 
-/// Trying ways `W` of computing tensors of `O`.
-struct Trial<'a, W, O: Numeric> {
+/// Trying ways `W` of computing tensors of rank 3.
+struct Trial<'a, W> {
     device: &'a Device,
     ends: Instant,
-    result: &'a dyn Fn() -> Result<Tensor<O, 3>>,
-    run: &'a dyn Fn(W, &mut Tensor<O, 3>) -> Result<()>,
+    result: &'a dyn Fn() -> Result<DynTensor>,
+    run: &'a dyn Fn(W, &mut DynTensor) -> Result<()>,
 }
 
-impl<W: Copy, O: Numeric> Trial<'_, W, O> {
+impl<W: Copy> Trial<'_, W> {
     /// The fastest way, if there was time for more than the first.
     fn fastest<'w>(&self, ways: &'w [Way<W>]) -> Result<Option<&'w Way<W>>> {
         let Some((first, others)) = ways.split_first() else { return Ok(None) };
@@ -173,7 +172,7 @@ impl<W: Copy, O: Numeric> Trial<'_, W, O> {
     }
 
     /// Runs a way for the first time: what it leaves out is seen.
-    fn once(&self, way: W, to: &mut Tensor<O, 3>) -> Result<()> {
+    fn once(&self, way: W, to: &mut DynTensor) -> Result<()> {
         poison(to)?;
         (self.run)(way, to)?;
         self.device.synchronize()
@@ -181,7 +180,7 @@ impl<W: Copy, O: Numeric> Trial<'_, W, O> {
 
     /// The least time of a call, in milliseconds. All are enqueued before the first wait, so that
     /// the device does not wait for the host.
-    fn time(&self, way: W, to: &mut Tensor<O, 3>) -> Result<f32> {
+    fn time(&self, way: W, to: &mut DynTensor) -> Result<f32> {
         let mut events = Vec::with_capacity(ROUNDS + 1);
         events.push(Event::now(self.device)?);
         for _ in 0..ROUNDS {
