@@ -194,8 +194,15 @@ enum Made {
 fn shader(kernel: &Kernel, target: &LoweringTarget, language: Language) -> Result<Made, Failure> {
     let threads = passed(kernel, target, target.pipeline())?;
     let float64 = language != Language::Msl;
-    let features = kiln_wgpu::Features { int64: true, float64, float16: true, ..Default::default() };
-    Ok(match kiln_wgpu::compile(&threads, features)?.write(language)? {
+    let features = kiln_wgpu::Features {
+        float_modes: Some(kiln_wgpu::FloatModes::ALL),
+        int64: true,
+        float64,
+        float16: true,
+        ..Default::default()
+    };
+    let module = kiln_wgpu::compile(&threads, features)?.without_double_checks(kernel);
+    Ok(match module.write(language)? {
         Written::Text(text) => Made::Text(text),
         Written::Words(words) => Made::Words(words),
     })

@@ -98,10 +98,12 @@ impl Writer<'_> {
             BitReverse => self.bits(BitFn::Reverse, x, scalar),
             Exp2 if elem == Elem::F32 => self.power_of_two(x),
             Rsqrt if elem == Elem::F32 => math(self, M::InverseSqrt),
+            Sqrt if scalar == Scalar::F32 => self.root(x),
+            Sqrt if scalar == Scalar::F16 && !self.features.exact_roots => self.in_single(x, Self::root),
             Sqrt if is_float => math(self, M::Sqrt),
             Recip if is_float => {
                 let one = self.body.literal(integer(scalar, 1));
-                self.body.binary(B::Divide, one, x)
+                self.divide(scalar, one, x)
             }
             Floor if is_float => math(self, M::Floor),
             Ceil if is_float => math(self, M::Ceil),
@@ -180,6 +182,7 @@ impl Writer<'_> {
             Add => B::Add,
             Sub => B::Subtract,
             Mul => B::Multiply,
+            Div if is_float => return Some(self.divide(scalar, a, b)),
             Div => B::Divide,
             FastDiv if is_float => B::Divide,
             Rem if is_int => B::Modulo,
@@ -193,6 +196,25 @@ impl Writer<'_> {
         };
         let b = if is_int && matches!(op, Div | Rem) { self.divisor(b, scalar) } else { b };
         Some(self.exactly(operator, scalar, a, b))
+    }
+
+    /// A quotient of floats.
+    fn divide(&mut self, scalar: Scalar, a: Expr, b: Expr) -> Expr {
+        match scalar {
+            Scalar::F32 => self.quotient(a, b),
+            Scalar::F16 if !self.features.exact_quotients => {
+                let a = self.body.convert(a, Scalar::F32);
+                self.in_single(b, |w, b| w.quotient(a, b))
+            }
+            _ => self.exactly(B::Divide, scalar, a, b),
+        }
+    }
+
+    /// A function of an f16 that is computed in f32, where there is room for a second rounding.
+    fn in_single(&mut self, x: Expr, function: impl FnOnce(&mut Self, Expr) -> Expr) -> Expr {
+        let wide = self.body.convert(x, Scalar::F32);
+        let result = function(self, wide);
+        self.body.convert(result, Scalar::F16)
     }
 
     /// A divisor of integers. For the constant zero, which nothing divides by, since a check comes

@@ -57,12 +57,15 @@ impl Writer<'_> {
 
     /// An operand of a comparison that the driver does not look behind, in its own type.
     pub(crate) fn hidden_operand(&mut self, x: Expr, scalar: Scalar) -> Expr {
-        if scalar == Scalar::F16 && !self.features.exact_floats {
+        if self.features.exact_floats && !self.features.loses_nan {
+            return x;
+        }
+        if scalar == Scalar::F16 {
             let wide = self.half_as_single(x);
-            let wide = self.hidden(wide, Scalar::F32);
+            let wide = self.behind_zero(wide, Scalar::F32);
             return self.body.convert(wide, scalar);
         }
-        self.hidden(x, scalar)
+        self.behind_zero(x, scalar)
     }
 
     /// The operands of a comparison, the first of which a driver that loses NaN does not look
@@ -169,11 +172,9 @@ impl Writer<'_> {
     pub(crate) fn multiply_add(&mut self, scalar: Scalar, a: Expr, b: Expr, c: Expr) -> Expr {
         match scalar {
             // That of f16 may be a product and a sum where these become one.
-            Scalar::F32 if self.features.exact_floats => self.body.math(M::Fma, &[a, b, c]),
-            Scalar::F64 if self.features.exact_floats && self.features.exact_doubles => {
-                self.body.math(M::Fma, &[a, b, c])
-            }
-            Scalar::F16 if self.features.exact_floats && !self.features.contracts => {
+            Scalar::F32 if self.features.exact_multiply_adds => self.body.math(M::Fma, &[a, b, c]),
+            Scalar::F64 if self.features.exact_doubles => self.body.math(M::Fma, &[a, b, c]),
+            Scalar::F16 if self.features.exact_multiply_adds && !self.features.contracts => {
                 self.body.math(M::Fma, &[a, b, c])
             }
             Scalar::F16 => {

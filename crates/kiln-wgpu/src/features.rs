@@ -1,5 +1,6 @@
 //! What an adapter has that not every adapter has.
 
+use crate::float_modes::FloatModes;
 use kiln_ir::Scalar;
 use naga::valid::Capabilities;
 
@@ -12,11 +13,24 @@ pub struct Features {
     pub float64: bool,
     /// 16-bit floats, wgpu's `SHADER_F16`. Without it they are converted, and computed in f32.
     pub float16: bool,
-    /// The driver keeps operations on floats as they are written, and rounds a multiply-add once.
-    /// Without it results are hidden from it, and multiply-adds are computed from parts.
+    /// Modules go to a driver of Vulkan as SPIR-V that asks for these modes of floats and forbids
+    /// contraction. Without it wgpu writes what a driver gets, which says neither.
+    pub float_modes: Option<FloatModes>,
+    /// The driver keeps operations on floats as they are written. Without it results are hidden
+    /// from it.
     pub exact_floats: bool,
+    /// The driver rounds a multiply-add of f32 or f16 once. Without it these are computed from
+    /// parts.
+    pub exact_multiply_adds: bool,
     /// The driver rounds a multiply-add of f64 once too. Without it these are computed from parts.
     pub exact_doubles: bool,
+    /// The driver's quotients of f32 are the nearest numbers. Without it they are corrected.
+    pub exact_quotients: bool,
+    /// The driver's square roots of f32 are the nearest numbers. Without it they are corrected.
+    pub exact_roots: bool,
+    /// The driver's powers of two of f32 are right to two units of the last place. Without it they
+    /// are computed.
+    pub exact_powers: bool,
     /// The driver may make a multiply-add, which rounds once, of a product and a sum. Products are
     /// hidden from it then.
     pub contracts: bool,
@@ -45,8 +59,13 @@ impl Default for Features {
             int64: false,
             float64: false,
             float16: false,
+            float_modes: None,
             exact_floats: true,
+            exact_multiply_adds: true,
             exact_doubles: true,
+            exact_quotients: true,
+            exact_roots: true,
+            exact_powers: true,
             contracts: false,
             loses_nan: false,
             exact_extrema: false,

@@ -9,7 +9,7 @@ use std::fmt::Display;
 /// The version of Metal's language: that of macOS 12, which all of Apple's own GPUs have.
 const METAL: (u8, u8) = (2, 4);
 
-/// The version of SPIR-V: that of Vulkan 1.1, the first with subgroups.
+/// The version of SPIR-V that wgpu would write: that of Vulkan 1.1, the first with subgroups.
 const SPIRV: (u8, u8) = (1, 3);
 
 /// A language in which a module can be written.
@@ -47,7 +47,8 @@ impl Language {
 
 impl Module {
     /// The module in a language, as wgpu would give it to a driver, but for the numbers of
-    /// bindings.
+    /// bindings. SPIR-V for an adapter with [`Features::float_modes`](crate::Features::float_modes)
+    /// is what Kiln gives to its driver.
     ///
     /// ```
     /// use kiln_wgpu::{Features, Language, Written, compile};
@@ -75,6 +76,9 @@ impl Module {
                 text.map(Written::Text).map_err(|error| self.unwritten(language, &error))
             }
             Language::Spirv => {
+                if let Some(finishing) = self.finishing {
+                    return self.finished(&self.naga, finishing).map(Written::Words);
+                }
                 let options = spv::Options { lang_version: SPIRV, ..Default::default() };
                 let words = spv::write_vec(&self.naga, &self.info, &options, None);
                 words.map(Written::Words).map_err(|error| self.unwritten(language, &error))

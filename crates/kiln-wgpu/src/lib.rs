@@ -10,6 +10,7 @@
 //! | `device/` | memory, streams, launches, reports |
 //! | `features.rs` | what an adapter has that not every adapter has |
 //! | `module.rs` | the module, its entry point and its bindings |
+//! | `spirv/`, `finishing.rs`, `float_modes.rs` | SPIR-V as drivers of Vulkan get it |
 //! | `language.rs` | the module as WGSL, SPIR-V, MSL and HLSL |
 //! | `parameters.rs`, `uniform.rs` | offsets, extents, strides and scalars that a launch fills |
 //! | `writer.rs` | the module under construction: values, errors |
@@ -18,7 +19,8 @@
 //! | `operation.rs`, `refused.rs` | what each operation becomes, or why it is refused |
 //! | `arith.rs`, `bits.rs`, `extrema.rs` | element-wise operations |
 //! | `long.rs`, `pairs.rs`, `pair_functions.rs` | 64-bit integers as pairs of words |
-//! | `exact.rs`, `multiply_adds.rs`, `powers.rs` | floats that are exact whatever a driver does |
+//! | `exact.rs`, `multiply_adds.rs` | floats that are exact whatever a driver does |
+//! | `quotients.rs`, `powers.rs` | quotients, roots and powers of two, likewise |
 //! | `cast.rs`, `codes.rs` | conversions; floats of 8 and 16 bits as words |
 //! | `control.rs` | `if`, `for`, `while` |
 //! | `rounds.rs`, `loop_end.rs` | loops that a driver ends before they are done |
@@ -66,11 +68,12 @@
 //!
 //! # What is not exact
 //!
-//! Quotients and square roots of f32 are as exact as the device's (2.5 ulp in WGSL), and subnormal
-//! numbers may be flushed. Sums, products and multiply-adds are exact where the driver keeps floats
-//! as they are written, or is kept from doing otherwise ([`Features::exact_floats`]; multiply-adds
-//! that have no wider type, those of f64 and f32 without f64, may be rounded twice where the result
-//! is subnormal). `dot` asks for
+//! Subnormal numbers may be flushed, unless the driver takes SPIR-V that asks for them
+//! ([`Features::float_modes`]). Sums, products and multiply-adds are exact where the driver keeps
+//! floats as they are written, or is kept from doing otherwise ([`Features::exact_floats`];
+//! multiply-adds that have no wider type, those of f64 and f32 without f64, may be rounded twice
+//! where the result is subnormal). Quotients and square roots of f32 are corrected where the
+//! driver's are not the nearest numbers; those of f64 are the driver's. `dot` asks for
 //! no multiply-adds: where they are computed from parts, it rounds products and sums. In HLSL, naga
 //! loses bit casts between f64 and integers.
 //!
@@ -98,6 +101,29 @@ mod exit_points;
 mod extrema;
 mod faults;
 mod features;
+// Read where SPIR-V is written.
+#[cfg_attr(
+    not(any(
+        feature = "languages",
+        windows,
+        target_os = "linux",
+        target_os = "android",
+        target_os = "freebsd"
+    )),
+    allow(dead_code)
+)]
+mod finishing;
+#[cfg_attr(
+    not(any(
+        feature = "languages",
+        windows,
+        target_os = "linux",
+        target_os = "android",
+        target_os = "freebsd"
+    )),
+    allow(dead_code)
+)]
+mod float_modes;
 mod functions;
 mod lanes;
 #[cfg(feature = "languages")]
@@ -114,11 +140,20 @@ mod pair_functions;
 mod pairs;
 mod parameters;
 mod powers;
+mod quotients;
 mod records;
 mod refused;
 mod regions;
 mod report;
 mod rounds;
+#[cfg(any(
+    feature = "languages",
+    windows,
+    target_os = "linux",
+    target_os = "android",
+    target_os = "freebsd"
+))]
+mod spirv;
 mod threads;
 mod types;
 mod uniform;
@@ -130,6 +165,7 @@ pub use device::{
 };
 pub use dispatch::Dispatch;
 pub use features::Features;
+pub use float_modes::{FloatModes, Widths};
 #[cfg(feature = "languages")]
 pub use language::{Language, Written};
 pub use module::{Binding, Module, compile};

@@ -3,6 +3,7 @@
 use crate::agreement::with_agreement;
 use crate::faults;
 use crate::features::Features;
+use crate::finishing::{Finishing, has_unchecked_index};
 use crate::narrow::Ranges;
 use crate::parameters::Field;
 use crate::report::Report;
@@ -39,6 +40,8 @@ pub struct Module {
     pub report: Option<Report>,
     /// The ranges of indices that are held in 32 bits.
     pub(crate) ranges: Ranges,
+    /// How it is finished for a driver of Vulkan, if SPIR-V goes to that.
+    pub(crate) finishing: Option<Finishing>,
 }
 
 /// A storage buffer of a view.
@@ -136,9 +139,23 @@ pub fn compile(kernel: &Kernel, features: Features) -> Result<Module> {
             sites,
         }),
         ranges,
+        finishing: Finishing::of(kernel, features),
         naga: module,
         info,
     })
+}
+
+impl Module {
+    /// Leaves out naga's checks of indices in SPIR-V that is finished for a driver, if Kiln masks
+    /// or checks every access of the kernel that this module was made of: the kernel as the front
+    /// end made it, in which accesses that nothing checks still show.
+    #[must_use]
+    pub fn without_double_checks(mut self, source: &Kernel) -> Module {
+        if let Some(finishing) = &mut self.finishing {
+            finishing.checks_indices = has_unchecked_index(source);
+        }
+        self
+    }
 }
 
 /// An error with what caused it.

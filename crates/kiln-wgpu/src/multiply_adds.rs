@@ -110,6 +110,22 @@ impl Writer<'_> {
         (Some(low), high)
     }
 
+    /// The significand of an f32, with the number's sign, and the exponent; whether it is neither
+    /// zero nor infinite nor NaN.
+    pub(crate) fn significand(&mut self, x: Expr) -> (Expr, Expr, Expr) {
+        let parts = self.parts_of(SINGLE, x);
+        let none = self.i32(0);
+        let significand = self.join_parts(SINGLE, [None, Some(parts.high)], none);
+        (significand, parts.exponent, parts.is_ordinary)
+    }
+
+    /// An f32 times a power of two. One that is below the normal numbers may be rounded twice.
+    pub(crate) fn times_power(&mut self, x: Expr, exponent: Expr) -> Expr {
+        let most = self.i32(2 * SINGLE.bias);
+        let exponent = self.body.math(M::Min, &[exponent, most]);
+        self.scaled(SINGLE, x, exponent)
+    }
+
     fn parts_of(&mut self, format: Format, x: Expr) -> Parts {
         let field = |w: &mut Self, x: Expr| {
             let words = w.words_of_float(format, x);

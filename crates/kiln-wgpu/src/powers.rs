@@ -1,9 +1,8 @@
 //! Powers of two of f32, within two units of the last place.
 //!
-//! WGSL lets a driver be wrong by more, the larger the result, and some drivers are. On one that
-//! does not keep floats as they are written ([`Features::exact_floats`](crate::Features)), they
-//! are computed: `2^x = 2^n 2^f` with n whole and |f| at most 1/2, where Taylor's polynomial of
-//! degree 7 is wrong by 5e-9.
+//! Drivers may be wrong by more, the larger the result, and some are. On those
+//! ([`Features::exact_powers`](crate::Features::exact_powers)) they are computed: `2^x = 2^n 2^f`
+//! with n whole and |f| at most 1/2, where Taylor's polynomial of degree 7 is wrong by 5e-9.
 
 use crate::body::Expr;
 use crate::writer::Writer;
@@ -26,7 +25,7 @@ const RANGE: [f32; 2] = [-160.0, 130.0];
 
 impl Writer<'_> {
     pub(crate) fn power_of_two(&mut self, x: Expr) -> Expr {
-        if self.features.exact_floats {
+        if self.features.exact_powers {
             return self.body.math(M::Exp2, &[x]);
         }
         let f32 = Scalar::F32;

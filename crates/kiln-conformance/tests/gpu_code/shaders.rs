@@ -3,7 +3,7 @@
 
 use kiln_backend::{Error, Result};
 use kiln_ir::Kernel;
-use kiln_wgpu::{Features, Language, ShaderTarget, Written, shader};
+use kiln_wgpu::{Features, FloatModes, Language, ShaderTarget, Written, shader};
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -14,8 +14,13 @@ const APPLE: Features = Features {
     int64: true,
     float64: false,
     float16: true,
+    float_modes: None,
     exact_floats: true,
+    exact_multiply_adds: true,
     exact_doubles: true,
+    exact_quotients: true,
+    exact_roots: true,
+    exact_powers: true,
     contracts: false,
     loses_nan: false,
     exact_extrema: false,
@@ -29,8 +34,21 @@ const APPLE: Features = Features {
 const MESA: Features = Features {
     float64: true,
     exact_floats: false,
+    exact_multiply_adds: false,
+    exact_powers: false,
     subgroup: Some(8),
     warp: 8,
+    immediate_bytes: 256,
+    ..APPLE
+};
+
+/// A GPU whose driver takes SPIR-V with all modes of floats, and computes quotients and roots to a
+/// few units of the last place.
+const MODES: Features = Features {
+    float_modes: Some(FloatModes::ALL),
+    float64: true,
+    exact_quotients: false,
+    exact_roots: false,
     immediate_bytes: 256,
     ..APPLE
 };
@@ -61,9 +79,10 @@ pub fn has_validator() -> bool {
 /// Writes a kernel in every language. What no adapter has is refused by name, which is right; any
 /// other error is not.
 pub fn check(kernel: &Kernel) -> Result<()> {
-    let targets: [(Features, &[Language]); 3] = [
+    let targets: [(Features, &[Language]); 4] = [
         (APPLE, &[Language::Msl, Language::Wgsl]),
         (MESA, &[Language::Spirv, Language::Hlsl]),
+        (MODES, &[Language::Spirv]),
         (BROWSER, &[Language::Wgsl]),
     ];
     for (features, languages) in targets {
@@ -82,20 +101,21 @@ fn written_in(kernel: &Kernel, features: Features, languages: &[Language]) -> Re
     let module = shader(kernel, &target)?;
     for &language in languages {
         if let Written::Words(words) = module.write(language)? {
-            validate(&kernel.name, &words)?;
+            let environment = if features.float_modes.is_some() { "vulkan1.2" } else { "vulkan1.1" };
+            validate(&kernel.name, environment, &words)?;
         }
     }
     Ok(())
 }
 
-fn validate(kernel: &str, words: &[u32]) -> Result<()> {
+fn validate(kernel: &str, environment: &str, words: &[u32]) -> Result<()> {
     if !has_validator() {
         return Ok(());
     }
     let failed =
         |message: String| Error::Compile { kernel: kernel.into(), location: "spirv-val".into(), message };
     let mut command = Command::new("spirv-val");
-    command.args(["--target-env", "vulkan1.1", "-"]);
+    command.args(["--target-env", environment, "-"]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut process = command.spawn().map_err(|e| failed(e.to_string()))?;
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();

@@ -3,6 +3,7 @@
 use super::masked::masked;
 use super::waiting::wait_for;
 use crate::features::Features;
+use crate::float_modes::FloatModes;
 use kiln_backend::{Error, Result};
 use wgpu::{Backend as Api, DeviceType, Features as F};
 
@@ -207,9 +208,12 @@ fn loop_rounds(info: &wgpu::AdapterInfo) -> Option<u32> {
 
 /// Those of the optional features that an adapter has, but for those that the user leaves out.
 pub(crate) fn wanted(number: usize, adapter: &wgpu::Adapter) -> Result<F> {
-    let optional = OPTIONAL.iter().fold(F::TIMESTAMP_QUERY, |all, (feature, ..)| all | *feature);
+    let optional = OPTIONAL.iter().fold(UNLISTED, |all, (feature, ..)| all | *feature);
     Ok((adapter.features() & optional & !UNUSED) - masked(&id(number))?)
 }
+
+/// What kernels do without where it is missing, unnoticed but in their speed and last bits.
+const UNLISTED: F = F::TIMESTAMP_QUERY.union(F::PASSTHROUGH_SHADERS).union(F::PIPELINE_CACHE);
 
 /// Features that wgpu reports and does not implement: in a browser, setting immediates panics.
 const UNUSED: F = if cfg!(target_family = "wasm") { F::IMMEDIATES } else { F::empty() };
@@ -219,9 +223,15 @@ const IMMEDIATE_BYTES: u32 = 256;
 
 /// What code may use on a device that was opened with these features, if its driver keeps floats
 /// exact.
-pub(crate) fn code_features(has: F, limits: &wgpu::Limits, info: &wgpu::AdapterInfo) -> Features {
+pub(crate) fn code_features(
+    has: F,
+    limits: &wgpu::Limits,
+    info: &wgpu::AdapterInfo,
+    float_modes: Option<FloatModes>,
+) -> Features {
     let same = info.subgroup_min_size == info.subgroup_max_size;
     Features {
+        float_modes: float_modes.filter(|_| has.contains(F::PASSTHROUGH_SHADERS)),
         int64: has.contains(F::SHADER_INT64),
         float64: has.contains(F::SHADER_F64),
         float16: has.contains(F::SHADER_F16),

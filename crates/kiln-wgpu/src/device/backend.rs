@@ -4,19 +4,18 @@ use super::adapter;
 use super::bytes::ByteKernels;
 use super::dispatches::{self, Dispatches, finish, in_order, is_over};
 use super::gpu::{Gpu, refused};
-use super::passes;
-use super::program::{WgpuProgram, report_of};
+use super::program::WgpuProgram;
 use super::reports::{ReportTables, collect, deliver};
 use super::state::DeviceState;
 use super::streams::{Event, EventTime};
 use super::transfers::{download, locked, read};
 use kiln_backend::{
-    Asynchronous, Backend, Capabilities, Clock, Compiled, DevicePtr, Diagnostics, Error, EventId, Execution,
-    Launch, Mapped, MappedMemory, PrintSink, Prints, Program, Properties, Residency, ResidentId, Residents,
-    Result, Stages, StreamId, is_printing,
+    Artifacts, Asynchronous, Backend, Capabilities, Clock, Compiled, DevicePtr, Diagnostics, Error, EventId,
+    Execution, Launch, Mapped, MappedMemory, PrintSink, Prints, Program, Properties, Residency, ResidentId,
+    Residents, Result, StreamId, is_printing,
 };
 use kiln_ir::Kernel;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use web_time::Instant;
 
 /// An adapter of wgpu's as a Kiln device: a GPU through Vulkan, Metal or DX12.
@@ -291,14 +290,7 @@ impl Backend for Wgpu {
     fn compile(&self, kernel: &Kernel) -> Result<Compiled> {
         self.check_not_printing()?;
         self.gpu.check()?;
-        let start = Instant::now();
-        let module = passes::module(&self.gpu, kernel)?;
-        let passes = start.elapsed();
-        let report = report_of(kernel, &module).map(|report| self.tables.number(report));
-        let program = WgpuProgram::new(&self.gpu, kernel, module, report)?;
-        // The driver assembles and loads as it makes the pipeline.
-        let stages = Stages { passes, assembly: start.elapsed() - passes, ..Stages::default() };
-        Ok(Compiled { program: Arc::new(program), artifact: None, stages })
+        self.build(kernel, None)
     }
 
     unsafe fn launch(&self, program: &dyn Program, launch: Launch<'_>) -> Result<()> {
@@ -389,6 +381,10 @@ impl Backend for Wgpu {
 
     fn set_print_sink(&self, sink: PrintSink) {
         self.prints.set(sink);
+    }
+
+    fn artifacts(&self) -> Option<&dyn Artifacts> {
+        self.gpu.has_pipeline_caches().then_some(self as &dyn Artifacts)
     }
 
     fn asynchronous(&self) -> Option<&dyn Asynchronous> {

@@ -70,7 +70,7 @@ fn program<'a>(gpu: &Gpu, slot: &'a OnceLock<Result<WgpuProgram>>, text: &str) -
             message: format!("line {}: expected {}, found {}", error.line, error.expected, error.found),
         })?;
         let module = passes::module(gpu, &kernel)?;
-        WgpuProgram::new(gpu, &kernel, module, None)
+        WgpuProgram::new(gpu, &kernel, module, None, None)
     });
     made.as_ref().map_err(Clone::clone)
 }

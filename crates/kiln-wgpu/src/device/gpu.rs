@@ -3,6 +3,7 @@
 use super::adapter;
 use super::late::{LateErrors, Refusal};
 use super::status::Status;
+use super::vulkan;
 use crate::features::Features;
 use kiln_backend::{Error, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -33,7 +34,12 @@ impl Gpu {
     pub(crate) async fn open(name: &str) -> Result<Gpu> {
         let (number, adapter) = adapter::find(name).await?;
         let (id, info, limits) = (adapter::id(number), adapter.get_info(), adapter.limits());
-        let has = adapter::wanted(number, &adapter)?;
+        let float_modes = vulkan::float_modes(&adapter);
+        let mut has = adapter::wanted(number, &adapter)?;
+        has.set(
+            wgpu::Features::PASSTHROUGH_SHADERS,
+            has.contains(wgpu::Features::PASSTHROUGH_SHADERS) && float_modes.is_some(),
+        );
         let descriptor = wgpu::DeviceDescriptor {
             label: Some("kiln"),
             required_features: has,
@@ -49,7 +55,7 @@ impl Gpu {
         let status = Arc::new(Status::default());
         watch(&device, &status);
         Ok(Gpu {
-            features: adapter::code_features(has, &limits, &info),
+            features: adapter::code_features(has, &limits, &info, float_modes),
             has_timestamps: has.contains(wgpu::Features::TIMESTAMP_QUERY_INSIDE_ENCODERS),
             memory: super::memory::device_memory(&adapter).unwrap_or(limits.max_buffer_size),
             id,
@@ -60,6 +66,11 @@ impl Gpu {
             status,
             late: LateErrors::default(),
         })
+    }
+
+    /// Whether what the driver makes of kernels can be kept.
+    pub(crate) fn has_pipeline_caches(&self) -> bool {
+        self.device.features().contains(wgpu::Features::PIPELINE_CACHE)
     }
 
     /// An error where the device was lost, or where an earlier call failed later on.

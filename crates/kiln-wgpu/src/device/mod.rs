@@ -3,10 +3,12 @@
 //! | file | holds |
 //! |---|---|
 //! | `adapter.rs`, `memory.rs` | the adapters of the machine: names, features, sizes |
+//! | `vulkan.rs` | how a driver of Vulkan computes with floats |
 //! | `masked.rs` | features that the user leaves out |
 //! | `gpu.rs`, `status.rs`, `late.rs` | wgpu's device and queue, with errors as values |
 //! | `passes.rs`, `program.rs` | from a kernel to a pipeline |
 //! | `open.rs`, `probe.rs`, `probe_extrema.rs` | opening it; how the driver treats floats |
+//! | `artifacts.rs` | compiled kernels as bytes, for the next process |
 //! | `allocations.rs` | pointers, buffers, the pool |
 //! | `recorder.rs` | work that was recorded and not submitted yet |
 //! | `launch.rs`, `groups.rs` | what a launch binds |
@@ -51,11 +53,14 @@
 //!
 //! # What is checked
 //!
-//! Modules keep naga's checks of bounds, divisors and loops, and the driver's robust access. No
+//! Modules keep naga's checks of bounds, divisors and loops. SPIR-V that Kiln finishes itself is
+//! without those that Kiln's code makes superfluous (`spirv/mod.rs`). The driver's robust access
+//! stays on. No
 //! limit is set to how long a launch may run: a driver's own watchdog ends it with the device lost.
 
 mod adapter;
 mod allocations;
+mod artifacts;
 mod awaited;
 mod backend;
 mod bytes;
@@ -81,6 +86,7 @@ mod status;
 mod streams;
 mod timestamps;
 mod transfers;
+mod vulkan;
 mod waiting;
 
 pub use adapter::{Adapter, adapters, canonical_name, is_name, optional_features};

@@ -52,7 +52,7 @@ pub fn shader(kernel: &Kernel, target: &ShaderTarget<'_>) -> Result<Module> {
     let warp = warp(target.features, kernel);
     let lowering = Target {
         max_threads: target.max_threads.min(MAX_THREADS),
-        multiply_adds: target.features.exact_floats,
+        multiply_adds: target.features.exact_multiply_adds,
         ..Target::portable(warp, target.shared_memory)
     };
     let lowered = pipeline::compile(kernel, &lowering);
@@ -60,6 +60,7 @@ pub fn shader(kernel: &Kernel, target: &ShaderTarget<'_>) -> Result<Module> {
     dump(DumpStage::Tir, (kernel, target.device), || Ok(format!("{:#}", lowered.kernel).into_bytes()));
     let features = Features { warp, ..target.features };
     let module = compile(&lowered.kernel, features).map_err(|error| named(target.device, error))?;
+    let module = module.without_double_checks(kernel);
     dump_shader(target.device, kernel, &module);
     Ok(module)
 }

@@ -3,14 +3,16 @@
 //! Vulkan lets a driver compute a multiply-add as a product and a sum, or a product and a sum as a
 //! multiply-add, and no API says which it does. Some drivers also take `(1 + x) - 1` for `x`, so
 //! that sums that keep the rounding error, of which the elementary functions are made, are wrong;
-//! and some take `if x < 0 { 0 } else { x }` for a maximum, which loses NaN. So a device is asked
-//! as it is opened.
+//! some take `if x < 0 { 0 } else { x }` for a maximum, which loses NaN; and quotients, roots and
+//! powers of two may be off in their last bits. So a device is asked as it is opened, in the SPIR-V
+//! that it will get for all else.
 
 use super::backend::Wgpu;
 use super::passes;
 use super::program::WgpuProgram;
 use super::transfers::locked;
 use crate::features::Features;
+use half::f16;
 use kiln_backend::{Asynchronous, Backend, DevicePtr, Error, Launch, Result, StreamId};
 use kiln_ir::Scalar;
 
@@ -31,9 +33,10 @@ const KERNEL: &str = "kernel @keeps_floats(%x: mut view<f32, 1, global>) thread 
   view_store.x1 %x[%1] = %rest
 }";
 
-/// Leaves the same multiply-add, by a product and a sum, in the first element, and the fourth in
-/// bounds in itself. It is a kernel of its own: a driver that makes a product and a sum of every
-/// multiply-add and contracts them afterwards does not do so where the product is used twice.
+/// Leaves the same multiply-add, by a product and a sum, in the first element, the fourth in
+/// bounds in itself, and in the third 1 if the fourth is equal to itself and 0 if not. It is a
+/// kernel of its own: a driver that makes a product and a sum of every multiply-add and contracts
+/// them afterwards does not do so where the product is used twice.
 const APART: &str = "kernel @keeps_apart(%x: mut view<f32, 1, global>) thread [1, 1, 1] {
   %0 = const 0 : i64
   %1 = const 1 : i64
@@ -49,9 +52,51 @@ const APART: &str = "kernel @keeps_apart(%x: mut view<f32, 1, global>) thread [1
   %from = select %below, %low, %d : f32
   %above = gt %from, %high : bool
   %inside = select %above, %high, %from : f32
+  %2 = const 2 : i64
+  %one = const 1.0 : f32
+  %zero = const 0.0 : f32
+  %same = eq %d, %d : bool
+  %is_same = select %same, %one, %zero : f32
   view_store.x1 %x[%0] = %apart
+  view_store.x1 %x[%2] = %is_same
   view_store.x1 %x[%3] = %inside
 }";
+
+/// Leaves quotients of the first elements by the second ones in the first, the square roots of the
+/// second ones there, and powers of two of the third ones there.
+const FUNCTIONS: &str = "kernel @functions(%x: mut view<f32, 1, global>) thread [64, 1, 1] {
+  %0 = thread_id x : i64
+  %samples = const 64 : i64
+  %1 = add %0, %samples : i64
+  %2 = add %1, %samples : i64
+  %a = view_load.x1 %x[%0] : f32
+  %b = view_load.x1 %x[%1] : f32
+  %c = view_load.x1 %x[%2] : f32
+  %quotient = div %a, %b : f32
+  %root = sqrt %b : f32
+  %power = exp2 %c : f32
+  view_store.x1 %x[%0] = %quotient
+  view_store.x1 %x[%1] = %root
+  view_store.x1 %x[%2] = %power
+}";
+
+/// The threads of that kernel.
+const SAMPLES: usize = 64;
+
+/// Leaves a multiply-add of the first two elements in the first.
+const HALVES: &str = "kernel @fuses_halves(%x: mut view<f16, 1, global>) thread [1, 1, 1] {
+  %0 = const 0 : i64
+  %1 = const 1 : i64
+  %a = view_load.x1 %x[%0] : f16
+  %b = view_load.x1 %x[%1] : f16
+  %fused = fma %a, %a, %b : f16
+  view_store.x1 %x[%0] = %fused
+}";
+
+/// The same numbers as those of f32 for 2^-6, and the multiply-add of them.
+const HALF_INPUT: [f32; 2] = [1.0 + SMALL_HALF, -1.0 - 2.0 * SMALL_HALF];
+const HALF_EXPECTED: f32 = SMALL_HALF * SMALL_HALF;
+const SMALL_HALF: f32 = 1.0 / 64.0;
 
 /// Leaves a multiply-add of the first two elements in the first.
 const DOUBLES: &str = "kernel @fuses_doubles(%x: mut view<f64, 1, global>) thread [1, 1, 1] {
@@ -91,22 +136,78 @@ const INPUT: [f32; 4] = [1.0 + SMALL, -1.0 - 2.0 * SMALL, SMALL + TINY, f32::NAN
 /// What a driver gives that keeps to what is written.
 const EXPECTED: [f32; 2] = [TINY, SMALL];
 
-/// Runs a kernel on a device, whose code features must say that floats are kept as they are
+/// Runs kernels on a device, whose code features must say that floats are kept as they are
 /// written, and gives them as its driver treats floats.
 pub(crate) async fn features_of_floats(device: &Wgpu) -> Result<Features> {
-    let bytes: Vec<u8> = INPUT.iter().flat_map(|x| x.to_le_bytes()).collect();
-    let floats = |bytes: Vec<u8>| -> Vec<f32> {
-        bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
-    };
-    let kept = floats(of_kernel(device, KERNEL, &bytes, INPUT.len() as u64).await?);
-    let apart = floats(of_kernel(device, APART, &bytes, INPUT.len() as u64).await?);
+    let kept = floats(&of_kernel(device, KERNEL, &bytes(&INPUT), INPUT.len()).await?);
+    let apart = floats(&of_kernel(device, APART, &bytes(&INPUT), INPUT.len()).await?);
+    let input = function_input();
+    let functions = floats(&of_kernel(device, FUNCTIONS, &bytes(&input), input.len()).await?);
+    let (quotients, rest) = functions.split_at(SAMPLES);
+    let (roots, powers) = rest.split_at(SAMPLES);
+    let (dividends, rest) = input.split_at(SAMPLES);
+    let (divisors, exponents) = rest.split_at(SAMPLES);
     Ok(Features {
-        exact_floats: kept.starts_with(&EXPECTED),
+        exact_floats: kept.get(1) == EXPECTED.get(1),
+        exact_multiply_adds: kept.first() == EXPECTED.first() && fuses_halves(device).await?,
         contracts: apart.first() != Some(&0.0),
-        loses_nan: !apart.last().is_some_and(|x| x.is_nan()),
+        loses_nan: !apart.last().is_some_and(|x| x.is_nan()) || apart.get(2) != Some(&0.0),
         exact_doubles: fuses_doubles(device).await?,
+        exact_quotients: zip(quotients, dividends, divisors).all(|(quotient, a, b)| quotient == a / b),
+        exact_roots: zip(roots, divisors, divisors).all(|(root, x, _)| root == x.sqrt()),
+        exact_powers: zip(powers, exponents, exponents).all(|(power, x, _)| is_power(power, x)),
         ..device.gpu.features
     })
+}
+
+fn bytes(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|x| x.to_le_bytes()).collect()
+}
+
+fn floats(bytes: &[u8]) -> Vec<f32> {
+    bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+}
+
+fn zip<'a>(a: &'a [f32], b: &'a [f32], c: &'a [f32]) -> impl Iterator<Item = (f32, f32, f32)> + 'a {
+    a.iter().zip(b).zip(c).map(|((a, b), c)| (*a, *b, *c))
+}
+
+/// Dividends, divisors that are radicands too, and exponents: significands that look random
+/// (Numerical Recipes, section 7.1) and what drivers lose.
+fn function_input() -> Vec<f32> {
+    let mut state = 1u32;
+    let mut number = |exponents: u32| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        // The high bits, which are the more random ones.
+        let exponent = 127 - exponents / 2 + (state >> 27) % exponents;
+        f32::from_bits(exponent << 23 | state >> 9)
+    };
+    let mut input: Vec<f32> = (0..2 * SAMPLES).map(|_| number(16)).collect();
+    input.extend((0..SAMPLES).map(|i| (i as f32 - SAMPLES as f32 / 2.0) * 4.0 + number(1) - 1.5));
+    input[2 * SAMPLES] = f32::NAN;
+    input
+}
+
+/// Whether a power of two is right to two units of the last place. A subnormal one may be zero.
+fn is_power(power: f32, x: f32) -> bool {
+    let expected = f64::from(x).exp2();
+    if expected.is_nan() {
+        return power.is_nan();
+    }
+    if expected < f64::from(f32::MIN_POSITIVE) {
+        return power == 0.0 || (f64::from(power) - expected).abs() <= 2.0 * f64::from(SMALLEST);
+    }
+    (f64::from(power) - expected).abs() <= 2.0 * f64::from(f32::EPSILON) * expected
+}
+
+/// Whether a multiply-add of f16 rounds once, if the device has any.
+async fn fuses_halves(device: &Wgpu) -> Result<bool> {
+    if !device.gpu.features.float16 {
+        return Ok(true);
+    }
+    let bytes: Vec<u8> = HALF_INPUT.iter().flat_map(|x| f16::from_f32(*x).to_le_bytes()).collect();
+    let result = of_kernel(device, HALVES, &bytes, HALF_INPUT.len()).await?;
+    Ok(result[..2] == f16::from_f32(HALF_EXPECTED).to_le_bytes())
 }
 
 /// Whether a multiply-add of f64 rounds once, if the device has any.
@@ -115,7 +216,7 @@ async fn fuses_doubles(device: &Wgpu) -> Result<bool> {
         return Ok(true);
     }
     let bytes: Vec<u8> = DOUBLE_INPUT.iter().flat_map(|x| x.to_le_bytes()).collect();
-    let result = of_kernel(device, DOUBLES, &bytes, DOUBLE_INPUT.len() as u64).await?;
+    let result = of_kernel(device, DOUBLES, &bytes, DOUBLE_INPUT.len()).await?;
     Ok(result[..8] == DOUBLE_EXPECTED.to_le_bytes())
 }
 
@@ -126,15 +227,15 @@ pub(crate) async fn keeps_subnormals(device: &Wgpu) -> Result<bool> {
 }
 
 /// What a kernel leaves of so many elements.
-pub(crate) async fn of_kernel(device: &Wgpu, text: &str, bytes: &[u8], length: u64) -> Result<Vec<u8>> {
+pub(crate) async fn of_kernel(device: &Wgpu, text: &str, bytes: &[u8], length: usize) -> Result<Vec<u8>> {
     let kernel = kiln_ir::parse(text).map_err(|error| Error::Internal {
         place: "the probe of floats",
         message: format!("line {}: expected {}, found {}", error.line, error.expected, error.found),
     })?;
     let module = passes::module(&device.gpu, &kernel)?;
-    let program = WgpuProgram::new(&device.gpu, &kernel, module, None)?;
+    let program = WgpuProgram::new(&device.gpu, &kernel, module, None, None)?;
     let memory = device.allocate(bytes.len(), StreamId::default())?;
-    let result = run(device, &program, memory, bytes, length).await;
+    let result = run(device, &program, memory, bytes, length as u64).await;
     locked(&device.state).allocations.free(memory);
     result
 }
@@ -175,5 +276,18 @@ mod tests {
         assert_ne!(a64 * a64 + b64, DOUBLE_EXPECTED);
         assert_ne!(a * a + b, EXPECTED[0], "a product that is rounded shows");
         assert_ne!(c, EXPECTED[1], "a sum that is left out shows");
+        let [a16, b16] = HALF_INPUT.map(f16::from_f32);
+        assert_eq!(HALF_INPUT[0] * HALF_INPUT[0] + HALF_INPUT[1], HALF_EXPECTED);
+        assert_eq!(a16 * a16 + b16, f16::ZERO, "a product that is rounded shows");
+    }
+
+    #[test]
+    fn powers_may_be_off_by_two_units() {
+        let next = |x: f32, by: i32| f32::from_bits(x.to_bits().wrapping_add_signed(by));
+        assert!(is_power(next(8.0, 2), 3.0) && !is_power(next(8.0, 5), 3.0));
+        assert!(is_power(f32::NAN, f32::NAN) && !is_power(1.0, f32::NAN));
+        let input = function_input();
+        assert!(input[..2 * SAMPLES].iter().all(|x| (0.001..1000.0).contains(x)));
+        assert!(input[2 * SAMPLES + 1..].iter().all(|x| (-130.0..127.9).contains(x)));
     }
 }

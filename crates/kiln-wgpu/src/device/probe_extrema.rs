@@ -19,7 +19,7 @@ pub(crate) async fn has_exact_extrema(device: &Wgpu) -> Result<bool> {
     let expected = expected();
     let mut bytes: Vec<u8> = INPUT.iter().flat_map(|x| x.to_le_bytes()).collect();
     bytes.resize(4 * expected.len(), 0);
-    let result = of_kernel(device, &text(), &bytes, expected.len() as u64).await?;
+    let result = of_kernel(device, &text(), &bytes, expected.len()).await?;
     let results = result.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
     let same = |(got, want): (f32, f32)| got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan();
     Ok(results.zip(expected).all(same))

@@ -73,16 +73,18 @@ pub(crate) struct Pipeline {
 }
 
 impl WgpuProgram {
-    /// Makes the pipeline of a module, of which `number` is the number in its reports.
+    /// Makes the pipeline of a module, of which the report has its number; with what the driver
+    /// made of it before, if that was kept.
     pub(crate) fn new(
         gpu: &Gpu,
         kernel: &Kernel,
         module: Module,
         report: Option<(u32, Arc<FaultReport>)>,
+        cache: Option<&wgpu::PipelineCache>,
     ) -> Result<WgpuProgram> {
         let location = passes::first_line(kernel);
         let name = kernel.name.as_str();
-        let exact = Pipeline::new(gpu, &module, module.naga.clone(), (name, location.as_str()))?;
+        let exact = Pipeline::new(gpu, &module, module.naga.clone(), (name, location.as_str()), cache)?;
         Ok(WgpuProgram {
             kernel: name.to_owned(),
             shared: passes::shared_bytes(&module.naga),
@@ -107,7 +109,7 @@ impl WgpuProgram {
                     *access = StorageAccess::LOAD | StorageAccess::STORE;
                 }
             }
-            Pipeline::new(gpu, &self.module, module, (&self.kernel, &self.location))
+            Pipeline::new(gpu, &self.module, module, (&self.kernel, &self.location), None)
         });
         made.as_ref().map_err(Clone::clone)
     }
@@ -137,12 +139,12 @@ impl Pipeline {
         module: &Module,
         naga: naga::Module,
         (kernel, location): (&str, &str),
+        cache: Option<&wgpu::PipelineCache>,
     ) -> Result<Pipeline> {
         let layout = layout_entries(module, &naga);
-        let source = source(module, naga)?;
+        let code = Code::of(module, naga)?;
         let make = || {
-            let shader =
-                gpu.device.create_shader_module(wgpu::ShaderModuleDescriptor { label: Some(kernel), source });
+            let shader = code.shader(gpu, kernel, &module.entry);
             let layout = gpu.device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
                 label: Some(kernel),
                 entries: &layout,
@@ -163,7 +165,7 @@ impl Pipeline {
                     zero_initialize_workgroup_memory: false,
                     ..Default::default()
                 },
-                cache: None,
+                cache,
             });
             (layout, pipeline)
         };
@@ -178,6 +180,49 @@ impl Pipeline {
         let (layout, pipeline) = gpu.scoped(make, explain)?;
         gpu.check()?;
         Ok(Pipeline { pipeline, layout, serial: PIPELINES.fetch_add(1, Ordering::Relaxed) })
+    }
+}
+
+/// What wgpu takes.
+enum Code {
+    Source(Box<wgpu::ShaderSource<'static>>),
+    /// SPIR-V for the driver.
+    #[cfg(any(windows, target_os = "linux", target_os = "android", target_os = "freebsd"))]
+    Words(Vec<u32>),
+}
+
+impl Code {
+    fn of(module: &Module, naga: naga::Module) -> Result<Code> {
+        #[cfg(any(windows, target_os = "linux", target_os = "android", target_os = "freebsd"))]
+        if let Some(finishing) = module.finishing {
+            return module.finished(&naga, finishing).map(Code::Words);
+        }
+        source(module, naga).map(|source| Code::Source(Box::new(source)))
+    }
+
+    fn shader(self, gpu: &Gpu, kernel: &str, _entry: &str) -> wgpu::ShaderModule {
+        match self {
+            Code::Source(source) => {
+                let descriptor = wgpu::ShaderModuleDescriptor { label: Some(kernel), source: *source };
+                gpu.device.create_shader_module(descriptor)
+            }
+            #[cfg(any(windows, target_os = "linux", target_os = "android", target_os = "freebsd"))]
+            Code::Words(words) => {
+                // Metal alone asks for the size of a workgroup.
+                let entry =
+                    wgpu::PassthroughShaderEntryPoint { name: _entry.into(), workgroup_size: (0, 0, 0) };
+                let descriptor = wgpu::ShaderModuleDescriptorPassthrough {
+                    label: Some(kernel),
+                    entry_points: Cow::Borrowed(std::slice::from_ref(&entry)),
+                    spirv: Some(words.into()),
+                    ..Default::default()
+                };
+                // SAFETY: naga wrote the words, of a module that its validator has accepted; what
+                // was added (`spirv/mod.rs`) are modes that the driver has and decorations. Checks
+                // of indices are left out only where Kiln's code has its own.
+                unsafe { gpu.device.create_shader_module_passthrough(descriptor) }
+            }
+        }
     }
 }
 

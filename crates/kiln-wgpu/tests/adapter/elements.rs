@@ -16,6 +16,7 @@ pub const TESTS: &[Test] = &[
     ("multiply_adds_round_once", |device| everywhere(device, multiply_adds)),
     ("multiply_adds_of_any_size", |device| everywhere(device, multiply_adds_of_any_size)),
     ("powers_of_two", |device| everywhere(device, powers_of_two)),
+    ("quotients_and_roots_are_corrected", quotients_and_roots),
     ("zeros_are_added", |device| everywhere(device, zeros)),
     ("sums_are_not_rearranged", |device| everywhere(device, errors_of_sums)),
     ("constants", |device| everywhere(device, constants)),
@@ -439,6 +440,35 @@ fn powers_of_two(on: &On<'_>) -> Result<(), String> {
     let a: Vec<Literal> = special.into_iter().chain(noise).chain(infinite).map(single).collect();
     let expected: Vec<Literal> = a.iter().map(|x| single(x.as_f64().exp2())).collect();
     check(on, "exp2", "exp2 %a", &[a], &expected, 2.0)
+}
+
+/// As for a driver whose quotients and roots are not the nearest numbers: from the least to the
+/// greatest normal numbers, with results that are subnormal, zero and infinite.
+fn quotients_and_roots(device: &Device) -> Result<(), String> {
+    let features = Features { exact_quotients: false, exact_roots: false, ..device.features };
+    let on = On { device, features, only: None };
+    let mut noise = random(20_000, 61).into_iter();
+    let mut number = |power: i32| {
+        let [half, rest] = [power / 2, power - power / 2].map(|power| 2f32.powi(power));
+        noise.next().map_or(1.0, |x| (x + x.signum()) * half * rest)
+    };
+    let powers = [-126, -125, -100, -99, -98, -63, -20, -1, 0, 1, 20, 63, 99, 124, 125, 126];
+    let mut pairs = Vec::new();
+    for (of_a, of_b) in powers.iter().flat_map(|&a| powers.iter().map(move |&b| (a, b))) {
+        pairs.extend((0..4).map(|_| (number(of_a), number(of_b))));
+    }
+    // Quotients that are subnormal or close to it, of every number of bits.
+    pairs.extend((0..30).flat_map(|lost| [(lost - 126, 0), (-60, 66 - lost)]).flat_map(|(of_a, of_b)| {
+        [(number(of_a.max(-126)), number(of_b)), (number(of_a.max(-126)), 2f32.powi(of_b))]
+    }));
+    let special = [0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 1.0, -3.0];
+    pairs.extend(special.iter().flat_map(|&a| special.map(|b| (a, b))));
+    let literal = |x: f32| Literal::from_f64(Scalar::F32, x.into());
+    let [a, b] = [0, 1].map(|i| pairs.iter().map(|p| literal([p.0, p.1][i])).collect::<Vec<Literal>>());
+    let quotients: Vec<Literal> = pairs.iter().map(|&(a, b)| literal(a / b)).collect();
+    check(&on, "corrected quotients", "div %a, %b", &[a.clone(), b], &quotients, 0.0)?;
+    let roots: Vec<Literal> = pairs.iter().map(|p| literal(p.0.sqrt())).collect();
+    check(&on, "corrected roots", "sqrt %a", &[a], &roots, 0.0)
 }
 
 /// Operations that algebra knows the result of, which is not that of floats.

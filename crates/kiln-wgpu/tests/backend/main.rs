@@ -1,6 +1,7 @@
 //! An adapter as a device: memory, launches, streams, events, losses. Without an adapter the tests
 //! are counted as ignored.
 
+mod artifacts;
 mod awaited;
 mod failures;
 mod launches;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         Trial::test(name, run).with_ignored_flag(missing)
     };
     let tests = [
+        artifacts::TESTS,
         awaited::TESTS,
         memory::TESTS,
         launches::TESTS,
