@@ -95,13 +95,13 @@ impl Writer<'_> {
     /// The word of another thread of the warp.
     fn exchange(&mut self, word: Expr, source: Source) -> Result<Expr> {
         let source = match source {
-            Source::Xor(mask) => return Ok(self.from_lane(GatherMode::ShuffleXor(mask), word)),
+            Source::Xor(mask) => return Ok(self.other_lane(GatherMode::ShuffleXor(mask), word)),
             Source::Thread(source) => source,
         };
         if self.features.native_warps() {
             let mask = self.body.u32(self.features.warp - 1);
             let lane = self.body.binary(B::And, source, mask);
-            return Ok(self.from_lane(GatherMode::Shuffle(lane), word));
+            return Ok(self.other_lane(GatherMode::Shuffle(lane), word));
         }
         let array = match self.exchange {
             Some(array) => array,
@@ -123,7 +123,7 @@ impl Writer<'_> {
     }
 
     /// The word of another lane of the subgroup.
-    fn from_lane(&mut self, mode: GatherMode, word: Expr) -> Expr {
+    fn other_lane(&mut self, mode: GatherMode, word: Expr) -> Expr {
         let ty = self.scalar_type(Scalar::U32);
         let result = self.body.result(Expression::SubgroupOperationResult { ty });
         self.body.push(Statement::SubgroupGather { mode, argument: word, result });

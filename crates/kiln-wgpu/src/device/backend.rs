@@ -62,8 +62,11 @@ enum Dropped {
 /// is folded.
 const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
 
-/// What is taken for the number of multiprocessors, which wgpu does not say: that of a GPU in the
-/// middle of what there is.
+/// What is taken for the number of multiprocessors, which wgpu does not say: about that of the
+/// largest cards. With fewer programs than multiprocessors, some of them would be idle; with more,
+/// they run in turns.
+const UNITS_OF_CARD: u32 = 128;
+/// The same of a GPU that is a part of a processor.
 const UNITS: u32 = 32;
 
 impl Wgpu {
@@ -215,7 +218,11 @@ fn properties(gpu: &Gpu) -> Properties {
         id: gpu.id.clone(),
         name: gpu.info.name.clone(),
         uuid: None,
-        units: if is_software { threads } else { UNITS },
+        units: match gpu.info.device_type {
+            _ if is_software => threads,
+            wgpu::DeviceType::DiscreteGpu | wgpu::DeviceType::VirtualGpu => UNITS_OF_CARD,
+            wgpu::DeviceType::IntegratedGpu | wgpu::DeviceType::Other | wgpu::DeviceType::Cpu => UNITS,
+        },
         warp: 32,
         max_threads: gpu.limits.max_compute_invocations_per_workgroup.min(1024),
         max_grid: MAX_GRID,
