@@ -1,9 +1,11 @@
-//! Asks the linker to fold functions of the command whose machine code is the same: many are, of
-//! kernels and loops for several element types. About 4 % of its size.
+//! Asks the linker to fold functions of the command whose machine code is the same, and constants
+//! whose bytes are: many are, of kernels and loops for several element types. About 4 % and 2.5 %
+//! of its size. A kernel's key alone tells constants apart by their addresses, and it has a type of
+//! the kernel's own beside.
 //!
 //! Only where it is sure to work: in an optimized build for `x86_64-unknown-linux-gnu`, whose
 //! default linker is LLD, and once a program of nothing was linked this way, with the flags and the
-//! linker that Cargo was given. Where the linker does not know the option (GNU `ld`), the command
+//! linker that Cargo was given. Where the linker does not know the options (GNU `ld`), the command
 //! is larger, and that is all.
 
 use std::env;
@@ -11,7 +13,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
-const FOLD: &str = "-Wl,--icf=all";
+const FOLD: &str = "-Wl,--icf=all,--ignore-data-address-equality";
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
