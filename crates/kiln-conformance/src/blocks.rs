@@ -1,7 +1,7 @@
 //! What the threads of a block do together, in blocks of all kinds of extents.
 
 use crate::case::{Case, cases};
-use crate::trial::{Trial, Verdict, list, same};
+use crate::trial::{Trial, Verdict, holds, list};
 use kiln_lang::prelude::*;
 use kiln_reference::Sample;
 use kiln_runtime::Tensor;
@@ -65,7 +65,7 @@ fn sums<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
         let most = of(&|all| all.iter().copied().max().unwrap_or(0));
         let least = of(&|all| all.iter().copied().min().unwrap_or(0));
         let expected = [of(&|all| all.iter().sum()), least, most.clone(), most].concat();
-        same(&format!("sum, min, max, max of {block:?}"), &y.to_vec()?, &expected)?;
+        holds(&format!("sum, min, max, max of {block:?}"), &y, &expected)?;
     }
     Ok(())
 }
@@ -105,7 +105,7 @@ fn scans<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
             }
         }
         let expected = [inclusive, exclusive, most, before].concat();
-        same(&format!("scans of {block:?}"), &y.to_vec()?, &expected)?;
+        holds(&format!("scans of {block:?}"), &y, &expected)?;
     }
     Ok(())
 }
@@ -146,7 +146,7 @@ fn any_function(trial: &mut Trial<'_>) -> Verdict {
             let (a, b): (Vec<u32>, Vec<u32>) = pairs.into_iter().unzip();
             expected.extend([a, b].concat());
         }
-        same(&format!("functions of {block:?}"), &y.to_vec()?, &expected)?;
+        holds(&format!("functions of {block:?}"), &y, &expected)?;
     }
     Ok(())
 }
@@ -178,7 +178,7 @@ fn counting_barriers(trial: &mut Trial<'_>) -> Verdict {
         let count = data.iter().filter(|v| **v > 20).count();
         let results = [count as u32, 1, u32::from(count == n), 0, u32::from(count > 0)];
         let expected: Vec<u32> = results.iter().flat_map(|r| vec![*r; n]).collect();
-        same(&format!("counts of {block:?}"), &y.to_vec()?, &expected)?;
+        holds(&format!("counts of {block:?}"), &y, &expected)?;
     }
     Ok(())
 }
@@ -201,7 +201,7 @@ fn broadcasts<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
         let from = trial.rng.below(each as u64) as usize;
         broadcast_in_blocks(&x, &mut y, from as i64).grid([2, 1, 1]).block(block).launch(trial.device)?;
         let of = |at: usize| list(0..2 * each, |i| data[i / each * each + at]);
-        same(&format!("thread {from} of {block:?}"), &y.to_vec()?, &[of(from), of(0)].concat())?;
+        holds(&format!("thread {from} of {block:?}"), &y, &[of(from), of(0)].concat())?;
     }
     Ok(())
 }
@@ -226,7 +226,7 @@ fn sorting<T: Sample + Num + PartialOrd>(trial: &mut Trial<'_>) -> Verdict {
         let mut sorted = data.clone();
         sorted.sort_unstable();
         let expected: Vec<T> = list(0..3 * n, |i| T::small(sorted[i % n * 3 + i / n]));
-        same(&format!("sorted in {block:?}"), &y.to_vec()?, &expected)?;
+        holds(&format!("sorted in {block:?}"), &y, &expected)?;
     }
     Ok(())
 }
@@ -253,7 +253,7 @@ fn sorting_pairs(trial: &mut Trial<'_>) -> Verdict {
         let mut order: Vec<i32> = (0..n as i32).collect();
         order.sort_by_key(|i| data[*i as usize]);
         let keys: Vec<i32> = order.iter().map(|i| data[*i as usize]).collect();
-        same(&format!("pairs sorted in {block:?}"), &y.to_vec()?, &[keys, order].concat())?;
+        holds(&format!("pairs sorted in {block:?}"), &y, &[keys, order].concat())?;
     }
     Ok(())
 }
@@ -279,8 +279,8 @@ fn exchanges<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
         let (mut blocked, mut back) = (trial.output::<T, 2>([3, n])?, trial.output::<T, 2>([3, n])?);
         exchanged(&x, &mut blocked, &mut back).grid([1, 1, 1]).block(block).launch(trial.device)?;
         let expected: Vec<T> = list(0..3 * n, |i| data[i % n * 3 + i / n]);
-        same(&format!("blocked in {block:?}"), &blocked.to_vec()?, &expected)?;
-        same(&format!("striped in {block:?}"), &back.to_vec()?, &data)?;
+        holds(&format!("blocked in {block:?}"), &blocked, &expected)?;
+        holds(&format!("striped in {block:?}"), &back, &data)?;
     }
     Ok(())
 }
@@ -301,7 +301,7 @@ fn histograms(trial: &mut Trial<'_>) -> Verdict {
         let mut y = trial.output::<u32, 1>([11])?;
         counted(&x, &mut y).grid([1, 1, 1]).block(block).launch(trial.device)?;
         let expected = list(0..11, |bin| data.iter().filter(|v| **v == bin).count() as u32);
-        same(&format!("histogram of {block:?}"), &y.to_vec()?, &expected)?;
+        holds(&format!("histogram of {block:?}"), &y, &expected)?;
     }
     Ok(())
 }
@@ -339,7 +339,7 @@ fn in_a_loop(trial: &mut Trial<'_>) -> Verdict {
             rounds += 1;
         }
         let expected = [values, vec![rounds; n], vec![total; n]].concat();
-        same(&format!("rounds of {block:?}"), &y.to_vec()?, &expected)?;
+        holds(&format!("rounds of {block:?}"), &y, &expected)?;
     }
     Ok(())
 }

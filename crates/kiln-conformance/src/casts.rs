@@ -1,7 +1,7 @@
 //! Conversions between all pairs of element types.
 
 use crate::case::{Case, cases};
-use crate::trial::{Trial, Verdict, close, same};
+use crate::trial::{Stop, Trial, Verdict, holds, holds_near, list};
 use half::{bf16, f16};
 use kiln_lang::prelude::*;
 use kiln_reference::{Host, Sample};
@@ -131,53 +131,105 @@ fn edges<T: Sample>() -> Vec<T> {
     integers.map(|n| T::from_host(Host::Int(n.into()))).collect()
 }
 
-fn from<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
+/// What values are converted to, of every type: not generic, as the values are.
+struct Outputs {
+    b: Tensor<bool, 1>,
+    i: Tensor<i32, 1>,
+    u: Tensor<u32, 1>,
+    l: Tensor<i64, 1>,
+    ul: Tensor<u64, 1>,
+    h: Tensor<f16, 1>,
+    bh: Tensor<bf16, 1>,
+    f: Tensor<f32, 1>,
+    d: Tensor<f64, 1>,
+    bytes: Bytes,
+}
+
+/// Of them the types of one byte that are for storage.
+struct Bytes {
+    i: Tensor<i8, 1>,
+    u: Tensor<u8, 1>,
+    e4: Tensor<E4M3, 1>,
+    e5: Tensor<E5M2, 1>,
+}
+
+impl Outputs {
+    fn new(trial: &Trial<'_>, n: usize) -> Result<Outputs, Stop> {
+        let n = [n];
+        Ok(Outputs {
+            b: trial.output(n)?,
+            i: trial.output(n)?,
+            u: trial.output(n)?,
+            l: trial.output(n)?,
+            ul: trial.output(n)?,
+            h: trial.output(n)?,
+            bh: trial.output(n)?,
+            f: trial.output(n)?,
+            d: trial.output(n)?,
+            bytes: Bytes {
+                i: trial.output(n)?,
+                u: trial.output(n)?,
+                e4: trial.output(n)?,
+                e5: trial.output(n)?,
+            },
+        })
+    }
+
+    /// Compares those that tiles were converted to.
+    fn check(&self, expected: &[Host]) -> Verdict {
+        compare("to bool", &self.b, expected)?;
+        compare("to i32", &self.i, expected)?;
+        compare("to u32", &self.u, expected)?;
+        compare("to i64", &self.l, expected)?;
+        compare("to u64", &self.ul, expected)?;
+        compare("to f16", &self.h, expected)?;
+        compare("to bf16", &self.bh, expected)?;
+        compare("to f32", &self.f, expected)?;
+        compare("to f64", &self.d, expected)?;
+        compare("to i8", &self.bytes.i, expected)?;
+        compare("to u8", &self.bytes.u, expected)?;
+        compare("to e4m3", &self.bytes.e4, expected)?;
+        compare("to e5m2", &self.bytes.e5, expected)
+    }
+
+    /// Compares those that elements were converted to in threads.
+    fn check_threads(&self, expected: &[Host]) -> Verdict {
+        compare("to u8", &self.bytes.u, expected)?;
+        compare("to e4m3", &self.bytes.e4, expected)?;
+        compare("to f32", &self.f, expected)?;
+        compare("to i64", &self.l, expected)
+    }
+}
+
+/// Random values, after the special ones.
+fn values<T: Sample>(trial: &mut Trial<'_>, count: usize) -> Result<(Tensor<T, 1>, Vec<Host>), Stop> {
     let mut data = edges::<T>();
-    data.extend(trial.random::<T>(103));
-    let n = [data.len()];
+    data.extend(trial.random::<T>(count));
     let x = trial.vector(&data)?;
-    let (mut b, mut i, mut u) = (trial.output(n)?, trial.output(n)?, trial.output(n)?);
-    let (mut l, mut ul, mut h) = (trial.output(n)?, trial.output(n)?, trial.output(n)?);
-    let (mut bh, mut f, mut d) = (trial.output(n)?, trial.output(n)?, trial.output(n)?);
-    cast_to_all(&x, &mut b, &mut i, &mut u, &mut l, &mut ul, &mut h, &mut bh, &mut f, &mut d, 32)
-        .launch(trial.device)?;
-    let expected: Vec<Host> = data.iter().map(|x| x.host()).collect();
-    compare("to bool", &b, &expected)?;
-    compare("to i32", &i, &expected)?;
-    compare("to u32", &u, &expected)?;
-    compare("to i64", &l, &expected)?;
-    compare("to u64", &ul, &expected)?;
-    compare("to f16", &h, &expected)?;
-    compare("to bf16", &bh, &expected)?;
-    compare("to f32", &f, &expected)?;
-    compare("to f64", &d, &expected)?;
-    let (mut i, mut u) = (trial.output(n)?, trial.output(n)?);
-    let (mut e4, mut e5) = (trial.output(n)?, trial.output(n)?);
-    cast_to_bytes(&x, &mut i, &mut u, &mut e4, &mut e5, 32).launch(trial.device)?;
-    compare("to i8", &i, &expected)?;
-    compare("to u8", &u, &expected)?;
-    compare("to e4m3", &e4, &expected)?;
-    compare("to e5m2", &e5, &expected)
+    Ok((x, list(0..data.len(), |i| data[i].host())))
+}
+
+fn from<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
+    let (x, expected) = values::<T>(trial, 103)?;
+    let mut outputs = Outputs::new(trial, expected.len())?;
+    let Outputs { b, i, u, l, ul, h, bh, f, d, bytes } = &mut outputs;
+    cast_to_all(&x, b, i, u, l, ul, h, bh, f, d, 32).launch(trial.device)?;
+    let Bytes { i, u, e4, e5 } = bytes;
+    cast_to_bytes(&x, i, u, e4, e5, 32).launch(trial.device)?;
+    outputs.check(&expected)
 }
 
 fn in_threads<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
-    let mut data = edges::<T>();
-    data.extend(trial.random::<T>(50));
-    let n = [data.len()];
-    let x = trial.vector(&data)?;
-    let (mut u, mut e4) = (trial.output(n)?, trial.output(n)?);
-    let (mut f, mut l) = (trial.output(n)?, trial.output(n)?);
-    let grid = [data.len().div_ceil(32) as u32, 1, 1];
-    cast_a_thread(&x, &mut u, &mut e4, &mut f, &mut l).grid(grid).block([32, 1, 1]).launch(trial.device)?;
-    let expected: Vec<Host> = data.iter().map(|x| x.host()).collect();
-    compare("to u8", &u, &expected)?;
-    compare("to e4m3", &e4, &expected)?;
-    compare("to f32", &f, &expected)?;
-    compare("to i64", &l, &expected)
+    let (x, expected) = values::<T>(trial, 50)?;
+    let mut outputs = Outputs::new(trial, expected.len())?;
+    let Outputs { f, l, bytes: Bytes { u, e4, .. }, .. } = &mut outputs;
+    let grid = [expected.len().div_ceil(32)];
+    cast_a_thread(&x, u, e4, f, l).grid(grid).block([32]).launch(trial.device)?;
+    outputs.check_threads(&expected)
 }
 
 fn compare<U: Sample>(what: &str, got: &Tensor<U, 1>, expected: &[Host]) -> Verdict {
-    close(what, &got.to_vec()?, expected, 0.0, 0.0)
+    holds_near(what, got, expected, 0.0, 0.0)
 }
 
 #[kernel(crate = kiln_runtime)]
@@ -205,8 +257,8 @@ fn bitcasts(trial: &mut Trial<'_>) -> Verdict {
     let (mut u, mut i, mut l) = (trial.output([n])?, trial.output([n])?, trial.output([n])?);
     let mut back = trial.output([n])?;
     reinterpret(&f, &d, &mut u, &mut i, &mut l, &mut back, 32).launch(trial.device)?;
-    same("f32 as u32", &u.to_vec()?, &fs.iter().map(|x| x.to_bits()).collect::<Vec<u32>>())?;
-    same("f32 as i32", &i.to_vec()?, &fs.iter().map(|x| x.to_bits() as i32 ^ 1).collect::<Vec<i32>>())?;
-    same("f64 as u64", &l.to_vec()?, &ds.iter().map(|x| x.to_bits()).collect::<Vec<u64>>())?;
-    same("sign flipped", &back.to_vec()?, &fs.iter().map(|x| -x).collect::<Vec<f32>>())
+    holds("f32 as u32", &u, &fs.iter().map(|x| x.to_bits()).collect::<Vec<u32>>())?;
+    holds("f32 as i32", &i, &fs.iter().map(|x| x.to_bits() as i32 ^ 1).collect::<Vec<i32>>())?;
+    holds("f64 as u64", &l, &ds.iter().map(|x| x.to_bits()).collect::<Vec<u64>>())?;
+    holds("sign flipped", &back, &fs.iter().map(|x| -x).collect::<Vec<f32>>())
 }

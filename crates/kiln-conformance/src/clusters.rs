@@ -1,7 +1,7 @@
 //! Clusters of blocks of threads: stores to each other's shared memory, and barriers.
 
 use crate::case::{Case, cases};
-use crate::trial::{Trial, Verdict, list, same};
+use crate::trial::{Trial, Verdict, holds, list};
 use kiln_lang::cluster_barrier;
 use kiln_lang::explicit::cluster;
 use kiln_lang::prelude::*;
@@ -77,7 +77,7 @@ fn quads_to_every_block(trial: &mut Trial<'_>) -> Verdict {
             let quad = [v, v.wrapping_mul(3).wrapping_add(1), !v, sender as u32];
             want[4 * at(number, round, other)..][..4].copy_from_slice(&quad);
         }
-        same(&format!("clusters of {blocks} blocks of {threads}"), &y.to_vec()?, &want)?;
+        holds(&format!("clusters of {blocks} blocks of {threads}"), &y, &want)?;
     }
     Ok(())
 }
@@ -140,5 +140,5 @@ fn quads_arrive_whole(trial: &mut Trial<'_>) -> Verdict {
     launch.grid([2, 1, 1]).block([32, 1, 1]).launch(trial.device)?;
     let end = |block: usize| [0, if block == 1 { rounds as u32 } else { 0 }];
     let want: Vec<u32> = (0..64).flat_map(|thread| end(thread / 32)).collect();
-    same("quads that were torn, and the last", &found.to_vec()?, &want)
+    holds("quads that were torn, and the last", &found, &want)
 }

@@ -1,7 +1,7 @@
 //! Reductions and scans with any function.
 
 use crate::case::{Case, cases};
-use crate::trial::{Trial, Verdict, close, list, same};
+use crate::trial::{Trial, Verdict, holds, holds_near, list};
 use kiln_lang::prelude::*;
 use kiln_reference::{Host, Sample};
 use kiln_runtime::Tensor;
@@ -81,8 +81,8 @@ fn compositions<T: Sample + Int>(trial: &mut Trial<'_>) -> Verdict {
                 backward[i] = T::from_host(so_far.1);
             }
         }
-        same("reduce_with", &all.to_vec()?, &whole)?;
-        same("scan_with, forward and reverse", &running.to_vec()?, &[forward, backward].concat())?;
+        holds("reduce_with", &all, &whole)?;
+        holds("scan_with, forward and reverse", &running, &[forward, backward].concat())?;
     }
     Ok(())
 }
@@ -131,7 +131,7 @@ fn mean_and_variance<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
         })
         .map(Host::Float)
         .collect();
-    close("mean and variance", &y.to_vec()?, &expected, 16.0, 8.0)
+    holds_near("mean and variance", &y, &expected, 16.0, 8.0)
 }
 
 #[kernel(crate = kiln_runtime)]
@@ -160,10 +160,10 @@ fn maximum_and_sum(trial: &mut Trial<'_>) -> Verdict {
     let most: Vec<f64> = rows().map(|r| r.iter().fold(f64::MIN, |m, v| m.max(f64::from(*v)))).collect();
     let sums = rows().zip(&most).map(|(r, m)| r.iter().map(|v| (f64::from(*v) - m).exp()).sum::<f64>());
     let expected: Vec<Host> = most.iter().zip(sums).flat_map(|(m, s)| [*m, s]).map(Host::Float).collect();
-    close("maximum and sum of exponentials", &y.to_vec()?, &expected, 32.0, 0.0)?;
+    holds_near("maximum and sum of exponentials", &y, &expected, 32.0, 0.0)?;
     let first = |(row, most): (&[f32], &f64)| row.iter().position(|v| f64::from(*v) == *most).unwrap_or(0);
     let columns: Vec<i32> = rows().zip(&most).map(|r| first(r) as i32).collect();
-    same("the first greatest", &at.to_vec()?, &columns)
+    holds("the first greatest", &at, &columns)
 }
 
 #[kernel(crate = kiln_runtime)]
@@ -188,5 +188,5 @@ fn recurrence<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
         state = a[i].host().float() * before + b[i].host().float();
         Host::Float(state)
     });
-    close("states", &h.to_vec()?, &expected, 16.0, 1.0)
+    holds_near("states", &h, &expected, 16.0, 1.0)
 }

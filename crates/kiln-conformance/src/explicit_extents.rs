@@ -1,7 +1,7 @@
 //! Products in flight whose columns, or depth, are no power of two: one instruction each.
 
 use crate::case::{Case, cases};
-use crate::trial::{Trial, Verdict, close};
+use crate::trial::{Trial, Verdict, holds_near};
 use half::{bf16, f16};
 use kiln_lang::explicit::*;
 use kiln_lang::prelude::*;
@@ -66,14 +66,14 @@ fn chained_products<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
         let weights: Vec<f64> = scores.iter().map(|score| 0.125 * score.float()).collect();
         let what = format!("{rows} rows, {keys} keys, width {width}");
         let expected: Vec<Host> = weights.chunks(n).map(|row| Host::Float(row.iter().sum())).collect();
-        close(&format!("{what}, sums"), &sums.to_vec()?, &expected, 64.0, 16.0 * n as f64)?;
+        holds_near(&format!("{what}, sums"), &sums, &expected, 64.0, 16.0 * n as f64)?;
         let rounded = |w: &f64| T::from_host(Host::Float(*w)).host().float();
         let weights: Vec<Host> = weights.iter().map(|w| Host::Float(rounded(w))).collect();
         let values = by_rows(&vs, [n, width], false);
         let expected = product(&weights, &values, [m, width, n], Host::Float(0.0));
         // A weight between two 16-bit numbers may have become the other one.
         let ulps = 64.0 + 0.01 * T::EPSILON / f64::from(f32::EPSILON);
-        close(&what, &o.to_vec()?, &expected, ulps, 64.0 * n as f64)?;
+        holds_near(&what, &o, &expected, ulps, 64.0 * n as f64)?;
     }
     Ok(())
 }
@@ -132,7 +132,7 @@ fn carried_products<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
         stepwise(&a, &b, &mut c, rows).grid(grid).launch(trial.device)?;
         let (x, y) = (by_rows(&xs, [m, k], false), by_rows(&ys, [k, n], false));
         let expected = product(&x, &y, [m, n, k], Host::Float(0.0));
-        close(&format!("{rows} x {COLUMNS}"), &c.to_vec()?, &expected, 4.0, 8.0)?;
+        holds_near(&format!("{rows} x {COLUMNS}"), &c, &expected, 4.0, 8.0)?;
     }
     Ok(())
 }

@@ -4,7 +4,7 @@
 
 use crate::case::{Case, cases};
 use crate::matrix_units::{matrix, product, scale};
-use crate::trial::{Stop, Trial, Verdict, close, ensure, list, same};
+use crate::trial::{Stop, Trial, Verdict, ensure, holds, holds_near, list};
 use half::{bf16, f16};
 use kiln_kernels::matmul::epilogue::{Epilogue, TilePosition};
 use kiln_kernels::matmul::hopper::{self, MatmulPlan};
@@ -191,7 +191,7 @@ fn launches<T: Sample + Factor<Sum = f32>>(
         launch(trial, &factors, &mut c, epilogue)?;
         expect_fault(trial, what, wrong, [CHECKS, CHECKS_END])?;
         if matches!(wrong, Wrong::Nothing) {
-            close(what, &c.to_vec()?, &expected, 8.0, scale)?;
+            holds_near(what, &c, &expected, 8.0, scale)?;
         }
     }
     Ok(())
@@ -226,7 +226,7 @@ fn by_plan<T: Sample + Factor<Sum = f32>>(trial: &mut Trial<'_>, plan: MatmulPla
         Ok(())
     })?;
     // Every launch has left them so, for the next one.
-    same("the signals", &signals.to_vec()?, &vec![0; programs as usize * plan.tasks])
+    holds("the signals", &signals, &vec![0; programs as usize * plan.tasks])
 }
 
 fn epilogue_of_tiles_in_turn<T: Sample + Factor<Sum = f32>>(trial: &mut Trial<'_>) -> Verdict {
@@ -271,7 +271,7 @@ fn epilogue_of_a_product<T: Sample + Factor<Sum = f32>>(trial: &mut Trial<'_>) -
         ensure(right, || format!("{wrong:?}: the product gave {error:?}"))?;
         match kind {
             Some((_, location)) => at_line(&location, [CHECKS, CHECKS_END])?,
-            None => close("the product", &c.to_vec()?, &expected, 8.0, scale(&xs, &ys, k) + 64.0)?,
+            None => holds_near("the product", &c, &expected, 8.0, scale(&xs, &ys, k) + 64.0)?,
         }
     }
     Ok(())
@@ -335,7 +335,7 @@ fn by_tiles<T: Sample + Factor<Sum = f32> + Accumulate<Acc = f32>>(
             .launch(trial.device)?;
         expect_fault(trial, &what, wrong, [TILES, TILES_END])?;
         if matches!(wrong, Wrong::Nothing) {
-            close(&what, &c.to_vec()?, &expected, 8.0, scale(&xs, &ys, k) + 64.0)?;
+            holds_near(&what, &c, &expected, 8.0, scale(&xs, &ys, k) + 64.0)?;
         }
     }
     Ok(())
@@ -426,7 +426,7 @@ fn walk(
         let mut last = trial.output::<i64, 1>([64])?;
         launch(trial, good, &mut last)?;
         if good {
-            same("the end of the walk", &last.to_vec()?, &[end; 64])?;
+            holds("the end of the walk", &last, &[end; 64])?;
             continue;
         }
         let error = trial.device.synchronize().err();
@@ -472,7 +472,7 @@ fn task_that_copies(trial: &mut Trial<'_>) -> Verdict {
         if told == 4 {
             let row = |i: usize| rows[i / 8] as usize + i % 8;
             let expected: Vec<f32> = (0..32).flat_map(|i| &data[row(i) * 32..][..32]).copied().collect();
-            same("what was picked", &y.to_vec()?, &expected)?;
+            holds("what was picked", &y, &expected)?;
             continue;
         }
         let error = trial.device.synchronize().err();

@@ -2,7 +2,7 @@
 //! that are packed by pairs.
 
 use crate::case::{Case, cases};
-use crate::trial::{Trial, Verdict, close};
+use crate::trial::{Trial, Verdict, holds_near};
 use half::{bf16, f16};
 use kiln_kernels::matmul::Factor;
 use kiln_lang::explicit::*;
@@ -77,7 +77,7 @@ fn factor_in_registers<T: Sample + Factor<Sum: Sample>>(trial: &mut Trial<'_>) -
         } else {
             64.0
         };
-        close("a b", &c.to_vec()?, &expected, ulps, 64.0)?;
+        holds_near("a b", &c, &expected, ulps, 64.0)?;
     }
     Ok(())
 }
@@ -121,7 +121,7 @@ fn packed_results<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
     packed(&a, &b, &mut c).grid([m.div_ceil(ROWS) as u32]).launch(trial.device)?;
     let (x, y) = (by_rows(&xs, [m, k], false), by_rows(&ys, [k, n], false));
     let expected = product(&x, &y, [m, n, k], Host::Float(0.0));
-    close("a b", &c.to_vec()?, &expected, 4.0, 8.0)
+    holds_near("a b", &c, &expected, 4.0, 8.0)
 }
 
 /// y = x by way of registers in the layout of memory and a shared tile of some of its columns at a
@@ -154,5 +154,5 @@ fn by_the_layout_of_memory<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
     let strips = (columns * size_of::<T>()).div_ceil(ROW);
     by_strips(&x, &mut y, strips).grid([rows.div_ceil(ROWS) as u32]).launch(trial.device)?;
     let expected: Vec<Host> = data.iter().map(|x| x.host()).collect();
-    close("moved", &y.to_vec()?, &expected, 0.0, 0.0)
+    holds_near("moved", &y, &expected, 0.0, 0.0)
 }

@@ -1,7 +1,7 @@
 //! Signals: tasks of programs that wait for those before them.
 
 use crate::case::{Case, cases};
-use crate::trial::{Trial, Verdict, close, list, same};
+use crate::trial::{Trial, Verdict, holds, holds_near, list};
 use kiln_lang::explicit::*;
 use kiln_lang::prelude::*;
 use kiln_reference::{Host, Sample};
@@ -56,10 +56,10 @@ fn chain_of_programs<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
             let before = i.checked_sub(WIDTH).map_or(T::small(0).host(), |above| expected[above]);
             expected.push(x.host().add(before));
         }
-        close("the sums", &sums.to_vec()?, &expected, 256.0, 64.0)?;
+        holds_near("the sums", &sums, &expected, 256.0, 64.0)?;
         let mut left = vec![0; 600];
         left[2 * programs - 2..2 * programs].fill(7);
-        same("the signals", &signals.to_vec()?, &left)?;
+        holds("the signals", &signals, &left)?;
         signals = trial.device.zeros([2 * 300])?;
     }
     Ok(())
@@ -92,6 +92,6 @@ fn one_thread_tells(trial: &mut Trial<'_>) -> Verdict {
     let mut numbers = trial.output::<u32, 1>([150])?;
     tell(&mut numbers, &mut signals).grid([150]).launch(trial.device)?;
     let expected: Vec<u32> = list(0..150, |i| 10 * i);
-    same("the numbers", &numbers.to_vec()?, &expected)?;
-    same("the signals", &signals.to_vec()?, &(1..=150).collect::<Vec<u32>>())
+    holds("the numbers", &numbers, &expected)?;
+    holds("the signals", &signals, &(1..=150).collect::<Vec<u32>>())
 }

@@ -2,7 +2,7 @@
 
 use crate::case::{Case, cases};
 use crate::matrix_units::{blocked, host, matrix, product, scale};
-use crate::trial::{Trial, Verdict, close, list, same};
+use crate::trial::{Trial, Verdict, holds, holds_near, list};
 use half::{bf16, f16};
 use kiln_lang::prelude::*;
 use kiln_reference::{Host, Sample};
@@ -54,9 +54,9 @@ fn elements<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
             T::from_host(sum.host().add(T::small((i % m) as i32).host()))
         };
         let expected: Vec<T> = list(0..rows * columns, |i| element(i / columns, i % columns));
-        same(&format!("{m} x {n}"), &y.to_vec()?, &expected)?;
+        holds(&format!("{m} x {n}"), &y, &expected)?;
         let expected: Vec<T> = list(0..rows * columns, |i| element(i % rows, i / rows));
-        same(&format!("{m} x {n}, transposed"), &transposed.to_vec()?, &expected)?;
+        holds(&format!("{m} x {n}, transposed"), &transposed, &expected)?;
     }
     Ok(())
 }
@@ -119,14 +119,14 @@ fn combined<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
         };
         let what = format!("{m} x {n}");
         let (by_row, by_column): (Vec<_>, Vec<_>) = (list(0..m, row), list(0..n, column));
-        same(&format!("{what}, rows"), &rows.to_vec()?, &three(&by_row))?;
-        same(&format!("{what}, columns"), &columns.to_vec()?, &three(&by_column))?;
+        holds(&format!("{what}, rows"), &rows, &three(&by_row))?;
+        holds(&format!("{what}, columns"), &columns, &three(&by_column))?;
         let first =
             |line: &Vec<Host>, best: Host| line.iter().position(|v| *v == best).map_or(-1, |i| i as i64);
         let greatest_at = by_row.iter().map(|line| first(line, greatest(line)));
         let expected: Vec<i64> =
             greatest_at.chain(by_row.iter().map(|line| first(line, least(line)))).collect();
-        same(&format!("{what}, argmax and argmin"), &places.to_vec()?, &expected)?;
+        holds(&format!("{what}, argmax and argmin"), &places, &expected)?;
         let scanned = |k: usize, i: usize, j: usize| match k {
             0 => sum(&by_row[i][..=j]),
             1 => sum(&by_row[i][j + 1..]),
@@ -134,7 +134,7 @@ fn combined<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
             _ => sum(&by_column[j][..i]),
         };
         let element = |e: usize| T::from_host(scanned(e / (m * n), e / n % m, e % n));
-        same(&format!("{what}, scans"), &scans.to_vec()?, &list(0..4 * m * n, element))?;
+        holds(&format!("{what}, scans"), &scans, &list(0..4 * m * n, element))?;
     }
     Ok(())
 }
@@ -163,7 +163,7 @@ fn numbers_win_over_nan<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
     let mut y = trial.output::<i64, 2>([2, rows.len()])?;
     best(&x, &mut y).grid([rows.len() as u32]).launch(trial.device)?;
     let expected: Vec<i64> = [0, 1].into_iter().flat_map(|k| rows.map(|(_, at)| at[k])).collect();
-    same("argmax and argmin", &y.to_vec()?, &expected)
+    holds("argmax and argmin", &y, &expected)
 }
 
 #[kernel(crate = kiln_runtime)]
@@ -185,12 +185,12 @@ fn three_axes<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
     folded(&x, &mut y, &mut flat, &mut z).grid([1]).launch(trial.device)?;
     let at = |a: usize, b: usize, c: usize| data[(a * 5 + b) * 6 + c].host();
     let sum = |e: usize| T::from_host(at(0, e % 5, e / 5).add(at(1, e % 5, e / 5)).add(at(2, e % 5, e / 5)));
-    same("sums", &y.to_vec()?, &list(0..30, sum))?;
+    holds("sums", &y, &list(0..30, sum))?;
     let transposed: Vec<T> = list(0..90, |e| T::from_host(at(e / 5 % 3, e % 5, e / 15)));
-    same("permuted", &flat.to_vec()?, &transposed)?;
+    holds("permuted", &flat, &transposed)?;
     let greatest = |a: usize, c: usize| (1..5).fold(at(a, 0, c), |most, b| most.max(at(a, b, c)));
     let below = |e: usize| T::from_host(greatest(e / 30, e % 6).sub(at(e / 30, e / 6 % 5, e % 6)));
-    same("below the greatest", &z.to_vec()?, &list(0..90, below))
+    holds("below the greatest", &z, &list(0..90, below))
 }
 
 /// Shapes whose parts are the same runs of elements, and others, in a loop where each round reads
@@ -219,10 +219,10 @@ fn reshaped<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
     let mut fifths = trial.output::<T, 2>([15, 16])?;
     let other = T::sample(&mut trial.rng);
     regrouped(&x, &mut runs, &mut eights, &mut fifths, other).grid([1]).launch(trial.device)?;
-    same("3 x 80", &runs.to_vec()?, &data)?;
-    same("15 x 2 x 8", &eights.to_vec()?, &data)?;
+    holds("3 x 80", &runs, &data)?;
+    holds("15 x 2 x 8", &eights, &data)?;
     let turn = |v: Vec<T>| -> Vec<T> { list(0..240, |e| v[e % 3 * 80 + e / 3]) };
-    same("twice transposed", &fifths.to_vec()?, &turn(turn(data)))
+    holds("twice transposed", &fifths, &turn(turn(data)))
 }
 
 #[kernel(crate = kiln_runtime)]
@@ -257,12 +257,12 @@ fn by_index<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
             .grid([3])
             .launch(trial.device)?;
         let expected: Vec<T> = order.iter().map(|&i| if i == 4 { T::small(9) } else { data[i] }).collect();
-        same(&format!("gather of {block}"), &gathered.to_vec()?, &expected)?;
+        holds(&format!("gather of {block}"), &gathered, &expected)?;
         let mut expected = vec![T::POISON; n];
         order.iter().zip(&data).for_each(|(&to, &v)| expected[to] = v);
-        same(&format!("scatter of {block}"), &scattered.to_vec()?, &expected)?;
+        holds(&format!("scatter of {block}"), &scattered, &expected)?;
         let expected: Vec<T> = list(0..5, |k| T::small((n - k).div_ceil(5) as i32));
-        same(&format!("counts of {block}"), &counts.to_vec()?, &expected)?;
+        holds(&format!("counts of {block}"), &counts, &expected)?;
     }
     Ok(())
 }
@@ -312,8 +312,8 @@ fn carried<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
             expected.extend(v.into_iter().map(|v| T::from_host(v.sub(less))));
             totals.extend(total.into_iter().map(T::from_host));
         }
-        same(&format!("{m} x {n}"), &y.to_vec()?, &expected)?;
-        same(&format!("{m} x {n}, sums"), &sums.to_vec()?, &totals)?;
+        holds(&format!("{m} x {n}"), &y, &expected)?;
+        holds(&format!("{m} x {n}, sums"), &sums, &totals)?;
     }
     Ok(())
 }
@@ -344,7 +344,7 @@ fn multiply<T: Sample + Accumulate<Acc = f32>>(
     }
     launch.launch(trial.device)?;
     let what = format!("tiles {m} x {n} x {k} of {sizes:?}, {warps:?} warps, order {order}");
-    close(&what, &c.to_vec()?, &host(&product(&xs, &ys, sizes)), 8.0, scale(&xs, &ys, depth))
+    holds_near(&what, &c, &host(&product(&xs, &ys, sizes)), 8.0, scale(&xs, &ys, depth))
 }
 
 fn products<T: Sample + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) -> Verdict {

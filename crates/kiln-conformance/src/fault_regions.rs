@@ -1,7 +1,7 @@
 //! Fault regions: what would end a kernel becomes a value, and everything else goes on.
 
 use crate::case::{Case, cases};
-use crate::trial::{Trial, Verdict, ensure, list, same};
+use crate::trial::{Trial, Verdict, ensure, holds, list};
 use kiln_lang::prelude::*;
 use kiln_runtime::Tensor;
 
@@ -37,8 +37,8 @@ macro_rules! compare {
                 false => launch.grid([inputs.len() as u32, 1, 1]).launch($trial.device)?,
             }
             let level = if threads { "threads" } else { "programs over tiles" };
-            same(&format!("sites of {level}"), &site.to_vec()?, &sites)?;
-            same(&format!("values of {level}"), &value.to_vec()?, &values)?;
+            holds(&format!("sites of {level}"), &site, &sites)?;
+            holds(&format!("values of {level}"), &value, &values)?;
         }
         Ok(())
     }};
@@ -102,8 +102,8 @@ fn each_kind_of_fault(trial: &mut Trial<'_>) -> Verdict {
         _ => (0, v * v / (v % 5) + 1_110_000),
     };
     let (sites, values): (Vec<u32>, Vec<i32>) = inputs.iter().map(host).unzip();
-    same("sites", &site.to_vec()?, &sites)?;
-    same("values", &value.to_vec()?, &values)?;
+    holds("sites", &site, &sites)?;
+    holds("values", &value, &values)?;
     trial.device.synchronize()?;
     Ok(())
 }
@@ -280,7 +280,7 @@ fn effects_stay(trial: &mut Trial<'_>) -> Verdict {
         Some(&v) if v <= 0 => v,
         Some(&v) => v + 1000,
     };
-    same("what was written", &y.to_vec()?, &list(0..COUNT, host))
+    holds("what was written", &y, &list(0..COUNT, host))
 }
 
 #[kernel(crate = kiln_runtime)]
@@ -342,8 +342,8 @@ fn one_thread_for_its_block(trial: &mut Trial<'_>) -> Verdict {
                 });
             }
         }
-        same(&format!("sites in blocks of {threads}"), &sites.to_vec()?, &expected)?;
-        same(&format!("values in blocks of {threads}"), &y.to_vec()?, &values)?;
+        holds(&format!("sites in blocks of {threads}"), &sites, &expected)?;
+        holds(&format!("values in blocks of {threads}"), &y, &values)?;
     }
     Ok(())
 }
@@ -377,6 +377,6 @@ fn tiles(trial: &mut Trial<'_>) -> Verdict {
     };
     let expected: Vec<i32> = data.chunks(columns).enumerate().flat_map(row).collect();
     ensure(expected_sites.len() == rows, || "a site for each row".into())?;
-    same("sites", &sites.to_vec()?, &expected_sites)?;
-    same("rows", &y.to_vec()?, &expected)
+    holds("sites", &sites, &expected_sites)?;
+    holds("rows", &y, &expected)
 }

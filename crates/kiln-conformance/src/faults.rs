@@ -1,7 +1,7 @@
 //! A kernel's own failure: reported with its place, and the device works on.
 
 use crate::case::{Case, cases};
-use crate::trial::{Stop, Trial, Verdict, ensure, list, same};
+use crate::trial::{Stop, Trial, Verdict, ensure, holds, list, same};
 use half::{bf16, f16};
 use kiln_lang::prelude::*;
 use kiln_reference::Sample;
@@ -68,7 +68,7 @@ fn loops_that_do_not_end(trial: &mut Trial<'_>) -> Verdict {
     device.set_launch_limit(None)?;
     let mut y = device.zeros::<i32, 1>([40])?;
     increment(&device.zeros([40])?, &mut y).grid([2]).block([32]).launch(&device)?;
-    same("a launch after the fault", &y.to_vec()?, &[1; 40])
+    holds("a launch after the fault", &y, &[1; 40])
 }
 
 #[kernel(crate = kiln_runtime)]
@@ -86,7 +86,7 @@ fn fault(trial: &mut Trial<'_>, launched: Result<()>) -> std::result::Result<Fau
     let mut y = trial.output([45])?;
     increment(&x, &mut y).grid([2, 1, 1]).block([32, 1, 1]).launch(trial.device)?;
     let expected: Vec<i32> = data.iter().map(|v| v.wrapping_add(1)).collect();
-    same("a launch after the fault", &y.to_vec()?, &expected)?;
+    holds("a launch after the fault", &y, &expected)?;
     found.ok_or_else(|| Stop::wrong(format!("expected a fault, found {error:?}")))
 }
 
@@ -185,7 +185,7 @@ fn a_tile_fault_ends_the_whole_program(trial: &mut Trial<'_>) -> Verdict {
         check(&fault, kind, [0; 3], None, [ROUNDS, ROUNDS_END])?;
         let stored = (0..4).flat_map(|round| data.iter().map(move |v| v - round));
         let expected: Vec<i32> = stored.chain(vec![i32::POISON; 2 * block]).collect();
-        same("what was stored before the fault", &y.to_vec()?, &expected)?;
+        holds("what was stored before the fault", &y, &expected)?;
     }
     Ok(())
 }
@@ -219,7 +219,7 @@ fn index_out_of_range<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
         let kind = FaultKind::OutOfBounds { index: wrong, extent: 10 };
         check(&fault, kind, [1, 0, 0], Some([1, 0, 0]), [INDEX, INDEX_END])?;
         // The arguments of a kernel that failed stay usable.
-        same("the input", &x.to_vec()?, &data)?;
+        holds("the input", &x, &data)?;
     }
     Ok(())
 }
@@ -257,7 +257,7 @@ const LOCAL_END: u32 = line!();
 fn local_out_of_range(trial: &mut Trial<'_>) -> Verdict {
     let mut y = trial.output([1])?;
     local_overrun(&mut y, 8).grid([1; 3]).block([1; 3]).launch(trial.device)?;
-    same("the last element", &y.to_vec()?, &[7])?;
+    holds("the last element", &y, &[7])?;
     let launched = local_overrun(&mut y, 9).grid([1; 3]).block([1; 3]).launch(trial.device);
     let fault = fault(trial, launched)?;
     let kind = FaultKind::OutOfBounds { index: 8, extent: 8 };
@@ -320,7 +320,7 @@ fn what_does_not_run_does_not_fault(trial: &mut Trial<'_>) -> Verdict {
     let mut y = trial.output([60])?;
     bounded(&x, &mut y).grid([2, 1, 1]).block([32, 1, 1]).launch(trial.device)?;
     let reference = |i| data.get(i).map_or(-1, |&v| if v == 0 { 0 } else { 100 / v });
-    same("bounded", &y.to_vec()?, &list(0..60, reference))
+    holds("bounded", &y, &list(0..60, reference))
 }
 
 fn reported_by_a_read(trial: &mut Trial<'_>) -> Verdict {

@@ -1,7 +1,7 @@
 //! Graphs: what is recorded once runs again with the same meaning, on changed arguments too.
 
 use crate::case::{Case, cases};
-use crate::trial::{Stop, Trial, Verdict, close, ensure, same};
+use crate::trial::{Stop, Trial, Verdict, ensure, holds, holds_near, same};
 use kiln_kernels::{matmul, softmax};
 use kiln_lang::prelude::*;
 use kiln_reference::Host;
@@ -65,14 +65,14 @@ fn chain(trial: &mut Trial<'_>) -> Verdict {
     let (graph, ()) =
         trial.device.graph(|_| (0..8).try_for_each(|_| advance(&mut x).launch(trial.device)))?;
     ensure(graph.len() == 8, || format!("{} nodes, expected 8", graph.len()))?;
-    same("after the capture", &x.to_vec()?, &data)?;
+    holds("after the capture", &x, &data)?;
     for replay in 1..=5 {
         graph.replay()?;
         if replay % 2 == 0 {
-            same("a replay", &x.to_vec()?, &advanced(&data, 8 * replay))?;
+            holds("a replay", &x, &advanced(&data, 8 * replay))?;
         }
     }
-    same("the last replay", &x.to_vec()?, &advanced(&data, 40))
+    holds("the last replay", &x, &advanced(&data, 40))
 }
 
 /// Launches, writes by the host and replays that share a tensor run in the order of the calls.
@@ -91,10 +91,10 @@ fn replays_follow_other_work(trial: &mut Trial<'_>) -> Verdict {
         graph.replay()?;
         // The write must wait for the replay's read.
         advance(&mut x).on(&stream).launch(trial.device)?;
-        same("what the replay read", &y.to_vec()?, &affine_of(&expected, 5, 7))?;
+        holds("what the replay read", &y, &affine_of(&expected, 5, 7))?;
         expected = advanced(&expected, 1);
     }
-    same("what was written beside", &x.to_vec()?, &expected)
+    holds("what was written beside", &x, &expected)
 }
 
 fn new_numbers(trial: &mut Trial<'_>) -> Verdict {
@@ -111,7 +111,7 @@ fn new_numbers(trial: &mut Trial<'_>) -> Verdict {
         graph.set(second, "addend", 100 * step)?;
         graph.replay()?;
         let expected = affine_of(&affine_of(&data, 10 + step, 1), 3, 100 * step);
-        same("with new numbers", &z.to_vec()?, &expected)?;
+        holds("with new numbers", &z, &expected)?;
     }
     // Replays that are enqueued keep what they had.
     let mut sum = trial.device.zeros::<u32, 1>([LENGTH])?;
@@ -121,7 +121,7 @@ fn new_numbers(trial: &mut Trial<'_>) -> Verdict {
         counting.set("add_scaled", "by", step)?;
         counting.replay()?;
     }
-    same("twenty updates in flight", &sum.to_vec()?, &vec![210; LENGTH])
+    holds("twenty updates in flight", &sum, &vec![210; LENGTH])
 }
 
 #[kernel(crate = kiln_runtime)]
@@ -139,12 +139,12 @@ fn new_tensors(trial: &mut Trial<'_>) -> Verdict {
     graph.replay()?;
     graph.set("affine", "x", &other)?;
     graph.replay()?;
-    same("another input", &y.to_vec()?, &affine_of(&other_data, 7, 5))?;
+    holds("another input", &y, &affine_of(&other_data, 7, 5))?;
     graph.set("affine", "y", &mut z)?;
     graph.set("affine", "x", &x)?;
     graph.replay()?;
-    same("another output", &z.to_vec()?, &affine_of(&data, 7, 5))?;
-    same("the output before", &y.to_vec()?, &affine_of(&other_data, 7, 5))
+    holds("another output", &z, &affine_of(&data, 7, 5))?;
+    holds("the output before", &y, &affine_of(&other_data, 7, 5))
 }
 
 /// A tensor is replaced in all of its uses, by parts of it too, and nodes that become dependent
@@ -161,12 +161,12 @@ fn tensors_replaced_everywhere(trial: &mut Trial<'_>) -> Verdict {
         affine(&lower, &mut z, 5, 2).on(&streams[1]).launch(trial.device)
     })?;
     graph.replay()?;
-    same("upper", &y.to_vec()?, &affine_of(&data[LENGTH..], 3, 1))?;
+    holds("upper", &y, &affine_of(&data[LENGTH..], 3, 1))?;
     match graph.replace(&x, &other) {
         Ok(()) => {
             graph.replay()?;
-            same("upper of another", &y.to_vec()?, &affine_of(&other_data[LENGTH..], 3, 1))?;
-            same("lower of another", &z.to_vec()?, &affine_of(&other_data[..LENGTH], 5, 2))?;
+            holds("upper of another", &y, &affine_of(&other_data[LENGTH..], 3, 1))?;
+            holds("lower of another", &z, &affine_of(&other_data[..LENGTH], 5, 2))?;
         }
         Err(error) => return Err(error.into()),
     }
@@ -175,7 +175,7 @@ fn tensors_replaced_everywhere(trial: &mut Trial<'_>) -> Verdict {
     for _ in 0..3 {
         graph.replay()?;
         let first = affine_of(&other_data[LENGTH..], 3, 1);
-        same("in order", &z.to_vec()?, &affine_of(&first, 5, 2))?;
+        holds("in order", &z, &affine_of(&first, 5, 2))?;
     }
     Ok(())
 }
@@ -203,7 +203,7 @@ fn library(trial: &mut Trial<'_>) -> Verdict {
             let total: f64 = row.iter().map(|v| (v - most).exp()).sum();
             expected.extend(row.iter().map(|v| Host::Float((v - most).exp() / total)));
         }
-        close("softmax(a b)", &result.to_vec()?, &expected, 4096.0, 1.0)?;
+        holds_near("softmax(a b)", &result, &expected, 4096.0, 1.0)?;
     }
     Ok(())
 }
@@ -220,7 +220,7 @@ fn contents_from_the_host(trial: &mut Trial<'_>) -> Verdict {
     data.fill(0);
     for _ in 0..3 {
         graph.replay()?;
-        same("written anew", &x.to_vec()?, &advanced(&taken, 1))?;
+        holds("written anew", &x, &advanced(&taken, 1))?;
     }
     Ok(())
 }
@@ -238,8 +238,8 @@ fn fills_and_copies(trial: &mut Trial<'_>) -> Verdict {
         data = advanced(&data, 1);
         x.write(&data)?;
         graph.replay()?;
-        same("from zero each time", &sum.to_vec()?, &affine_of(&data, 5, 0))?;
-        same("the copy", &copy.to_vec()?, &data[1..])?;
+        holds("from zero each time", &sum, &affine_of(&data, 5, 0))?;
+        holds("the copy", &copy, &data[1..])?;
     }
     Ok(())
 }
@@ -263,7 +263,7 @@ fn streams_within(trial: &mut Trial<'_>) -> Verdict {
     })?;
     for _ in 0..4 {
         graph.replay()?;
-        same("the sum", &sum.to_vec()?, &affine_of(&data, 6, 6))?;
+        holds("the sum", &sum, &affine_of(&data, 6, 6))?;
         same("a part", &parts[1].to_vec()?, &advanced(&affine_of(&data, 2, 2), 1))?;
     }
     Ok(())
@@ -278,7 +278,7 @@ fn in_a_stream(trial: &mut Trial<'_>) -> Verdict {
         graph.replay()?;
         advance(&mut x).launch(trial.device)?;
     }
-    same("by turns", &x.to_vec()?, &advanced(&data, 6))
+    holds("by turns", &x, &advanced(&data, 6))
 }
 
 /// A fault in a replay is reported once, with the kernel's line, and the next replay works.
@@ -327,7 +327,7 @@ fn dropped_in_flight(trial: &mut Trial<'_>) -> Verdict {
         graph.replay()?;
         graph.replay()?;
     }
-    same("sixteen replays", &x.to_vec()?, &advanced(&data, 16))
+    holds("sixteen replays", &x, &advanced(&data, 16))
 }
 
 /// The graph keeps what it uses.
@@ -338,7 +338,7 @@ fn tensors_dropped(trial: &mut Trial<'_>) -> Verdict {
     drop(x);
     let others: Vec<Tensor<u32, 1>> = (0..4).map(|_| trial.output([LENGTH])).collect::<Result<_, Stop>>()?;
     graph.replay()?;
-    same("from a tensor that was dropped", &y.to_vec()?, &affine_of(&data, 9, 2))?;
+    holds("from a tensor that was dropped", &y, &affine_of(&data, 9, 2))?;
     drop(others);
     Ok(())
 }
@@ -363,7 +363,7 @@ fn nothing_to_launch(trial: &mut Trial<'_>) -> Verdict {
         advance(&mut x).launch(trial.device)
     })?;
     graph.replay()?;
-    same("two of three", &x.to_vec()?, &advanced(&data, 2))
+    holds("two of three", &x, &advanced(&data, 2))
 }
 
 fn uninitialized_input(trial: &mut Trial<'_>) -> Verdict {
@@ -375,7 +375,7 @@ fn uninitialized_input(trial: &mut Trial<'_>) -> Verdict {
     ensure(found.as_ref().is_err_and(named), || format!("a replay gave {found:?}"))?;
     x.write(&vec![1; LENGTH])?;
     graph.replay()?;
-    same("once it is written", &y.to_vec()?, &vec![11; LENGTH])
+    holds("once it is written", &y, &vec![11; LENGTH])
 }
 
 /// What waits or reads is refused with the line of the call, and leaves nothing behind.
@@ -399,7 +399,7 @@ fn refused_in_capture(trial: &mut Trial<'_>) -> Verdict {
         let named = |e: &Error| matches!(e, Error::Capture { location, .. } if location.file().ends_with("graphs.rs"));
         ensure(found.as_ref().is_err_and(named), || format!("number {number} gave {found:?}"))?;
     }
-    same("after the capture", &x.to_vec()?, &[1])
+    holds("after the capture", &x, &[1])
 }
 
 fn refused_updates(trial: &mut Trial<'_>) -> Verdict {
@@ -443,10 +443,10 @@ fn refused_updates(trial: &mut Trial<'_>) -> Verdict {
     }
     // The graph is as it was.
     graph.replay()?;
-    same("after what was refused", &y.to_vec()?, &affine_of(&data, 9, 2))?;
+    holds("after what was refused", &y, &affine_of(&data, 9, 2))?;
     graph.replace_mut(&y, &mut other)?;
     graph.replay()?;
-    same("another output", &other.to_vec()?, &affine_of(&data, 9, 2))
+    holds("another output", &other, &affine_of(&data, 9, 2))
 }
 
 /// All of a tensor, as another one on the same memory.
@@ -462,7 +462,7 @@ fn failed_capture(trial: &mut Trial<'_>) -> Verdict {
         x.to_vec().map(drop)
     });
     ensure(matches!(failed, Err(Error::Capture { .. })), || "the capture did not fail".to_owned())?;
-    same("nothing has run", &x.to_vec()?, &data)?;
+    holds("nothing has run", &x, &data)?;
     advance(&mut x).launch(trial.device)?;
-    same("a launch after it", &x.to_vec()?, &advanced(&data, 1))
+    holds("a launch after it", &x, &advanced(&data, 1))
 }

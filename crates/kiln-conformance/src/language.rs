@@ -2,7 +2,7 @@
 //! constants.
 
 use crate::case::{Case, cases};
-use crate::trial::{Trial, Verdict, close, list, same};
+use crate::trial::{Trial, Verdict, holds, holds_near, list};
 use half::{bf16, f16};
 use kiln_lang::prelude::*;
 use kiln_reference::{Host, Sample};
@@ -72,7 +72,7 @@ fn structs_in_loops<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
         let variance = kept.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / kept.len() as f64;
         expected.extend([Host::Float(mean), Host::Float(variance)]);
     }
-    close("mean and variance", &y.to_vec()?, &expected, 32.0, 4.0)
+    holds_near("mean and variance", &y, &expected, 32.0, 4.0)
 }
 
 #[derive(Clone, Copy, DeviceValue)]
@@ -121,7 +121,7 @@ fn structs_from_branches(trial: &mut Trial<'_>) -> Verdict {
         }
         lo * 1000 + hi + other.1
     };
-    same("spans", &y.to_vec()?, &a.iter().zip(&b).map(reference).collect::<Vec<i32>>())
+    holds("spans", &y, &a.iter().zip(&b).map(reference).collect::<Vec<i32>>())
 }
 
 #[kernel(crate = kiln_runtime)]
@@ -145,7 +145,7 @@ fn closures(trial: &mut Trial<'_>) -> Verdict {
     with_closures(&x, &mut y, 32).launch(trial.device)?;
     let relu = |v: f64| v.max(0.0) - 1.0;
     let reference = |&v: &f32| Host::Float(relu(relu((f64::from(v) * 3.0 + 1.0) * 3.0 + 2.0)));
-    close("closures", &y.to_vec()?, &data.iter().map(reference).collect::<Vec<Host>>(), 8.0, 8.0)
+    holds_near("closures", &y, &data.iter().map(reference).collect::<Vec<Host>>(), 8.0, 8.0)
 }
 
 trait Activation: 'static {
@@ -190,8 +190,8 @@ fn generic_functions<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
     activated::<Relu, Square, T, 2>(&x, &mut b).grid([2, 1, 1]).block([32, 1, 1]).launch(trial.device)?;
     let square = |v: T| v.host().mul(v.host()).min(T::small(50).host());
     let once: Vec<T> = data.iter().map(|&v| T::from_host(square(v))).collect();
-    same("once", &a.to_vec()?, &once)?;
-    same("twice", &b.to_vec()?, &once.iter().map(|&v| T::from_host(square(v))).collect::<Vec<T>>())
+    holds("once", &a, &once)?;
+    holds("twice", &b, &once.iter().map(|&v| T::from_host(square(v))).collect::<Vec<T>>())
 }
 
 #[derive(Clone, Copy, Hash, PartialEq, KernelConst)]
@@ -252,7 +252,7 @@ fn host_constants(trial: &mut Trial<'_>) -> Verdict {
             let total = 2 * v + (-5 * v + 2);
             if negate { -total } else { total }
         };
-        same("shifted", &y.to_vec()?, &list(0..n, reference))?;
+        holds("shifted", &y, &list(0..n, reference))?;
     }
     Ok(())
 }
@@ -274,7 +274,7 @@ fn arrays_of_tiles(trial: &mut Trial<'_>) -> Verdict {
     columns_of_tiles(&x, &mut y, 4, 16).grid([m as u32, 1, 1]).launch(trial.device)?;
     let total = |i: usize| data[i / n * n..][..n].iter().map(|&v| f64::from(v)).sum::<f64>();
     let expected: Vec<Host> = list(0..m * n, |i| Host::Float(f64::from(data[i]) - total(i)));
-    close("less the sum of the row", &y.to_vec()?, &expected, 16.0, 32.0)
+    holds_near("less the sum of the row", &y, &expected, 16.0, 32.0)
 }
 
 #[kernel(crate = kiln_runtime)]
@@ -307,8 +307,8 @@ fn tiles_carried_by_loops(trial: &mut Trial<'_>) -> Verdict {
         }
         counts.push(count);
     }
-    same("halved", &y.to_vec()?, &expected)?;
-    same("rounds", &rounds.to_vec()?, &counts)
+    holds("halved", &y, &expected)?;
+    holds("rounds", &rounds, &counts)
 }
 
 #[kernel(crate = kiln_runtime)]
@@ -321,7 +321,7 @@ fn numbers_known_at_the_launch<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
     for _ in 0..3 {
         let value = T::sample(&mut trial.rng);
         fill(&mut y, value, 16).launch(trial.device)?;
-        same("filled", &y.to_vec()?, &[value; 37])?;
+        holds("filled", &y, &[value; 37])?;
     }
     Ok(())
 }
@@ -332,7 +332,7 @@ fn specializations_differ(trial: &mut Trial<'_>) -> Verdict {
     // The block is a constant that no other case uses.
     for (value, block) in [(1u32, 512usize), (2, 512), (3, 1024), (4, 512)] {
         fill(&mut y, value, block).launch(trial.device)?;
-        same("filled", &y.to_vec()?, &[value; 64])?;
+        holds("filled", &y, &[value; 64])?;
     }
     let made = trial.device.programs().len() - before;
     crate::trial::ensure(made <= 2, || format!("{made} programs were made for two constants"))

@@ -2,7 +2,7 @@
 //! a launch works out by itself.
 
 use crate::case::{Case, cases};
-use crate::trial::{Stop, Trial, Verdict, ensure, list, same};
+use crate::trial::{Stop, Trial, Verdict, ensure, holds, list};
 use kiln_lang::prelude::*;
 use kiln_runtime::{Device, Error, Result, Tensor};
 
@@ -40,7 +40,7 @@ fn refused<T>(trial: &mut Trial<'_>, outcome: Result<T>) -> std::result::Result<
     let (x, data) = trial.input::<f32, 1>([53])?;
     let mut y = trial.output([53])?;
     scale(&x, &mut y, 2.0, 16).launch(trial.device)?;
-    same("a launch after the error", &y.to_vec()?, &data.iter().map(|v| v * 2.0).collect::<Vec<f32>>())?;
+    holds("a launch after the error", &y, &data.iter().map(|v| v * 2.0).collect::<Vec<f32>>())?;
     outcome.err().ok_or_else(|| Stop::wrong("it was not refused".into()))
 }
 
@@ -104,7 +104,7 @@ fn overlapping_arguments(trial: &mut Trial<'_>) -> Verdict {
     let outcome = scale(&x, &mut y, 1.0, 16).launch(trial.device);
     let error = refused(trial, outcome)?;
     expect!(error, Error::Overlap { first, second, .. } if first == "x" && second == "y")?;
-    same("what was not launched wrote nothing", &whole.to_vec()?, &data)
+    holds("what was not launched wrote nothing", &whole, &data)
 }
 
 fn argument_on_another_device(trial: &mut Trial<'_>) -> Verdict {
@@ -118,7 +118,7 @@ fn argument_on_another_device(trial: &mut Trial<'_>) -> Verdict {
     expect!(error, Error::DeviceMismatch { argument, found, expected, .. } if argument == "x" && found == there && expected == here)?;
     let mut moved = x.to_device(trial.device)?;
     scale(&moved.copy()?, &mut moved, 3.0, 16).launch(trial.device)?;
-    same("copied over", &moved.to_vec()?, &[3.0; 10])
+    holds("copied over", &moved, &[3.0; 10])
 }
 
 fn grid_over_the_limit(trial: &mut Trial<'_>) -> Verdict {
@@ -163,7 +163,7 @@ fn empty_grid(trial: &mut Trial<'_>) -> Verdict {
     for grid in [[0, 1, 1], [1, 0, 1], [1, 1, 0]] {
         scale(&x, &mut y, 1.0, 16).grid(grid).launch(trial.device)?;
     }
-    same("nothing was written", &y.to_vec()?, &[5.0; 10])
+    holds("nothing was written", &y, &[5.0; 10])
 }
 
 #[kernel(crate = kiln_runtime)]
@@ -176,7 +176,7 @@ fn grid_that_does_not_follow(trial: &mut Trial<'_>) -> Verdict {
     let outcome = count_programs(&mut y).launch(trial.device);
     expect!(refused(trial, outcome)?, Error::Grid { kernel, .. } if kernel == "count_programs")?;
     count_programs(&mut y).grid([4, 1, 1]).launch(trial.device)?;
-    same("with a grid", &y.to_vec()?, &[10])
+    holds("with a grid", &y, &[10])
 }
 
 #[kernel(crate = kiln_runtime)]
@@ -192,8 +192,8 @@ fn grids_that_disagree(trial: &mut Trial<'_>) -> Verdict {
     let error = refused(trial, outcome)?;
     expect!(error, Error::Grid { reason, .. } if reason.contains("`a`") && reason.contains("`b`"))?;
     two_outputs(&mut a, &mut b).grid([4, 1, 1]).launch(trial.device)?;
-    same("a", &a.to_vec()?, &[1; 20])?;
-    same("b", &b.to_vec()?, &[2; 30])
+    holds("a", &a, &[1; 20])?;
+    holds("b", &b, &[2; 30])
 }
 
 #[kernel(crate = kiln_runtime)]
@@ -241,7 +241,7 @@ fn constants_out_of_range(trial: &mut Trial<'_>) -> Verdict {
     let outcome = too_large(&mut y, 1 << 40).launch(trial.device);
     expect_kernel(&refused(trial, outcome)?, "does not fit i32")?;
     too_large(&mut y, 1 << 20).launch(trial.device)?;
-    same("another constant", &y.to_vec()?, &list(0..8, |i| i + (1 << 20)))
+    holds("another constant", &y, &list(0..8, |i| i + (1 << 20)))
 }
 
 fn unknown_device(trial: &mut Trial<'_>) -> Verdict {
@@ -276,5 +276,5 @@ fn empty_arguments(trial: &mut Trial<'_>) -> Verdict {
     let mut z = trial.output::<i32, 1>([0])?;
     number(&mut z).grid([1; 3]).block([32, 1, 1]).launch(trial.device)?;
     trial.device.synchronize()?;
-    same("nothing", &y.to_vec()?, &[])
+    holds("nothing", &y, &[])
 }

@@ -3,7 +3,7 @@
 
 use crate::attention::{Sizes, causal, float, reference};
 use crate::case::{Case, cases};
-use crate::trial::{Stop, Trial, Verdict, close, list};
+use crate::trial::{Stop, Trial, Verdict, close, holds_near, list};
 use half::{bf16, f16};
 use kiln_kernels::attention::plain::kernels;
 use kiln_lang::prelude::*;
@@ -85,7 +85,7 @@ fn loops<T: Sample + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) -> Verdict {
             let mut c = trial.output::<f32, 2>([rows, columns])?;
             blocked(&a, &b, &mut c, m, n, k).launch(trial.device)?;
             let what = format!("tiles {m} x {n} x {k} of {sizes:?}, order {order}");
-            close(&what, &c.to_vec()?, &host(&product(&xs, &ys, sizes)), 8.0, scale(&xs, &ys, depth))?;
+            holds_near(&what, &c, &host(&product(&xs, &ys, sizes)), 8.0, scale(&xs, &ys, depth))?;
         }
     }
     Ok(())
@@ -111,7 +111,7 @@ fn warpgroups<T: Sample + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) -> Verdi
             let mut c = trial.output::<f32, 2>([rows, columns])?;
             blocked(&a, &b, &mut c, m, n, k).warps(warps).launch(trial.device)?;
             let what = format!("tiles {m} x {n} x {k} of {sizes:?}, {warps} warps, order {order}");
-            close(&what, &c.to_vec()?, &host(&product(&xs, &ys, sizes)), 8.0, scale(&xs, &ys, depth))?;
+            holds_near(&what, &c, &host(&product(&xs, &ys, sizes)), 8.0, scale(&xs, &ys, depth))?;
         }
     }
     Ok(())
@@ -143,7 +143,7 @@ fn transposed_tiles<T: Sample + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) ->
         let mut c = trial.output::<f32, 2>([rows, columns])?;
         transposed(&a.transpose(), &b.transpose(), &mut c, m, n, k).launch(trial.device)?;
         let what = format!("tiles {m} x {n} x {k} of {sizes:?}");
-        close(&what, &c.to_vec()?, &host(&product(&xs, &ys, sizes)), 8.0, scale(&xs, &ys, depth))?;
+        holds_near(&what, &c, &host(&product(&xs, &ys, sizes)), 8.0, scale(&xs, &ys, depth))?;
     }
     Ok(())
 }
@@ -182,10 +182,10 @@ fn converted_factors<T: Sample + Float + Accumulate<Acc = f32>>(trial: &mut Tria
         let mut c = trial.output::<f32, 2>([m, n])?;
         let mut sums = trial.output::<f32, 1>([programs * 64])?;
         computed(&a, &b, &mut c, &mut sums, rows).grid([programs as u32]).launch(trial.device)?;
-        close("a / 2 · b", &c.to_vec()?, &host(&product(&xs, &ys, [m, n, k])), 8.0, scale(&xs, &ys, k))?;
+        holds_near("a / 2 · b", &c, &host(&product(&xs, &ys, [m, n, k])), 8.0, scale(&xs, &ys, k))?;
         let of = |j: usize| if j < n { (0..k).map(|p| ys[p * n + j]).sum() } else { 0.0 };
         let expected: Vec<f64> = list(0..programs * 64, |j| of(j % 64));
-        close("sums of b", &sums.to_vec()?, &host(&expected), 8.0, scale(&[1.0], &ys, k))?;
+        holds_near("sums of b", &sums, &host(&expected), 8.0, scale(&[1.0], &ys, k))?;
     }
     Ok(())
 }
@@ -228,8 +228,8 @@ fn reduced_sums<T: Sample + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) -> Ver
         }
     }
     let size = scale(&xs, &ys, k);
-    close("greatest of rows", &rows.to_vec()?, &host(&greatest), 8.0, size)?;
-    close("sums of columns", &columns.to_vec()?, &host(&sums), 8.0, 3.0 * m as f64 * size)
+    holds_near("greatest of rows", &rows, &host(&greatest), 8.0, size)?;
+    holds_near("sums of columns", &columns, &host(&sums), 8.0, 3.0 * m as f64 * size)
 }
 
 /// (a b) d, where a b is rounded to 16 bits in between.
@@ -315,8 +315,8 @@ fn attention<T: Sample + Float + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) -
         let data = [&float(&qs)[..], &float(&ks), &float(&vs)];
         let (expected, logarithms) = reference(sizes, data, causal());
         let what = format!("{rows} queries, {columns} keys, width {width}");
-        close(&what, &o.to_vec()?, &expected, 8.0, 4.0)?;
-        close(&format!("{what}, sums"), &sums.to_vec()?, &logarithms, 64.0, 4.0)?;
+        holds_near(&what, &o, &expected, 8.0, 4.0)?;
+        holds_near(&format!("{what}, sums"), &sums, &logarithms, 64.0, 4.0)?;
     }
     Ok(())
 }

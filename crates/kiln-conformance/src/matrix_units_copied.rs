@@ -4,7 +4,7 @@
 
 use crate::case::{Case, cases};
 use crate::matrix_units::{host, matrix, product, scale};
-use crate::trial::{Trial, Verdict, close, list, same};
+use crate::trial::{Trial, Verdict, holds, holds_near, list};
 use half::{bf16, f16};
 use kiln_lang::prelude::*;
 use kiln_reference::{Host, Sample};
@@ -57,13 +57,13 @@ fn edges<T: Sample + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) -> Verdict {
             let what = format!("tiles {m} x {n} x {k} of {sizes:?}, {warps} warps, order {order}");
             let mut c = trial.output::<f32, 2>([rows, columns])?;
             blocked(&a, &b, &mut c, m, n, k).warps(warps).launch(trial.device)?;
-            close(&what, &c.to_vec()?, &expected, 8.0, scale(&xs, &ys, depth))?;
+            holds_near(&what, &c, &expected, 8.0, scale(&xs, &ys, depth))?;
             // What is rounded leaves another way, and is the same rounded.
             let mut rounded = trial.output::<T, 2>([rows, columns])?;
             blocked(&a, &b, &mut rounded, m, n, k).warps(warps).launch(trial.device)?;
             let wide = c.to_vec()?;
             let again: Vec<T> = wide.iter().map(|&x| T::from_host(x.host())).collect();
-            same(&format!("{what}, rounded"), &rounded.to_vec()?, &again)?;
+            holds(&format!("{what}, rounded"), &rounded, &again)?;
         }
     }
     Ok(())
@@ -105,7 +105,7 @@ fn stacks<T: Sample + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) -> Verdict {
             let sums = product(&xs[from..from + m * k], &ys[batch * k * n..(batch + 1) * k * n], sizes);
             expected.extend(sums.iter().enumerate().map(|(e, sum)| sum + f64::from(added[e % n])));
         }
-        close(&format!("shared {shared}"), &c.to_vec()?, &host(&expected), 8.0, scale(&xs, &ys, k))?;
+        holds_near(&format!("shared {shared}"), &c, &host(&expected), 8.0, scale(&xs, &ys, k))?;
     }
     Ok(())
 }
@@ -138,7 +138,7 @@ fn several_sums<T: Sample + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) -> Ver
     let (left, right) = (product(&xs, &ys, sizes), product(&xs, &gs, sizes));
     let expected: Vec<f64> = left.iter().zip(&right).map(|(x, y)| x * y).collect();
     let most = scale(&xs, &ys, k) * scale(&xs, &gs, k);
-    close("two products", &c.to_vec()?, &host(&expected), 16.0, most)
+    holds_near("two products", &c, &host(&expected), 16.0, most)
 }
 
 /// As `blocked`, but rows of a are taken from a place that 32 bits may not hold, and columns of b
@@ -180,7 +180,7 @@ fn far_places<T: Sample + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) -> Verdi
             (0..k).map(term).sum()
         };
         let expected: Vec<Host> = list(0..m * n, |e| Host::Float(element(e / n, e % n)));
-        close(&format!("far {far}, near {near}"), &c.to_vec()?, &expected, 8.0, scale(&xs, &ys, k))?;
+        holds_near(&format!("far {far}, near {near}"), &c, &expected, 8.0, scale(&xs, &ys, k))?;
     }
     Ok(())
 }

@@ -4,7 +4,7 @@
 
 use crate::case::{Case, cases};
 use crate::products_large::allowed;
-use crate::trial::{Stop, Trial, Verdict, close, list};
+use crate::trial::{Stop, Trial, Verdict, holds_near, list};
 use kiln_ir::Scalar;
 use kiln_lang::Precision;
 use kiln_lang::prelude::*;
@@ -92,7 +92,7 @@ where
             );
             let units = if precision == Precision::FastSums { 4.0 } else { 1.0 } * allowed::<T>(depth);
             let expected = product(&xs, &ys, sizes, T::Acc::small(0).host());
-            close(&what, &c.to_vec()?, &expected, units, 64.0)?;
+            holds_near(&what, &c, &expected, units, 64.0)?;
         }
     }
     Ok(())
@@ -132,7 +132,7 @@ fn loops_of_tf32(trial: &mut Trial<'_>) -> Verdict {
                 let what =
                     format!("{precision:?}: {m} x {n} x {k} of {sizes:?}, {warps} warps, order {order}");
                 let units = depth as f64 * f64::exp2(lost) * 16.0 / (64.0 * f64::from(f32::EPSILON)) + 16.0;
-                close(&what, &c.to_vec()?, &expected, units, 64.0)?;
+                holds_near(&what, &c, &expected, units, 64.0)?;
             }
         }
     }
@@ -167,7 +167,7 @@ fn transposed_bytes<T: Sample + Accumulate<Acc: Sample>>(trial: &mut Trial<'_>) 
         transposed(&a.transpose(), &b.transpose(), &mut c, m, n, k).warps(warps).launch(trial.device)?;
         let expected = product(&xs, &ys, sizes, T::Acc::small(0).host());
         let what = format!("tiles {m} x {n} x {k} of {sizes:?}");
-        close(&what, &c.to_vec()?, &expected, allowed::<T>(depth), 64.0)?;
+        holds_near(&what, &c, &expected, allowed::<T>(depth), 64.0)?;
     }
     Ok(())
 }
@@ -200,7 +200,7 @@ fn both_sides<T: Sample + Accumulate<Acc: Sample>>(trial: &mut Trial<'_>) -> Ver
     let none = T::Acc::small(0).host();
     let [square, own] = [&across, &whole].map(|other| product(&whole, other, [64; 3], none));
     let expected: Vec<Host> = square.iter().zip(&own).map(|(a, b)| a.add(*b).add(*b)).collect();
-    close("x xᵀ + 2 x x", &c.to_vec()?, &expected, 3.0 * allowed::<T>(64), 64.0)
+    holds_near("x xᵀ + 2 x x", &c, &expected, 3.0 * allowed::<T>(64), 64.0)
 }
 
 /// (a b) d, where a b is rounded or wrapped to bytes in between.
@@ -241,7 +241,7 @@ fn chains_of_bytes<T: Sample + Accumulate<Acc: Sample>>(trial: &mut Trial<'_>) -
         let most = rounded.iter().fold(1.0f64, |most, v| most.max(v.float().abs()));
         // Where a b lies between two 8-bit floats, the other one may have been taken.
         let units = allowed::<T>(inner) + 0.01 * T::EPSILON / f64::from(f32::EPSILON);
-        close("(a b) d", &e.to_vec()?, &expected, units, 4.0 * most * inner as f64)?;
+        holds_near("(a b) d", &e, &expected, units, 4.0 * most * inner as f64)?;
     }
     Ok(())
 }
@@ -282,6 +282,6 @@ fn watched_bytes<T: Sample + Accumulate<Acc = i32>>(trial: &mut Trial<'_>) -> Ve
             sums[i % n] = sums[i % n].add(v);
         }
     }
-    close("greatest of rows", &rows.to_vec()?, &greatest, 0.0, 0.0)?;
-    close("sums of columns", &columns.to_vec()?, &sums, 0.0, 0.0)
+    holds_near("greatest of rows", &rows, &greatest, 0.0, 0.0)?;
+    holds_near("sums of columns", &columns, &sums, 0.0, 0.0)
 }

@@ -2,7 +2,7 @@
 //! local arrays.
 
 use crate::case::{Case, cases};
-use crate::trial::{Trial, Verdict, list, same};
+use crate::trial::{Trial, Verdict, holds, list};
 use half::{bf16, f16};
 use kiln_lang::prelude::*;
 use kiln_reference::Sample;
@@ -41,7 +41,7 @@ fn boxes_reach_outside<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
         window(&x, &mut y, shift, padding, block).launch(trial.device)?;
         let at = |i: usize| usize::try_from(i as i64 + shift).ok().and_then(|i| data.get(i)).copied();
         let expected: Vec<T> = list(0..programs * block, |i| at(i).unwrap_or(padding));
-        same(&format!("shifted by {shift}"), &y.to_vec()?, &expected)?;
+        holds(&format!("shifted by {shift}"), &y, &expected)?;
     }
     Ok(())
 }
@@ -60,7 +60,7 @@ fn stores_are_dropped_outside<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
     corners(&x, &mut part, T::small(1)).launch(trial.device)?;
     let mut expected = vec![T::POISON; 24 * 32];
     (0..19 * 21).for_each(|i| expected[(i / 21 + 2) * 32 + i % 21 + 3] = data[i]);
-    same("the tensor around the output", &whole.to_vec()?, &expected)
+    holds("the tensor around the output", &whole, &expected)
 }
 
 fn strided_tensors<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
@@ -69,12 +69,12 @@ fn strided_tensors<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
     let mut y = trial.output::<T, 2>([41, 23])?;
     corners(&transposed, &mut y, T::small(0)).launch(trial.device)?;
     let expected: Vec<T> = list(0..23 * 41, |i| data[i % 23 * 41 + i / 23]);
-    same("from a transpose", &y.to_vec()?, &expected)?;
+    holds("from a transpose", &y, &expected)?;
 
     let z = trial.output::<T, 2>([23, 41])?;
     let mut into = z.transpose();
     corners(&y, &mut into, T::small(0)).launch(trial.device)?;
-    same("into a transpose", &z.to_vec()?, &data)
+    holds("into a transpose", &z, &data)
 }
 
 #[kernel(crate = kiln_runtime)]
@@ -92,9 +92,9 @@ fn columns_and_planes(trial: &mut Trial<'_>) -> Verdict {
         pick(&x, &mut y, &mut z, j).launch(trial.device)?;
         let at = |a: usize, b: usize, c: usize| data[(a * 6 + b) * 7 + c];
         let plane: Vec<f32> = list(0..35, |i| at(i / 7, j as usize, i % 7));
-        same("the middle axis fixed", &y.to_vec()?, &plane)?;
+        holds("the middle axis fixed", &y, &plane)?;
         let line: Vec<f32> = list(0..6, |i| at(0, i, j as usize) + at(0, 1, i));
-        same("a column and a row", &z.to_vec()?, &line)?;
+        holds("a column and a row", &z, &line)?;
     }
     Ok(())
 }
@@ -145,9 +145,9 @@ fn gather_and_scatter<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
     let inside = |i: i64| usize::try_from(i).ok().filter(|&i| i < n);
     let at = |i: i64| inside(i).map_or(other, |i| data[i]);
     let expected: Vec<T> = index.iter().map(|&i| at(i)).collect();
-    same("gather", &gathered.to_vec()?, &expected)?;
+    holds("gather", gathered, &expected)?;
     let expected: Vec<T> = index.iter().map(|&i| if i % 2 == 0 { at(i) } else { other }).collect();
-    same("gather under a mask", &chosen.to_vec()?, &expected)?;
+    holds("gather under a mask", chosen, &expected)?;
     let (mut all, mut even) = (vec![T::POISON; n], vec![T::POISON; n]);
     for (from, &to) in index.iter().enumerate() {
         let Some(to) = inside(to) else { continue };
@@ -156,8 +156,8 @@ fn gather_and_scatter<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
             even[to] = data[from];
         }
     }
-    same("scatter", &scattered.to_vec()?, &all)?;
-    same("scatter under a mask", &some.to_vec()?, &even)
+    holds("scatter", scattered, &all)?;
+    holds("scatter under a mask", some, &even)
 }
 
 #[kernel(crate = kiln_runtime)]
@@ -176,8 +176,8 @@ fn gather_in_two_axes(trial: &mut Trial<'_>) -> Verdict {
     let (mut y, mut table) = (trial.output([33])?, trial.output([33, 3])?);
     diagonal(&x, &mut y, &mut table).grid([3, 1, 1]).launch(trial.device)?;
     let expected: Vec<f32> = list(0..33, |i| if i < 20 { data[i * 33 + i] } else { -1.0 });
-    same("the diagonal", &y.to_vec()?, &expected)?;
-    same("rows and columns", &table.to_vec()?, &list(0..99, |i| i / 3 * 10 + i % 3))
+    holds("the diagonal", &y, &expected)?;
+    holds("rows and columns", &table, &list(0..99, |i| i / 3 * 10 + i % 3))
 }
 
 #[kernel(crate = kiln_runtime)]
@@ -196,9 +196,9 @@ fn elements_of_threads<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
     let (mut y, mut z) = (trial.output::<T, 1>([n])?, trial.output::<T, 1>([n])?);
     shifted(&x, &mut y, &mut z, other).grid([3, 1, 1]).block([32, 1, 1]).launch(trial.device)?;
     let expected: Vec<T> = list(0..n, |i| if i < 3 { other } else { data[i - 3] });
-    same("three to the right", &y.to_vec()?, &expected)?;
+    holds("three to the right", &y, &expected)?;
     let expected: Vec<T> = list(0..n, |i| if i % 2 == 0 { data[n - 1 - i] } else { T::POISON });
-    same("every other one, reversed", &z.to_vec()?, &expected)
+    holds("every other one, reversed", &z, &expected)
 }
 
 #[kernel(crate = kiln_runtime)]
@@ -237,7 +237,7 @@ fn local_arrays<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
         column.sort_by(|a, b| a.host().float().total_cmp(&b.host().float()));
         column.into_iter().enumerate().for_each(|(k, v)| expected[k * n + j] = v);
     }
-    same("columns sorted", &y.to_vec()?, &expected)
+    holds("columns sorted", &y, &expected)
 }
 
 #[kernel(crate = kiln_runtime)]
@@ -267,7 +267,7 @@ fn unchecked_elements<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
         let mut y = trial.output::<T, 1>([3 * threads + 8])?;
         neighbors(&x, &mut y, threads).grid([3, 1, 1]).block([threads as u32]).launch(trial.device)?;
         let expected: Vec<T> = list(0..3 * threads + 8, |i| if i < 8 { T::POISON } else { data[i - 5] });
-        same(&format!("{threads} threads"), &y.to_vec()?, &expected)?;
+        holds(&format!("{threads} threads"), &y, &expected)?;
     }
     Ok(())
 }
@@ -276,7 +276,7 @@ fn streaming(trial: &mut Trial<'_>) -> Verdict {
     let (x, data) = trial.input::<f32, 1>([1003])?;
     let mut y = trial.output([1003])?;
     streamed(&x, &mut y, 256).launch(trial.device)?;
-    same("doubled", &y.to_vec()?, &data.iter().map(|v| v * 2.0).collect::<Vec<f32>>())
+    holds("doubled", &y, &data.iter().map(|v| v * 2.0).collect::<Vec<f32>>())
 }
 
 #[kernel(crate = kiln_runtime)]
@@ -290,19 +290,19 @@ fn in_place(trial: &mut Trial<'_>) -> Verdict {
     let (mut y, data) = trial.input::<i32, 1>([333])?;
     twice(&mut y, 64).launch(trial.device)?;
     let expected: Vec<i32> = data.iter().map(|v| v.wrapping_add(1).wrapping_mul(2)).collect();
-    same("what was stored is loaded", &y.to_vec()?, &expected)
+    holds("what was stored is loaded", &y, &expected)
 }
 
 fn empty_tensors(trial: &mut Trial<'_>) -> Verdict {
     let x = trial.output::<f32, 1>([0])?;
     let mut y = trial.output::<f32, 1>([0])?;
     streamed(&x, &mut y, 64).launch(trial.device)?;
-    same("nothing", &y.to_vec()?, &[])?;
+    holds("nothing", &y, &[])?;
     let mut z = trial.output::<f32, 1>([10])?;
     streamed(&x, &mut z, 64).launch(trial.device)?;
-    same("padding alone", &z.to_vec()?, &[0.0; 10])?;
+    holds("padding alone", &z, &[0.0; 10])?;
     let flat = trial.output::<f32, 2>([0, 7])?;
     let mut out = trial.output::<f32, 2>([0, 7])?;
     corners(&flat, &mut out, 1.0).launch(trial.device)?;
-    same("no rows", &out.to_vec()?, &[])
+    holds("no rows", &out, &[])
 }

@@ -1,7 +1,7 @@
 //! Ordered accesses: of single elements, of quads, and what blocks hand each other by them.
 
 use crate::case::{Case, cases};
-use crate::trial::{Stop, Trial, Verdict, ensure, list, same};
+use crate::trial::{Stop, Trial, Verdict, ensure, holds, list};
 use kiln_lang::prelude::*;
 use kiln_reference::Sample;
 use kiln_runtime::{FaultKind, Tensor};
@@ -49,7 +49,7 @@ fn reversed<T: Sample + Word>(trial: &mut Trial<'_>, block: u32) -> Verdict {
     let grid = (n as u32).div_ceil(block);
     reverse(&mut x, &mut y).grid([grid, 1, 1]).block([block, 1, 1]).launch(trial.device)?;
     let expected: Vec<T> = data.iter().rev().copied().collect();
-    same("elements in reverse", &y.to_vec()?, &expected)
+    holds("elements in reverse", &y, &expected)
 }
 
 fn elements<T: Sample + Word>(trial: &mut Trial<'_>) -> Verdict {
@@ -80,7 +80,7 @@ fn rows_and_shared_memory(trial: &mut Trial<'_>) -> Verdict {
     let mut y = trial.output([5, 8])?;
     turn_rows(&x, &mut y).grid([5, 1, 1]).block([8, 1, 1]).launch(trial.device)?;
     let expected: Vec<u32> = list(0..40, |i| data[i / 8 * 8 + (i + 1) % 8]);
-    same("rows rotated by one", &y.to_vec()?, &expected)
+    holds("rows rotated by one", &y, &expected)
 }
 
 #[kernel(crate = kiln_runtime)]
@@ -132,7 +132,7 @@ fn rotated(trial: &mut Trial<'_>, block: u32) -> Verdict {
         .launch(trial.device)?;
     let place = |i: usize| (quads - 1 - i / 4) * 4 + (i + 1) % 4;
     let expected: Vec<u32> = list(0..4 * quads, |i| data[place(i)]);
-    same("quads in reverse, rotated", &y.to_vec()?, &expected)
+    holds("quads in reverse, rotated", &y, &expected)
 }
 
 fn quads(trial: &mut Trial<'_>) -> Verdict {
@@ -171,8 +171,8 @@ fn quads_that_are_none(trial: &mut Trial<'_>) -> Verdict {
         let (mut y, mut sums) = (trial.output([18])?, trial.output([places.len()])?);
         let grid = [10u32.div_ceil(block), 1, 1];
         stray(&x, &at, &mut y, &mut sums).grid(grid).block([block, 1, 1]).launch(trial.device)?;
-        same("sums of quads", &sums.to_vec()?, &expected)?;
-        same("quads stored", &y.to_vec()?, &stored)?;
+        holds("sums of quads", &sums, &expected)?;
+        holds("quads stored", &y, &stored)?;
     }
     Ok(())
 }
@@ -214,8 +214,8 @@ fn blocks_in_turn(trial: &mut Trial<'_>) -> Verdict {
         launch.grid([blocks as u32, 1, 1]).block([block, 1, 1]).launch(trial.device)?;
         let at = |i: usize| (0..=i / n).map(|p| (p * 10 + i % n) as u32).sum();
         let expected: Vec<u32> = list(0..blocks * n, at);
-        same("what the blocks before left, and more", &data.to_vec()?, &expected)?;
-        same("flags", &flags.to_vec()?, &vec![1; blocks])?;
+        holds("what the blocks before left, and more", &data, &expected)?;
+        holds("flags", &flags, &vec![1; blocks])?;
     }
     Ok(())
 }
@@ -253,7 +253,7 @@ fn quads_in_turn(trial: &mut Trial<'_>) -> Verdict {
             [turn * lane, turn, turn * lane * lane, turn][i % 4]
         };
         let expected: Vec<u32> = list(0..blocks * 4 * lanes, at);
-        same("slots of stamped quads", &slots.to_vec()?, &expected)?;
+        holds("slots of stamped quads", &slots, &expected)?;
     }
     Ok(())
 }
@@ -290,6 +290,6 @@ fn blocks_at_once(trial: &mut Trial<'_>) -> Verdict {
     let (mut ball, mut turn) = (trial.vector(&data)?, trial.device.zeros([1])?);
     rally(&mut ball, &mut turn, rounds, PATIENCE).grid([2, 1, 1]).block([32, 1, 1]).launch(trial.device)?;
     let thrown = |j: usize| (0..rounds).fold(data[j], |word, _| word.wrapping_mul(3).wrapping_add(j as u32));
-    same("turns", &turn.to_vec()?, &[rounds])?;
-    same("the ball", &ball.to_vec()?, &list(0..50, thrown))
+    holds("turns", &turn, &[rounds])?;
+    holds("the ball", &ball, &list(0..50, thrown))
 }

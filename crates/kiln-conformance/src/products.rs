@@ -3,7 +3,7 @@
 
 use crate::case::{Case, cases};
 use crate::products_large::allowed;
-use crate::trial::{Stop, Trial, Verdict, close, ensure, list};
+use crate::trial::{Stop, Trial, Verdict, close, ensure, holds_near, list};
 use half::{bf16, f16};
 use kiln_kernels::Tuning;
 use kiln_kernels::matmul::epilogue::{Along, Combined, Identity, Then, Vector};
@@ -72,7 +72,7 @@ fn random_shapes<T: Sample + Factor<Sum: Sample>>(trial: &mut Trial<'_>) -> Verd
         }
         kiln_kernels::matmul(&a, &b, &mut c)?;
         let expected = sums(&xs, &ys, [m, n, k], T::Sum::small(0).host());
-        close(&format!("{m} × {n} × {k}"), &c.to_vec()?, &expected, allowed::<T>(k), 64.0)?;
+        holds_near(&format!("{m} × {n} × {k}"), &c, &expected, allowed::<T>(k), 64.0)?;
     }
     Ok(())
 }
@@ -114,7 +114,7 @@ where
         Matmul::new(&a, &b).precision(precision).run(&mut c)?;
         let what = format!("{} by {}, {m} × {n} × {k}, {precision:?}", T::SCALAR, U::SCALAR);
         let units = if precision == Precision::FastSums { 4.0 } else { 1.0 } * allowed::<T>(k);
-        close(&what, &c.to_vec()?, &sums(&xs, &ys, [m, n, k], zero), units, 64.0)?;
+        holds_near(&what, &c, &sums(&xs, &ys, [m, n, k], zero), units, 64.0)?;
     }
     let [m, n, k] = [40, 24, 80];
     let (a, xs) = trial.input::<T, 3>([2, m, k])?;
@@ -124,7 +124,7 @@ where
     // Rows of a stack are those of one matrix.
     let xs: Vec<Host> = xs.iter().map(|x| x.host()).collect();
     let ys: Vec<Host> = ys.iter().map(|y| y.host()).collect();
-    close("a stack", &c.to_vec()?, &sums(&xs, &ys, [2 * m, n, k], zero), allowed::<T>(k), 64.0)
+    holds_near("a stack", &c, &sums(&xs, &ys, [2 * m, n, k], zero), allowed::<T>(k), 64.0)
 }
 
 fn mixed_floats(trial: &mut Trial<'_>) -> Verdict {
@@ -143,7 +143,7 @@ fn mixed_floats(trial: &mut Trial<'_>) -> Verdict {
     let sums = sums(&xs, &ys, [m, n, k], Host::Float(0.0));
     let scaled = |(e, s): (usize, &Host)| Host::Float(s.float() * down[e / n] + across[e % n]);
     let expected: Vec<Host> = sums.iter().enumerate().map(scaled).collect();
-    close("scaled", &c.to_vec()?, &expected, 2.0, 64.0)
+    holds_near("scaled", &c, &expected, 2.0, 64.0)
 }
 
 fn mixed_integers(trial: &mut Trial<'_>) -> Verdict {
@@ -162,7 +162,7 @@ fn tf32(trial: &mut Trial<'_>) -> Verdict {
         Matmul::new(&a, &b).precision(Precision::Tf32).run(&mut c)?;
         let [xs, ys] = [xs, ys].map(|v| v.iter().map(|x| x.host()).collect::<Vec<_>>());
         let expected = sums(&xs, &ys, [m, n, k], Host::Float(0.0));
-        close("tf32", &c.to_vec()?, &expected, 16.0 + k as f64, 64.0)?;
+        holds_near("tf32", &c, &expected, 16.0 + k as f64, 64.0)?;
     }
     Ok(())
 }
@@ -174,7 +174,7 @@ fn fast_sums<T: Sample + Factor<Sum = f32>>(trial: &mut Trial<'_>) -> Verdict {
     let mut c = trial.output::<f32, 2>([m, n])?;
     Matmul::new(&a, &b).precision(Precision::FastSums).run(&mut c)?;
     let expected = sums(&xs, &ys, [m, n, k], Host::Float(0.0));
-    close("fast sums", &c.to_vec()?, &expected, 4.0 * allowed::<T>(k), 64.0)
+    holds_near("fast sums", &c, &expected, 4.0 * allowed::<T>(k), 64.0)
 }
 
 /// A vector of f32 and its elements as doubles.
@@ -201,7 +201,7 @@ where
         let sums = sums(&xs, &ys, [m, n, k], Host::Float(0.0));
         let scaled = |(e, s): (usize, &Host)| Host::Float(s.float() * down[e / n] * across[e % n] * all[0]);
         let expected: Vec<Host> = sums.iter().enumerate().map(scaled).collect();
-        close("scaled", &c.to_vec()?, &expected, 2.0, 64.0)?;
+        holds_near("scaled", &c, &expected, 2.0, 64.0)?;
     }
     Ok(())
 }
@@ -231,7 +231,7 @@ fn epilogues<T: Sample + Factor<Sum = f32>>(trial: &mut Trial<'_>) -> Verdict {
             };
             let sums = sums(&xs, &ys, [m, n, k], Host::Float(0.0));
             let expected: Vec<Host> = sums.iter().enumerate().map(element).collect();
-            close(&format!("{m} × {n} × {k}"), &c.to_vec()?, &expected, 2.0 * allowed::<T>(k), 64.0)?;
+            holds_near(&format!("{m} × {n} × {k}"), &c, &expected, 2.0 * allowed::<T>(k), 64.0)?;
         }
     }
     Ok(())
@@ -255,7 +255,7 @@ fn stacks<T: Sample + Factor<Sum: Sample>>(trial: &mut Trial<'_>) -> Verdict {
             let (x, y) = (part(&xs, of_a, [m, k], false), part(&ys, of_b, [k, n], true));
             expected.extend(sums(&x, &y, [m, n, k], T::Sum::small(0).host()));
         }
-        close(&format!("{of_a} by {of_b}"), &c.to_vec()?, &expected, allowed::<T>(k), 64.0)?;
+        holds_near(&format!("{of_a} by {of_b}"), &c, &expected, allowed::<T>(k), 64.0)?;
     }
     // A matrix for all, as it is.
     let (a, b) = (trial.input::<T, 2>([m, k])?.0, trial.input::<T, 3>([2, k, n])?.0);
@@ -278,7 +278,7 @@ fn long_sums<T: Sample + Factor<Sum = f32>>(trial: &mut Trial<'_>) -> Verdict {
     let sums = sums(&xs, &ys, [m, n, k], Host::Float(0.0));
     let biased = |(e, sum): (usize, &Host)| Host::Float(sum.float() + across[e % n]);
     let expected: Vec<Host> = sums.iter().enumerate().map(biased).collect();
-    close("a long sum", &c.to_vec()?, &expected, 4.0 * allowed::<T>(k), 64.0)?;
+    holds_near("a long sum", &c, &expected, 4.0 * allowed::<T>(k), 64.0)?;
     ensure(c.to_vec()? == again.to_vec()?, || "two runs differ".into())
 }
 
@@ -423,7 +423,7 @@ fn epilogue_of_copies(trial: &mut Trial<'_>) -> Verdict {
             Host::Float(products.sum::<f64>() * down[i] + across[j])
         };
         let expected: Vec<Host> = list(0..m * n, element);
-        close("with vectors", &c.to_vec()?, &expected, 2.0, 64.0)?;
+        holds_near("with vectors", &c, &expected, 2.0, 64.0)?;
     }
     Ok(())
 }

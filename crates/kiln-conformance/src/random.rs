@@ -2,7 +2,7 @@
 //! is true of many of them.
 
 use crate::case::{Case, cases};
-use crate::trial::{Trial, Verdict, close, ensure, list, same};
+use crate::trial::{Trial, Verdict, close, ensure, holds, list};
 use kiln_kernels::Create;
 use kiln_lang::prelude::*;
 use kiln_reference::{Host, Sample};
@@ -77,10 +77,10 @@ fn published_words(trial: &mut Trial<'_>) -> Verdict {
     let expected = list(0..16, |at| expected(at % 4)[at / 4]);
     let mut y = trial.output([4, 4])?;
     words_in_tiles(&x, &mut y).grid([1; 3]).launch(trial.device)?;
-    same("in tiles", &y.to_vec()?, &expected)?;
+    holds("in tiles", &y, &expected)?;
     let mut y = trial.output([4, 4])?;
     words_in_threads(&x, &mut y).grid([1; 3]).block([32, 1, 1]).launch(trial.device)?;
-    same("in threads", &y.to_vec()?, &expected)
+    holds("in threads", &y, &expected)
 }
 
 #[kernel(crate = kiln_runtime)]
@@ -124,7 +124,7 @@ fn words_of_offsets<T: Sample + Int>(trial: &mut Trial<'_>) -> Verdict {
         reference([offset as u32, high, 0, 0], [seed as u32, (seed >> 32) as u32])
     };
     let expected: Vec<u32> = list(0..5 * n, |at| of(at % n)[at / n % 4]);
-    same("words", &words.to_vec()?, &expected)?;
+    holds("words", &words, &expected)?;
     let expected = list(0..2 * n, |at| Host::Float(uniform_and_normal(of(at % n))[at / n]));
     let got = numbers.to_vec()?;
     close("rand", &got[..n], &expected[..n], 0.0, 0.0)?;

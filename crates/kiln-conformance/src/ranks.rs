@@ -1,7 +1,7 @@
 //! Sorting, the greatest elements and their places, softmax, counts.
 
 use crate::case::{Case, cases};
-use crate::trial::{Trial, Verdict, close, list, same};
+use crate::trial::{Trial, Verdict, holds, holds_near, list};
 use half::{bf16, f16};
 use kiln_lang::prelude::*;
 use kiln_reference::{Host, Sample};
@@ -68,14 +68,14 @@ fn sorted<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
             row
         })
         .collect();
-    close("sort", &y.to_vec()?, &rows, 0.0, 0.0)?;
+    holds_near("sort", &y, &rows, 0.0, 0.0)?;
     let mut columns = hosts(&data);
     for j in 0..n {
         let mut column: Vec<Host> = list(0..m, |i| columns[i * n + j]);
         column.sort_by(|a, b| order(*b, *a));
         column.into_iter().enumerate().for_each(|(i, value)| columns[i * n + j] = value);
     }
-    close("sort_descending", &down.to_vec()?, &columns, 0.0, 0.0)
+    holds_near("sort_descending", &down, &columns, 0.0, 0.0)
 }
 
 #[kernel(crate = kiln_runtime)]
@@ -101,8 +101,8 @@ fn sorted_with_order(trial: &mut Trial<'_>) -> Verdict {
             values.extend(at.iter().map(|i| row[*i]));
             indices.extend(at.iter().map(|i| *i as i32));
         }
-        same("values", &y.to_vec()?, &values)?;
-        same("indices", &from.to_vec()?, &indices)?;
+        holds("values", &y, &values)?;
+        holds("indices", &from, &indices)?;
     }
     Ok(())
 }
@@ -137,8 +137,8 @@ fn greatest<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
             values.extend(at[..of.k].iter().map(|i| row[*i].host()));
             indices.extend(at[..of.k].iter().map(|i| *i as i64));
         }
-        close("the greatest", &y.to_vec()?, &values, 0.0, 0.0)?;
-        same("where they are", &from.to_vec()?, &indices)?;
+        holds_near("the greatest", &y, &values, 0.0, 0.0)?;
+        holds("where they are", &from, &indices)?;
     }
     Ok(())
 }
@@ -180,8 +180,8 @@ fn ties<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
         let all = [first_most, first_least, last_most, last_least];
         all.into_iter().enumerate().for_each(|(k, i)| places[k * 4 + row] = i);
     }
-    close("values", &y.to_vec()?, &values, 0.0, 0.0)?;
-    same("places", &at.to_vec()?, &places)
+    holds_near("values", &y, &values, 0.0, 0.0)?;
+    holds("places", &at, &places)
 }
 
 #[kernel(crate = kiln_runtime)]
@@ -204,7 +204,7 @@ fn softmax<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
         expected.extend(row.iter().map(|x| Host::Float((x - most).exp() / sum)));
     }
     // 16-bit floats have few digits where results are small.
-    close("softmax", &y.to_vec()?, &expected, 32.0, if T::BITS == 16 { 1e-3 } else { 0.0 })
+    holds_near("softmax", &y, &expected, 32.0, if T::BITS == 16 { 1e-3 } else { 0.0 })
 }
 
 #[kernel(crate = kiln_runtime)]
@@ -228,5 +228,5 @@ fn histogram<T: Sample + Int>(trial: &mut Trial<'_>) -> Verdict {
             counts[i / n * bins + bin] += 1;
         }
     }
-    same("counts", &y.to_vec()?, &counts)
+    holds("counts", &y, &counts)
 }

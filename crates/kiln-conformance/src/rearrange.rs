@@ -1,7 +1,7 @@
 //! Moving the elements of tiles: pairs, parts, and any places of an axis.
 
 use crate::case::{Case, cases};
-use crate::trial::{Trial, Verdict, list, same};
+use crate::trial::{Trial, Verdict, holds, list};
 use half::{bf16, f16};
 use kiln_lang::prelude::*;
 use kiln_reference::Sample;
@@ -40,9 +40,9 @@ fn pairs<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
             (trial.output([2, 3, n])?, trial.output([3, n, 2])?, trial.output([3, 2 * n])?);
         in_pairs(&x, &mut y, &mut both, &mut turns, n).grid([1; 3]).launch(trial.device)?;
         let apart: Vec<T> = list(0..6 * n, |i| data[i % (3 * n) * 2 + i / (3 * n)]);
-        same("split", &y.to_vec()?, &apart)?;
-        same("join", &both.to_vec()?, &list(0..6 * n, |i| data[i ^ 1]))?;
-        same("interleave", &turns.to_vec()?, &data)?;
+        holds("split", &y, &apart)?;
+        holds("join", &both, &list(0..6 * n, |i| data[i ^ 1]))?;
+        holds("interleave", &turns, &data)?;
     }
     Ok(())
 }
@@ -85,13 +85,13 @@ fn run_parts<T: Sample>(trial: &mut Trial<'_>, by: Extents) -> Verdict {
     in_parts(&x, &mut flipped, &mut halves, &mut wide, by).grid([1; 3]).launch(trial.device)?;
     let up = list(0..m * n, |i| data[(m - 1 - i / n) * n + i % n]);
     let left = list(0..m * n, |i| data[i / n * n + n - 1 - i % n]);
-    same("flip", &flipped.to_vec()?, &[up, left.clone()].concat())?;
-    same("concat of equal tiles", &halves.to_vec()?, &[data.clone(), left].concat())?;
+    holds("flip", &flipped, &[up, left.clone()].concat())?;
+    holds("concat of equal tiles", &halves, &[data.clone(), left].concat())?;
     let expected = list(0..m * width, |i| {
         let (row, column) = (&data[i / width * n..][..n], i % width);
         if column < to - from { row[from + column] } else { row[column - (to - from)] }
     });
-    same("slice, and concat of unequal tiles", &wide.to_vec()?, &expected)
+    holds("slice, and concat of unequal tiles", &wide, &expected)
 }
 
 fn parts<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
@@ -132,9 +132,9 @@ fn gathered<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
             false => T::small(0),
         };
         let by_rows = list(0..4 * n, |i| at(rows[i], (i % n) as i64));
-        same("along columns", &y.to_vec()?, &by_rows)?;
+        holds("along columns", &y, &by_rows)?;
         let by_columns = list(0..8 * n, |i| at((i / n) as i64, columns[i % n].into()));
-        same("along rows", &z.to_vec()?, &by_columns)?;
+        holds("along rows", &z, &by_columns)?;
     }
     Ok(())
 }

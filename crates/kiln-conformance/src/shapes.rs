@@ -1,7 +1,7 @@
 //! Making tiles and changing their shape.
 
 use crate::case::{Case, cases};
-use crate::trial::{Trial, Verdict, list, same};
+use crate::trial::{Trial, Verdict, holds, list};
 use half::{bf16, f16};
 use kiln_lang::prelude::*;
 use kiln_reference::Sample;
@@ -35,9 +35,9 @@ fn reshape_and_transpose<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
     let (mut t, mut flat, mut odd) = (trial.output([16, 8])?, trial.output([128])?, trial.output([4, 32])?);
     reshaped(&x, &mut t, &mut flat, &mut odd).grid([1; 3]).launch(trial.device)?;
     let transposed: Vec<T> = list(0..128, |i| data[i % 8 * 16 + i / 8]);
-    same("transpose", &t.to_vec()?, &transposed)?;
-    same("reshape", &flat.to_vec()?, &data)?;
-    same("transpose, then reshape", &odd.to_vec()?, &transposed)
+    holds("transpose", &t, &transposed)?;
+    holds("reshape", &flat, &data)?;
+    holds("transpose, then reshape", &odd, &transposed)
 }
 
 #[kernel(crate = kiln_runtime)]
@@ -54,8 +54,8 @@ fn permute<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
     let at = |a: usize, b: usize, c: usize| data[(a * 4 + b) * 8 + c];
     let by_last: Vec<T> = list(0..64, |i| at(i / 4 % 2, i % 4, i / 8));
     let by_middle: Vec<T> = list(0..64, |i| at(i / 8 % 2, i / 16, i % 8));
-    same("axes 2, 0, 1", &y.to_vec()?, &by_last)?;
-    same("axes 1, 0, 2", &z.to_vec()?, &by_middle)
+    holds("axes 2, 0, 1", &y, &by_last)?;
+    holds("axes 1, 0, 2", &z, &by_middle)
 }
 
 #[kernel(crate = kiln_runtime)]
@@ -72,8 +72,8 @@ fn broadcast<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
     let (mut sum, mut rows) = (trial.output([5, 11])?, trial.output([5, 11])?);
     outer(&x, &y, &mut sum, &mut rows).grid([1; 3]).launch(trial.device)?;
     let difference = |i: usize| T::from_host(xs[i / 11].host().sub(ys[i % 11].host()));
-    same("column - row", &sum.to_vec()?, &list(0..55, difference))?;
-    same("a row repeats", &rows.to_vec()?, &list(0..55, |i| ys[i % 11]))
+    holds("column - row", &sum, &list(0..55, difference))?;
+    holds("a row repeats", &rows, &list(0..55, |i| ys[i % 11]))
 }
 
 #[kernel(crate = kiln_runtime)]
@@ -89,9 +89,9 @@ fn iota_and_full<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
     let (mut count, mut sevens) = (trial.output::<T, 1>([n])?, trial.output::<T, 2>([2, n])?);
     let mut none = trial.output([n])?;
     made(&mut count, &mut sevens, &mut none, 32).launch(trial.device)?;
-    same("iota", &count.to_vec()?, &list(0..n as i32, T::small))?;
-    same("full", &sevens.to_vec()?, &vec![T::small(7); 2 * n])?;
-    same("false", &none.to_vec()?, &vec![false; n])
+    holds("iota", &count, &list(0..n as i32, T::small))?;
+    holds("full", &sevens, &vec![T::small(7); 2 * n])?;
+    holds("false", &none, &vec![false; n])
 }
 
 #[kernel(crate = kiln_runtime)]
@@ -109,5 +109,5 @@ fn scalars_stretch(trial: &mut Trial<'_>) -> Verdict {
     let mut y = trial.output([45])?;
     stretched(&x, &mut y, 2.0, 16).launch(trial.device)?;
     let expected: Vec<f32> = data.iter().map(|v| (0.5 + data[0]) * 2.0 + v).collect();
-    same("a scalar fills a tile", &y.to_vec()?, &expected)
+    holds("a scalar fills a tile", &y, &expected)
 }

@@ -1,7 +1,7 @@
 //! Streams and events: order between launches.
 
 use crate::case::{Case, cases};
-use crate::trial::{Trial, Verdict, ensure, same};
+use crate::trial::{Trial, Verdict, ensure, holds};
 use kiln_lang::prelude::*;
 use kiln_runtime::{Event, Tensor};
 
@@ -29,7 +29,7 @@ fn tensors_order_streams(trial: &mut Trial<'_>) -> Verdict {
         affine(&mut x, 2 * step + 1, step).on(&streams[step as usize % 3]).launch(trial.device)?;
         expected.iter_mut().for_each(|v| *v = v.wrapping_mul(2 * step + 1).wrapping_add(step));
     }
-    same("twenty steps over three streams", &x.to_vec()?, &expected)
+    holds("twenty steps over three streams", &x, &expected)
 }
 
 #[kernel(crate = kiln_runtime)]
@@ -51,7 +51,7 @@ fn readers_and_writers(trial: &mut Trial<'_>) -> Verdict {
     }
     let mut expected = data;
     for copy in copies {
-        same("what a reader saw", &copy.to_vec()?, &expected)?;
+        holds("what a reader saw", &copy, &expected)?;
         expected.iter_mut().for_each(|v| *v = v.wrapping_mul(3).wrapping_add(1));
     }
     Ok(())
@@ -68,7 +68,7 @@ fn freed_while_in_use(trial: &mut Trial<'_>) -> Verdict {
         expected = 2 * step + 1;
         // `x` goes here, while the stream may still use it.
     }
-    same("the last step", &last.to_vec()?, &vec![expected; 4099])
+    holds("the last step", &last, &vec![expected; 4099])
 }
 
 fn events(trial: &mut Trial<'_>) -> Verdict {

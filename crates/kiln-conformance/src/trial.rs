@@ -1,8 +1,9 @@
 //! One run of a case: its device, its random input and its comparisons.
 
 use kiln_backend::{FaultKind, Residency};
+use kiln_lang::Elem;
 use kiln_reference::{Host, Rng, Sample};
-use kiln_runtime::{Device, Error, Tensor};
+use kiln_runtime::{Device, DynTensor, Error, Tensor};
 use std::fmt::Debug;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
@@ -136,43 +137,73 @@ pub fn ensure(holds: bool, what: impl FnOnce() -> String) -> Verdict {
 
 /// Compares exactly.
 pub fn same<T: PartialEq + Debug>(what: &str, got: &[T], expected: &[T]) -> Verdict {
-    ensure(got.len() == expected.len(), || {
-        format!("{what}: {} values, expected {}", got.len(), expected.len())
-    })?;
-    let wrong: Vec<usize> = (0..got.len()).filter(|&i| got[i] != expected[i]).collect();
-    wrong.first().map_or(Ok(()), |&i| {
-        let n = wrong.len();
-        Err(Stop::wrong(format!(
-            "{what}: [{i}] is {:?}, expected {:?}; {n} of {} differ",
-            got[i],
-            expected[i],
-            got.len()
-        )))
-    })
+    let pair = |i: usize| format!("{:?}, expected {:?}", got[i], expected[i]);
+    all(what, [got.len(), expected.len()], &|i| got[i] == expected[i], &pair)
+}
+
+/// Ends the case unless there are as many values as expected, and all of them are right; `pair`
+/// says of one what it is and what was expected.
+fn all(
+    what: &str,
+    [given, expected]: [usize; 2],
+    is_right: &dyn Fn(usize) -> bool,
+    pair: &dyn Fn(usize) -> String,
+) -> Verdict {
+    if given != expected {
+        return Err(Stop::wrong(format!("{what}: {given} values, expected {expected}")));
+    }
+    let mut wrong = (0..given).filter(|&i| !is_right(i));
+    let Some(first) = wrong.next() else { return Ok(()) };
+    let differ = 1 + wrong.count();
+    Err(Stop::wrong(format!("{what}: [{first}] is {}; {differ} of {given} differ", pair(first))))
+}
+
+/// Compares the elements of a tensor exactly.
+#[inline]
+pub fn holds<T: Elem, const R: usize>(what: &str, got: &Tensor<T, R>, expected: &[T]) -> Verdict {
+    holds_erased(what, got.as_dyn(), expected)
+}
+
+fn holds_erased<T: Elem>(what: &str, got: &DynTensor, expected: &[T]) -> Verdict {
+    same(what, &got.to_vec::<T>()?, expected)
+}
+
+/// Compares the elements of a tensor as [`close`] does.
+#[inline]
+pub fn holds_near<T: Sample, const R: usize>(
+    what: &str,
+    got: &Tensor<T, R>,
+    expected: &[Host],
+    ulps: f64,
+    scale: f64,
+) -> Verdict {
+    holds_near_erased::<T>(what, got.as_dyn(), expected, ulps, scale)
+}
+
+fn holds_near_erased<T: Sample>(
+    what: &str,
+    got: &DynTensor,
+    expected: &[Host],
+    ulps: f64,
+    scale: f64,
+) -> Verdict {
+    close(what, &got.to_vec::<T>()?, expected, ulps, scale)
 }
 
 /// Compares integers and bools exactly, floats within `ulps` units in the last place of the larger
 /// of the expected value and `scale`.
 pub fn close<T: Sample>(what: &str, got: &[T], expected: &[Host], ulps: f64, scale: f64) -> Verdict {
-    ensure(got.len() == expected.len(), || {
-        format!("{what}: {} values, expected {}", got.len(), expected.len())
-    })?;
-    let right = |i: usize| near::<T>(got[i].host(), T::from_host(expected[i]).host(), ulps, scale);
-    let wrong: Vec<usize> = (0..got.len()).filter(|&i| !right(i)).collect();
-    wrong.first().map_or(Ok(()), |&i| {
-        let (n, all) = (wrong.len(), got.len());
-        let value = T::from_host(expected[i]);
-        Err(Stop::wrong(format!(
-            "{what}: [{i}] is {:?}, expected {value:?} within {ulps} ulp; {n} of {all} differ",
-            got[i]
-        )))
-    })
+    let right = |i: usize| near(got[i].host(), T::from_host(expected[i]).host(), ulps * T::EPSILON, scale);
+    let pair = |i: usize| format!("{:?}, expected {:?} within {ulps} ulp", got[i], T::from_host(expected[i]));
+    all(what, [got.len(), expected.len()], &right, &pair)
 }
 
-fn near<T: Sample>(got: Host, expected: Host, ulps: f64, scale: f64) -> bool {
+/// Whether two values are as near as `bound`, relative to the larger of the expected one and of
+/// `scale`.
+fn near(got: Host, expected: Host, bound: f64, scale: f64) -> bool {
     match (got, expected) {
         (Host::Float(g), Host::Float(e)) if e.is_finite() && g.is_finite() => {
-            (g - e).abs() <= ulps * T::EPSILON * e.abs().max(scale)
+            (g - e).abs() <= bound * e.abs().max(scale)
         }
         // Close to the largest number, rounding decides between it and infinity.
         (Host::Float(g), Host::Float(e)) if g.is_nan() || e.is_nan() => g.is_nan() && e.is_nan(),

@@ -2,7 +2,7 @@
 //! on which they do not.
 
 use crate::case::{Case, cases};
-use crate::trial::{Trial, Verdict, ensure, list, same};
+use crate::trial::{Trial, Verdict, ensure, holds, list};
 use half::{bf16, f16};
 use kiln_lang::prelude::*;
 use kiln_reference::Sample;
@@ -43,8 +43,8 @@ fn first_thread<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
         let (mut y, mut constant) = (trial.output([rows, n])?, trial.output([n])?);
         first(&x, &mut y, &mut constant).grid([blocks as u32, 1, 1]).block(block).launch(trial.device)?;
         let expected: Vec<T> = list(0..rows * n, |i| data[i / n * n + i % n / threads * threads]);
-        same("the first thread's", &y.to_vec()?, &expected)?;
-        same("a constant", &constant.to_vec()?, &vec![-5; n])?;
+        holds("the first thread's", &y, &expected)?;
+        holds("a constant", &constant, &vec![-5; n])?;
     }
     Ok(())
 }
@@ -74,7 +74,7 @@ fn barriers_under_the_first_thread(trial: &mut Trial<'_>) -> Verdict {
         let mut y = trial.output([5 * block])?;
         turns(&x, &mut y).grid([5, 1, 1]).block([block as u32, 1, 1]).launch(trial.device)?;
         let at = |i: usize| ((i % block + trips[i / block * block] as usize) % block) as i32;
-        same("rotated", &y.to_vec()?, &list(0..5 * block, at))?;
+        holds("rotated", &y, &list(0..5 * block, at))?;
     }
     Ok(())
 }
@@ -98,7 +98,7 @@ fn tiles_under_votes(trial: &mut Trial<'_>) -> Verdict {
     let mut y = trial.output([rows, 32])?;
     sum_if(&x, &mut y).grid([rows as u32, 1, 1]).block([32, 1, 1]).launch(trial.device)?;
     let row = |r: &[i32]| if r.iter().any(|&v| v > 90) { r.iter().sum() } else { -1 };
-    same("sums", &y.to_vec()?, &data.chunks(32).flat_map(|r| [row(r); 32]).collect::<Vec<i32>>())
+    holds("sums", &y, &data.chunks(32).flat_map(|r| [row(r); 32]).collect::<Vec<i32>>())
 }
 
 /// Counts the turns until no thread has anything left, with votes of every kind.
@@ -130,7 +130,7 @@ fn barriers_under_votes(trial: &mut Trial<'_>) -> Verdict {
         let of = |f: fn(&[i32]) -> i32| data.chunks(block).map(f).collect::<Vec<i32>>();
         let expected = [of(|w| w.iter().copied().max().unwrap_or(0)), of(|w| w.iter().sum())];
         let expected: Vec<u32> = list(0..2 * n, |i| expected[i / n][i % n / block] as u32);
-        same("turns, and lanes in all of them", &y.to_vec()?, &expected)?;
+        holds("turns, and lanes in all of them", &y, &expected)?;
     }
     Ok(())
 }
@@ -164,7 +164,7 @@ fn clocks(trial: &mut Trial<'_>) -> Verdict {
         ensure(ns.iter().all(|&t| t < 60_000_000_000), || format!("nanoseconds: {ns:?}"))?;
         ensure(cycles.iter().all(|&t| (100..1 << 40).contains(&t)), || format!("cycles: {cycles:?}"))?;
         let total = data.iter().fold(0u32, |t, v| t.wrapping_add(v.wrapping_mul(t).wrapping_add(1)));
-        same("what was computed meanwhile", &sum.to_vec()?, &vec![total; 2 * block])?;
+        holds("what was computed meanwhile", &sum, &vec![total; 2 * block])?;
     }
     Ok(())
 }
@@ -185,7 +185,7 @@ fn rests(trial: &mut Trial<'_>) -> Verdict {
         let mut y = trial.output([2 * block as usize])?;
         nap(&mut y).grid([2, 1, 1]).block([block, 1, 1]).launch(trial.device)?;
         let expected: Vec<i32> = list(0..2 * block, |i| (i % block) as i32);
-        same("threads that rested", &y.to_vec()?, &expected)?;
+        holds("threads that rested", &y, &expected)?;
     }
     Ok(())
 }
