@@ -1,7 +1,7 @@
 //! What the threads of a block do together, in blocks of all kinds of extents.
 
 use crate::case::{Case, cases};
-use crate::trial::{Trial, Verdict, holds, list};
+use crate::trial::{Trial, Verdict, ensure, holds, list};
 use kiln_lang::prelude::*;
 use kiln_reference::Sample;
 use kiln_runtime::Tensor;
@@ -18,6 +18,7 @@ pub fn cases() -> Vec<Case> {
         exchanges for i32 f32 u64;
         histograms;
         in_a_loop;
+        other_blocks_have_no_tiles;
     ]
 }
 
@@ -302,6 +303,24 @@ fn histograms(trial: &mut Trial<'_>) -> Verdict {
         counted(&x, &mut y).grid([1, 1, 1]).block(block).launch(trial.device)?;
         let expected = list(0..11, |bin| data.iter().filter(|v| **v == bin).count() as u32);
         holds(&format!("histogram of {block:?}"), &y, &expected)?;
+    }
+    Ok(())
+}
+
+/// Sorting and histograms in other blocks are refused on every device, with the line.
+fn other_blocks_have_no_tiles(trial: &mut Trial<'_>) -> Verdict {
+    for block in [[16, 1, 1], [48, 1, 1]] {
+        let x = trial.device.zeros::<i32, 2>([3, 48])?;
+        let (mut y, mut z) = (trial.output::<i32, 2>([3, 48])?, trial.output::<u32, 1>([11])?);
+        let found = [
+            sorted_in_blocks(&x, &mut y).grid([1]).block(block).launch(trial.device),
+            counted(&x, &mut z).grid([1]).block(block).launch(trial.device),
+        ];
+        for found in found {
+            let text = found.as_ref().err().map_or_else(String::new, ToString::to_string);
+            let named = text.contains("needs a block of a power of two of at least 32 threads");
+            ensure(named && text.contains("blocks.rs"), || format!("{block:?} gave {found:?}"))?;
+        }
     }
     Ok(())
 }

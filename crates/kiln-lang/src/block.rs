@@ -1,8 +1,9 @@
 //! What the threads of a block do together: reductions, scans, sorting, exchanges, votes.
 //!
 //! The threads' values become a tile, in the order of the threads' numbers, and the operations are
-//! those of tiles. In blocks that tiles on GPUs do not have, of other than a power of two of at
-//! least 32 threads, reductions, scans and votes are made of those of warps. All threads of the
+//! those of tiles. In blocks of other than a power of two of at least 32 threads, which tiles on
+//! GPUs do not have, reductions, scans and votes are made of those of warps, and what needs tiles
+//! is refused, on every device alike. All threads of the
 //! block reach each of these functions together, as they reach a [`barrier`](crate::barrier).
 //! Values pass through memory of the block, which calls of one type share.
 
@@ -10,7 +11,7 @@ use crate::elem::{Elem, Int, Num};
 use crate::flow::{DeviceValue, Places};
 use crate::ops::{AlongAxis, Choose, Combine, checked_shape, scalar_of, select};
 use crate::thread::{block, block_uniform_raw, thread_in_block};
-use crate::trace::{Id, Raw, Site, with};
+use crate::trace::{Id, Raw, Site, error, with};
 use crate::val::{Idx, IntoIndex, IntoVal, Val};
 use crate::warp::warp;
 use kiln_ir::{Bounds, Literal, OpKind, Reuse, Scalar, Shape, Type};
@@ -18,8 +19,8 @@ use std::panic::Location;
 
 /// The values of all threads of the block as a tile: element `i` is that of the thread with the
 /// number `i`, axis 0 of the block fastest. With it all operations of tiles are open to threads.
-/// On GPUs tiles need a block of a power of two of at least 32 threads; other blocks are refused
-/// there, with the line.
+/// Such tiles need a block of a power of two of at least 32 threads; other blocks are refused on
+/// every device, with the line.
 ///
 /// ```
 /// # use kiln_lang::{block_tile, own_element, prelude::*};
@@ -317,7 +318,7 @@ pub fn barrier_or(predicate: impl IntoVal<bool>) -> Val<bool> {
 }
 
 /// The values of all threads of the block sorted: the first thread gets the smallest `K`, and so
-/// on. Of blocks on GPUs it asks what [`block_tile`] does.
+/// on. Of blocks it asks what [`block_tile`] does.
 ///
 /// ```
 /// # use kiln_lang::{block_sort, prelude::*};
@@ -333,12 +334,12 @@ pub fn block_sort<T: Num, const K: usize>(values: [Val<T>; K]) -> [Val<T>; K] {
     if block("block_sort", Location::caller()).is_none() {
         return [(); K].map(|()| Val::poison());
     }
-    own_elements(block_tile_of(values).sort(0))
+    own_elements(Val::<T>::from_raw(tile_of(&values.map(Val::raw), "block_sort", Location::caller())).sort(0))
 }
 
 /// The values of all threads of the block sorted, as [`sort_by`](AlongAxis::sort_by) says: of a
-/// value, a tuple or a struct. The first thread gets what comes first. Of blocks on GPUs it asks
-/// what [`block_tile`] does.
+/// value, a tuple or a struct. The first thread gets what comes first. Of blocks it asks what
+/// [`block_tile`] does.
 ///
 /// ```
 /// # use kiln_lang::{block_sort_by, prelude::*};
@@ -354,11 +355,12 @@ pub fn block_sort_by<D: DeviceValue>(value: D, before: impl Fn(D, D) -> Val<bool
     if block("block_sort_by", Location::caller()).is_none() {
         return poison(&value);
     }
-    own_element(block_tile(value).sort_by(0, before))
+    let site = Location::caller();
+    own_element(value.map(&mut |raw| tile_of(&[raw], "block_sort_by", site)).sort_by(0, before))
 }
 
 /// How many of the values of all threads of the block are 0, 1, 2, … `bins - 1`, as a tile. Others
-/// are not counted. Of blocks on GPUs it asks what [`block_tile`] does.
+/// are not counted. Of blocks it asks what [`block_tile`] does.
 ///
 /// ```
 /// # use kiln_lang::{block_histogram, param::Facts, prelude::*};
@@ -378,7 +380,8 @@ pub fn block_histogram<T: Int, const K: usize>(values: [Val<T>; K], bins: usize)
     if block("block_histogram", Location::caller()).is_none() {
         return Val::poison();
     }
-    block_tile_of(values).histogram(bins)
+    let site = Location::caller();
+    Val::<T>::from_raw(tile_of(&values.map(Val::raw), "block_histogram", site)).histogram(bins)
 }
 
 /// Turns values that lie in turns among the threads (thread `t` of `n` has elements `t`, `t + n`,
@@ -423,6 +426,20 @@ const WARP: u32 = 32;
 fn has_tiles(name: &str, site: Site) -> Option<bool> {
     let threads: u32 = block(name, site)?.iter().product();
     Some(threads >= WARP && threads.is_power_of_two())
+}
+
+/// Whether the threads of the block can have tiles; reports where they cannot.
+fn check_tiles(name: &str, site: Site) -> bool {
+    let has = has_tiles(name, site);
+    if has == Some(false) {
+        let threads: u32 = block(name, site).map_or(0, |extents| extents.iter().product());
+        let message = format!(
+            "`{name}` needs a block of a power of two of at least {WARP} threads, this kernel's has {threads}"
+        );
+        let more = threads.next_power_of_two().max(WARP);
+        error(site, message, format!("launch blocks of {more} threads, of which the last do nothing"));
+    }
+    has == Some(true)
 }
 
 /// What a function gives where there are no threads.
@@ -596,6 +613,9 @@ fn barrier_at(site: Site) {
 
 /// The values of each thread as one tile.
 fn tile_of(values: &[Raw], name: &str, site: Site) -> Raw {
+    if !check_tiles(name, site) {
+        return Raw::Poison;
+    }
     match Staged::write(values, name, site) {
         Some(staged) => staged.load(site),
         None => Raw::Poison,
@@ -605,6 +625,10 @@ fn tile_of(values: &[Raw], name: &str, site: Site) -> Raw {
 /// The elements of a tile with so many for each thread at indices of the thread's own.
 fn elements_of(tile: Raw, indices: &[Raw], each: usize, name: &str, site: Site) -> Vec<Raw> {
     let poison = vec![Raw::Poison; indices.len()];
+    // A poison has been reported.
+    if matches!(tile, Raw::Poison) || !check_tiles(name, site) {
+        return poison;
+    }
     let Some(staged) = Staged::new(scalar_of(tile), each, name, site) else { return poison };
     let stored = with(|r| {
         let value = r.read_as(tile, &staged.shape, site)?;

@@ -183,9 +183,9 @@ impl RingRuntime {
     ///
     /// # Errors
     /// The device has no memory that it can share with the host, or too little memory; it cannot be
-    /// reached by the transport that was named, or has no clusters of the size that was. On a thread
-    /// that captures a graph of the device it is `kiln_runtime::Error::Capture`, as is all that
-    /// starts something there.
+    /// reached by the transport that was named, or has no clusters of the size that was named. On
+    /// a thread that captures a graph of the device it is `kiln_runtime::Error::Capture`, as is all
+    /// that starts something there.
     #[track_caller]
     pub fn new(device: &Device) -> Result<RingRuntime> {
         RingRuntime::with(device, RuntimeConfig::default())
