@@ -16,6 +16,9 @@ pub fn cases() -> Vec<Case> {
         compare_and_exchange for i32 u32 i64 u64;
         shared_histogram;
         fences_order_blocks;
+        masked_exchange;
+        orders_between_blocks;
+        orders_in_a_block;
     ]
 }
 
@@ -202,4 +205,88 @@ fn fences_order_blocks(trial: &mut Trial<'_>) -> Verdict {
     let launch = sum_in_the_last_block(&x, &mut partial, &mut arrived, &mut y);
     launch.grid([63, 1, 1]).block([32, 1, 1]).launch(trial.device)?;
     holds("the sum of all blocks", &y, &[data.iter().fold(0i32, |t, v| t.wrapping_add(*v))])
+}
+
+#[kernel(crate = kiln_runtime)]
+fn exchange_even(slots: &mut Tensor<u32, 1>, before: &mut Tensor<u32, 1>) {
+    let i = iota::<i64>(64);
+    // The last slots are outside.
+    before.store(slots.atomic_exchange_where(i, (i % 2).eq(0), i.cast::<u32>() + 100));
+}
+
+fn masked_exchange(trial: &mut Trial<'_>) -> Verdict {
+    let (mut slots, data) = trial.input::<u32, 1>([51])?;
+    let mut before = trial.output([64])?;
+    exchange_even(&mut slots, &mut before).grid([1]).launch(trial.device)?;
+    let even = |i: usize| i.is_multiple_of(2) && i < 51;
+    same("slots", &slots.to_vec()?, &list(0..51, |i| if even(i) { i as u32 + 100 } else { data[i] }))?;
+    same("before", &before.to_vec()?, &list(0..64, |i| if even(i) { data[i] } else { 0 }))
+}
+
+/// Messages from block to block: in turn, where block `p` waits until the flag is `p`, or under a
+/// lock. The words are no atomics: they are ordered by those on the flag alone.
+#[kernel(crate = kiln_runtime)]
+fn hand_over(words: &mut Tensor<u32, 1>, flag: &mut Tensor<u32, 1>, locks: bool) {
+    let me = program_id(0).cast::<u32>();
+    let (free, taken, after) = if locks { (val(0u32), val(1u32), val(0u32)) } else { (me, me, me + 1) };
+    if thread_id(0) == 0 {
+        let acquire = flag.atomics(AtomicOrder::Acquire, Scope::Device);
+        let mut polls: Val<i64> = 0;
+        let mut found = acquire.compare_exchange(0, free, taken);
+        while found != free && polls < 20_000_000 {
+            found = acquire.compare_exchange(0, free, taken);
+            polls += 1;
+        }
+        if found == free {
+            for j in range(0, words.extent(0)) {
+                let more = if locks { words.get(j) + me } else { words.get(j) * 3 + me };
+                // SAFETY: one block at a time is here, and sees what those before it have written.
+                unsafe { words.write(j, more) };
+            }
+            flag.atomics(AtomicOrder::Release, Scope::Device).exchange(0, after);
+        }
+    }
+}
+
+fn orders_between_blocks(trial: &mut Trial<'_>) -> Verdict {
+    let blocks = 24u32;
+    for locks in [false, true] {
+        let data: Vec<u32> = (0..33).collect();
+        let (mut words, mut flag) = (trial.vector(&data)?, trial.device.zeros([1])?);
+        hand_over(&mut words, &mut flag, locks).grid([blocks]).block([32]).launch(trial.device)?;
+        let next = |word: u32, p: u32| if locks { word + p } else { word.wrapping_mul(3).wrapping_add(p) };
+        same("words", &words.to_vec()?, &list(0..33, |j| (0..blocks).fold(data[j], next)))?;
+        same("the flag", &flag.to_vec()?, &[if locks { 0 } else { blocks }])?;
+    }
+    Ok(())
+}
+
+/// The thread that comes last adds up what the others have stored, without a barrier.
+#[kernel(crate = kiln_runtime)]
+fn sum_by_the_last_thread(x: &Tensor<u32, 1>, y: &mut Tensor<u32, 1>) {
+    let (s, arrived) = (shared::<u32, 1>([64]), shared::<u32, 1>([1]));
+    let t = thread_id(0);
+    if t == 0 {
+        // SAFETY: one thread clears it, before the barrier.
+        unsafe { arrived.put(0, 0) };
+    }
+    barrier();
+    // SAFETY: each thread has its own element; who reads it has acquired it.
+    unsafe { s.put(t, x.get(thread_index())) };
+    if arrived.atomics(AtomicOrder::AcqRel, Scope::Block).add(0, 1) == 63 {
+        let mut sum: Val<u32> = 0;
+        for j in range(0, 64) {
+            sum += s.get(j);
+        }
+        // SAFETY: one thread of the block is here.
+        unsafe { y.write(program_id(0), sum) };
+    }
+}
+
+fn orders_in_a_block(trial: &mut Trial<'_>) -> Verdict {
+    let (x, data) = trial.input::<u32, 1>([64 * 5])?;
+    let mut y = trial.output([5])?;
+    sum_by_the_last_thread(&x, &mut y).grid([5]).block([64]).launch(trial.device)?;
+    let sum = |p: usize| data[p * 64..][..64].iter().fold(0u32, |t, v| t.wrapping_add(*v));
+    same("sums of blocks", &y.to_vec()?, &list(0..5, sum))
 }

@@ -25,7 +25,8 @@ pub struct Loaded {
     pub fenced: bool,
     /// Whether a block may wait for what another one stores.
     pub waits_for_blocks: bool,
-    /// Whether it has loads that acquire, by which the threads of a block order themselves too.
+    /// Whether it has loads or atomic operations that acquire, by which the threads of a block
+    /// order themselves too.
     pub acquires: bool,
     /// Whether a check by itself ends the thread that fails it, and no other.
     pub leave_alone: bool,
@@ -58,6 +59,9 @@ impl Loaded {
             warp,
             allocations: HashMap::new(),
         };
+        let acquiring = acquiring_fences(kernel);
+        loaded.acquires = !acquiring.is_empty();
+        loaded.waits_for_blocks = acquiring.iter().any(|scope| *scope != Scope::Block);
         kernel.walk(|op, data| {
             // A fence of the block orders nothing between blocks.
             let fence = matches!(data.kind, OpKind::Fence(Scope::Device | Scope::System));
@@ -153,6 +157,36 @@ fn acquires(kind: &OpKind) -> bool {
 /// Whether it orders what other blocks have stored.
 fn acquires_of_others(kind: &OpKind) -> bool {
     acquires(kind) && ordered_load(kind).is_some_and(|(_, scope)| scope != Scope::Block)
+}
+
+/// The scopes of the fences that stand behind an atomic operation: so one is written that acquires.
+/// A fence that a barrier follows is part of that.
+fn acquiring_fences(kernel: &Kernel) -> Vec<Scope> {
+    let mut blocks = vec![kernel.body];
+    kernel.walk(|_, data| blocks.extend_from_slice(&data.regions));
+    let mut scopes = Vec::new();
+    for block in blocks {
+        let ops = &kernel.block(block).ops;
+        let kind = |at: usize| ops.get(at).map(|op| &kernel.op(*op).kind);
+        for at in 1..ops.len() {
+            let Some(OpKind::Fence(scope)) = kind(at) else { continue };
+            if kind(at - 1).is_some_and(is_atomic) && !matches!(kind(at + 1), Some(OpKind::Barrier)) {
+                scopes.push(*scope);
+            }
+        }
+    }
+    scopes
+}
+
+fn is_atomic(kind: &OpKind) -> bool {
+    matches!(
+        kind,
+        OpKind::Atomic { .. }
+            | OpKind::AtomicCas { .. }
+            | OpKind::PtrAtomic { .. }
+            | OpKind::PtrAtomicCas { .. }
+            | OpKind::Linear { op: LinearOp::Atomic { .. } | LinearOp::AtomicCas { .. }, .. }
+    )
 }
 
 /// The size of an allocation.

@@ -552,6 +552,8 @@ fn what_only_threads_have() {
     assert_error(&e, line!() - 1, "`block_sum` needs a launch with threads", ".block([256])");
     let e = errors(|_, _, n| _ = block_exclusive_scan(n, n, |a, b| a + b));
     assert_error(&e, line!() - 1, "`block_exclusive_scan` needs a launch with threads", ".block([256])");
+    let e = errors(|_, y, n| _ = y.atomics(AtomicOrder::AcqRel, Scope::Device).exchange(n, 1.0));
+    assert_error(&e, line!() - 1, "`atomics(AcqRel, …)` needs a launch with threads", ".block([256])");
     let e = errors(|_, _, n| _ = block_sort([n, n]));
     assert_error(&e, line!() - 1, "`block_sort` needs a launch with threads", ".block([256])");
     let e = errors(|_, _, n| _ = warp().sum(n));

@@ -16,6 +16,7 @@ mod ordered;
 mod thread_index;
 mod tile;
 
+pub use atomic::{AtomicOrder, Atomics};
 pub use element::Indices;
 pub use thread_index::{OwnIndex, ThreadIndex, thread_index, thread_index_2d, thread_index_3d};
 pub use tile::{Offsets, TileView, TileViewMut};
