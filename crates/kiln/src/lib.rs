@@ -125,6 +125,9 @@ mod book {
         Dynamic "book/src/dynamic.md"
         Devices "book/src/devices.md"
         Browser "book/src/browser.md"
+        FromCuda "book/src/from-cuda.md"
+        FromTriton "book/src/from-triton.md"
+        FromTokio "book/src/from-tokio.md"
         CommandLine "book/src/command-line.md"
     }
 }

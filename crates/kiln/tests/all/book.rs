@@ -130,6 +130,22 @@ fn every_variable_is_on_its_page() {
     assert_eq!(gone, [""; 0], "no source reads them, and book/src/environment.md lists them");
 }
 
+/// What a row says is missing has its reason, or what to do instead.
+#[test]
+fn porting_tables_have_an_answer_in_each_row() {
+    for page in ["from-cuda.md", "from-triton.md", "from-tokio.md", "limits.md"] {
+        let text = read(format!("book/src/{page}"));
+        let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("| ")).collect();
+        assert!(rows.len() > 20, "{page} has {} rows", rows.len());
+        for row in rows {
+            let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
+            assert!(cells.len() == 2 && cells.iter().all(|cell| !cell.is_empty()), "{page}: {row}");
+            let is_bare = cells[1].starts_with("not there") && !cells[1].starts_with("not there: ");
+            assert!(!is_bare, "{page} gives no reason: {row}");
+        }
+    }
+}
+
 #[test]
 fn every_command_is_on_its_page() {
     let (page, main) = (read("book/src/command-line.md"), read("crates/kiln-cli/src/main.rs"));
