@@ -50,6 +50,12 @@ impl Device {
     /// backend takes the interpreter. An adapter that is software on the processor, such as
     /// Mesa's, is taken by its name alone.
     ///
+    /// ```
+    /// let device = kiln_runtime::Device::default()?;
+    /// println!("{}: {}", device.id(), device.properties().name);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::UnknownDevice`] or [`kiln_backend::Error::Unavailable`] if `KILN_DEVICE` names a
     /// device that cannot be had. [`Error::DefaultDevice`] if the variable is not set and there is
@@ -85,6 +91,14 @@ impl Device {
     ///
     /// Where the environment variable `KILN_SANITIZE` names a device, every name opens that one:
     /// `kiln sanitize` sets it to `interp`.
+    ///
+    /// ```
+    /// use kiln_runtime::{Device, Error};
+    /// let device = Device::open("cpu")?;
+    /// assert_eq!(Device::open("cpu")?, device); // the same one
+    /// assert!(matches!(Device::open("gpu"), Err(Error::UnknownDevice { .. })));
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::UnknownDevice`] for another name, [`Error::MissingBackend`] if the program was
@@ -160,6 +174,16 @@ impl Device {
     /// [lost](kiln_backend::Error::Lost), or on which a kernel does not end. It shares nothing with
     /// this one, whose tensors stay with it. From now on [`open`](Self::open) gives the new one.
     ///
+    /// ```
+    /// use kiln_runtime::Tensor;
+    ///
+    /// /// A tensor in place of one whose device was lost.
+    /// fn again(lost: &Tensor<f32, 1>, kept: &[f32]) -> kiln_runtime::Result<Tensor<f32, 1>> {
+    ///     lost.device().reopen()?.tensor(kept, lost.shape())
+    /// }
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As of [`open`](Self::open). NVIDIA's driver gives a process no new context after a trap, and
     /// there this fails.
@@ -204,11 +228,23 @@ impl Device {
 
     /// The names of the devices that can be opened here, best first. GPUs whose driver fails are
     /// not among them: [`open`](Self::open) says why.
+    ///
+    /// ```
+    /// let names = kiln_runtime::Device::available();
+    /// assert_eq!(names.last().map(String::as_str), Some("interp"));
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     pub fn available() -> Vec<String> {
         backends::available()
     }
 
     /// What the device is and can do.
+    ///
+    /// ```
+    /// let device = kiln_runtime::Device::open("cpu")?;
+    /// assert!(device.properties().units > 0 && device.properties().max_threads >= 256);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     pub fn properties(&self) -> &Properties {
         self.0.backend.properties()
     }
@@ -237,6 +273,11 @@ impl Device {
     }
 
     /// The name it was opened by.
+    ///
+    /// ```
+    /// assert_eq!(kiln_runtime::Device::open("interp")?.id(), "interp");
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     pub fn id(&self) -> &str {
         &self.properties().id
     }
@@ -247,11 +288,25 @@ impl Device {
     }
 
     /// Bytes of device memory that are free now.
+    ///
+    /// ```
+    /// let device = kiln_runtime::Device::open("cpu")?;
+    /// let batch = if device.free_memory()? > 1 << 30 { 256 } else { 64 };
+    /// # assert!(batch > 0);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     pub fn free_memory(&self) -> Result<u64> {
         Ok(self.backend().free_memory()?)
     }
 
     /// Waits for all work on the default stream.
+    ///
+    /// ```
+    /// let device = kiln_runtime::Device::open("cpu")?;
+    /// // … launches …
+    /// device.synchronize()?; // they are over, and none has failed
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     ///
     /// # Errors
     /// The first [`kiln_backend::Fault`] of a kernel since the last report.
@@ -304,6 +359,14 @@ impl Device {
     }
 
     /// The programs compiled so far in this process.
+    ///
+    /// ```
+    /// let device = kiln_runtime::Device::open("cpu")?;
+    /// for build in device.programs().builds() {
+    ///     println!("{} was ready after {:?}", build.kernel, build.total);
+    /// }
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     pub fn programs(&self) -> &ProgramCache {
         &self.0.programs
     }
@@ -362,6 +425,12 @@ impl Device {
     }
 
     /// The programs kept on disk.
+    ///
+    /// ```
+    /// let device = kiln_runtime::Device::open("cpu")?;
+    /// println!("{:?}", device.disk_cache().folder());
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     pub fn disk_cache(&self) -> &DiskCache {
         &self.0.disk
     }

@@ -145,6 +145,14 @@ impl Device {
     ///
     /// [`Graph`] says more, with an example.
     ///
+    /// ```
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// let (graph, zeros) = device.graph(|_| device.zeros::<f32, 1>([4]))?;
+    /// graph.replay()?;
+    /// assert_eq!(zeros.to_vec()?, [0.0; 4]);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// The error of `record`, with which all that was recorded is forgotten;
     /// [`Error::Capture`](crate::Error::Capture) inside of another capture; what the device refuses
@@ -215,6 +223,16 @@ impl Graph {
 
     /// Enqueues all of it, in the stream that it was made for. Work that uses the same tensors is
     /// ordered before and after it.
+    ///
+    /// ```
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// let (graph, mut x) = device.graph(|_| device.tensor(&[1.0f32, 2.0], [2]))?;
+    /// graph.replay()?;
+    /// x.write(&[5.0, 6.0])?;
+    /// graph.replay()?; // once more what was recorded: the bytes of the capture
+    /// assert_eq!(x.to_vec()?, [1.0, 2.0]);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Uninitialized`](crate::Error::Uninitialized) where a tensor is read that neither
@@ -308,11 +326,25 @@ impl Graph {
     }
 
     /// The device.
+    ///
+    /// ```
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// let (graph, ()) = device.graph(|_| Ok(()))?;
+    /// assert!(graph.device() == &device && graph.is_empty());
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     pub fn device(&self) -> &Device {
         &self.device
     }
 
     /// How many launches, copies and fills it has.
+    ///
+    /// ```
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// let (graph, _) = device.graph(|_| Ok((device.zeros::<f32, 1>([4])?, device.zeros::<f32, 1>([4])?)))?;
+    /// assert_eq!(graph.len(), 2);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     pub fn len(&self) -> usize {
         self.nodes.len()
     }

@@ -76,6 +76,22 @@ impl<P: KernelParams> Launch<P> {
     ///
     /// Axes that are left out have one program: `[64]`, `[64, 2]` and `[64, 2, 1]` all will do. A
     /// zero launches nothing.
+    ///
+    /// ```
+    /// # use kiln_lang::prelude::*;
+    /// # use kiln_runtime::{Device, Tensor};
+    /// #[kernel(crate = kiln_runtime)]
+    /// fn increment(y: &mut Tensor<i32, 1>) {
+    ///     let i = thread_index();
+    ///     y.set_or_skip(i, y.get_or(i, 0) + 1);
+    /// }
+    ///
+    /// let device = Device::open("interp")?;
+    /// let mut y = device.zeros([5])?;
+    /// increment(&mut y).grid([3]).block([2]).launch(&device)?; // 6 threads, of which one has no element
+    /// assert_eq!(y.to_vec()?, [1; 5]);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     pub fn grid<E: Extent, const N: usize>(mut self, grid: [E; N]) -> Self {
         self.settings.grid = Some(three(grid));
         self
@@ -83,6 +99,22 @@ impl<P: KernelParams> Launch<P> {
 
     /// Makes this a launch of threads, in blocks of these extents on x, y and z: for kernels that
     /// use thread indices. Axes that are left out have one thread.
+    ///
+    /// ```
+    /// # use kiln_lang::prelude::*;
+    /// # use kiln_runtime::{Device, Tensor};
+    /// #[kernel(crate = kiln_runtime)]
+    /// fn increment(y: &mut Tensor<i32, 1>) {
+    ///     let i = thread_index();
+    ///     y.set_or_skip(i, y.get_or(i, 0) + 1);
+    /// }
+    ///
+    /// let device = Device::open("interp")?;
+    /// let mut y = device.zeros([5])?;
+    /// increment(&mut y).grid([1]).block([32]).launch(&device)?;
+    /// assert_eq!(y.to_vec()?, [1; 5]);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     pub fn block<E: Extent, const N: usize>(mut self, block: [E; N]) -> Self {
         let block = three(block);
         self.settings.no_block = block.err();
@@ -92,6 +124,22 @@ impl<P: KernelParams> Launch<P> {
 
     /// The warps of 32 threads that work on a program of a tile kernel; the compiler chooses well
     /// for most.
+    ///
+    /// ```
+    /// # use kiln_lang::prelude::*;
+    /// # use kiln_runtime::{Device, Tensor};
+    /// #[kernel(crate = kiln_runtime)]
+    /// fn increment(y: &mut Tensor<i32, 1>) {
+    ///     let tile = y.tile(program_id(0) * 4, 4);
+    ///     tile.store(tile.load(0) + 1);
+    /// }
+    ///
+    /// let device = Device::open("interp")?;
+    /// let mut y = device.zeros([5])?;
+    /// increment(&mut y).warps(1).launch(&device)?;
+    /// assert_eq!(y.to_vec()?, [1; 5]);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     pub fn warps(mut self, warps: u32) -> Self {
         self.settings.no_block = None;
         self.settings.level = Level::Tile { warps: Some(warps) };
@@ -99,6 +147,23 @@ impl<P: KernelParams> Launch<P> {
     }
 
     /// The stream to launch in, instead of the device's default one.
+    ///
+    /// ```
+    /// # use kiln_lang::prelude::*;
+    /// # use kiln_runtime::{Device, Tensor};
+    /// #[kernel(crate = kiln_runtime)]
+    /// fn increment(y: &mut Tensor<i32, 1>) {
+    ///     let tile = y.tile(program_id(0) * 4, 4);
+    ///     tile.store(tile.load(0) + 1);
+    /// }
+    ///
+    /// let device = Device::open("interp")?;
+    /// let mut y = device.zeros([5])?;
+    /// let stream = device.stream()?;
+    /// increment(&mut y).on(&stream).launch(&device)?;
+    /// stream.synchronize()?;
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     pub fn on(mut self, stream: &Stream) -> Self {
         self.settings.queue = stream.queue().clone();
         self
@@ -106,6 +171,22 @@ impl<P: KernelParams> Launch<P> {
 
     /// Compiles the kernel if it is new, and enqueues it. Work that uses the arguments is ordered
     /// before and after it.
+    ///
+    /// ```
+    /// # use kiln_lang::prelude::*;
+    /// # use kiln_runtime::{Device, Tensor};
+    /// #[kernel(crate = kiln_runtime)]
+    /// fn increment(y: &mut Tensor<i32, 1>) {
+    ///     let tile = y.tile(program_id(0) * 4, 4);
+    ///     tile.store(tile.load(0) + 1);
+    /// }
+    ///
+    /// let device = Device::open("interp")?;
+    /// let mut y = device.zeros([5])?;
+    /// increment(&mut y).launch(&device)?; // does not wait
+    /// assert_eq!(y.to_vec()?, [1; 5]); // waits
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Wrong kernels with every problem in them ([`Error::Kernel`]), arguments on another device,
@@ -120,6 +201,23 @@ impl<P: KernelParams> Launch<P> {
 
     /// Compiles the kernel if it is new, and says what became of it.
     ///
+    /// ```
+    /// # use kiln_lang::prelude::*;
+    /// # use kiln_runtime::{Device, Tensor};
+    /// #[kernel(crate = kiln_runtime)]
+    /// fn increment(y: &mut Tensor<i32, 1>) {
+    ///     let tile = y.tile(program_id(0) * 4, 4);
+    ///     tile.store(tile.load(0) + 1);
+    /// }
+    ///
+    /// let device = Device::open("interp")?;
+    /// let mut y = device.zeros([5])?;
+    /// let report = increment(&mut y).compile(&device)?;
+    /// println!("{} threads, {} bytes of shared memory", report.threads, report.shared);
+    /// assert_eq!(y.to_vec()?, [0; 5]); // nothing ran
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`launch`](Self::launch).
     #[track_caller]
@@ -128,6 +226,21 @@ impl<P: KernelParams> Launch<P> {
     }
 
     /// The kernel's IR, specialized to these arguments.
+    ///
+    /// ```
+    /// # use kiln_lang::prelude::*;
+    /// # use kiln_runtime::{Device, Tensor};
+    /// #[kernel(crate = kiln_runtime)]
+    /// fn increment(y: &mut Tensor<i32, 1>) {
+    ///     let tile = y.tile(program_id(0) * 4, 4);
+    ///     tile.store(tile.load(0) + 1);
+    /// }
+    ///
+    /// let device = Device::open("interp")?;
+    /// let mut y = device.zeros([5])?;
+    /// println!("{}", increment(&mut y).ir()?); // the text that `kiln compile` takes
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Kernel`] with every problem in it.

@@ -29,6 +29,13 @@ pub struct Stream {
 
 impl Device {
     /// A new stream on this device.
+    ///
+    /// ```
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// let (uploads, work) = (device.stream()?, device.stream()?);
+    /// assert_ne!(uploads.id(), work.id());
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     pub fn stream(&self) -> Result<Stream> {
         let id = self.backend().create_stream()?;
         let queue = Queue(Some(Arc::new(OwnedStream { device: self.clone(), id })));
@@ -52,6 +59,14 @@ impl Stream {
     }
 
     /// Waits for all work of the stream and reports the first fault in it.
+    ///
+    /// ```
+    /// # use kiln_runtime::Device;
+    /// let stream = Device::open("interp")?.stream()?;
+    /// // … launches with `.on(&stream)` …
+    /// stream.synchronize()?; // they are over; those of other streams may not be
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     #[track_caller]
     pub fn synchronize(&self) -> Result<()> {
         self.device.check_not_capturing("a stream was waited for", Location::caller())?;
@@ -59,6 +74,15 @@ impl Stream {
     }
 
     /// A point after all work now in the stream, which can be timed.
+    ///
+    /// ```
+    /// # use kiln_runtime::Device;
+    /// let stream = Device::open("interp")?.stream()?;
+    /// let done = stream.record()?;
+    /// stream.synchronize()?;
+    /// assert!(done.is_reached()?);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     #[track_caller]
     pub fn record(&self) -> Result<Event> {
         self.device.check_not_capturing("an event was recorded", Location::caller())?;
@@ -66,6 +90,16 @@ impl Stream {
     }
 
     /// Makes later work of this stream wait for the event.
+    ///
+    /// ```
+    /// # use kiln_runtime::Device;
+    /// let device = Device::open("interp")?;
+    /// let (first, second) = (device.stream()?, device.stream()?);
+    /// let ready = first.record()?;
+    /// second.wait(&ready)?; // what `second` is given from now on runs after that
+    /// second.synchronize()?;
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::WrongDevice`] if the event is of another device.
@@ -132,6 +166,15 @@ pub struct Event {
 
 impl Event {
     /// A point in the device's default stream.
+    ///
+    /// ```
+    /// use kiln_runtime::{Device, Event};
+    /// let device = Device::open("interp")?;
+    /// let event = Event::now(&device)?;
+    /// device.synchronize()?;
+    /// assert!(event.is_reached()?);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     #[track_caller]
     pub fn now(device: &Device) -> Result<Event> {
         device.check_not_capturing("an event was recorded", Location::caller())?;
@@ -143,11 +186,32 @@ impl Event {
     }
 
     /// Whether the work before it is done.
+    ///
+    /// ```
+    /// use kiln_runtime::{Device, Event};
+    /// let device = Device::open("interp")?;
+    /// let event = Event::now(&device)?;
+    /// while !event.is_reached()? {
+    ///     std::thread::yield_now(); // or do something else meanwhile
+    /// }
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     pub fn is_reached(&self) -> Result<bool> {
         Ok(self.device.backend().query(self.id)?)
     }
 
     /// The device's time between two events that have been reached.
+    ///
+    /// ```
+    /// use kiln_runtime::{Device, Event};
+    /// let device = Device::open("interp")?;
+    /// let before = Event::now(&device)?;
+    /// // … launches …
+    /// let after = Event::now(&device)?;
+    /// device.synchronize()?;
+    /// assert!(after.milliseconds_since(&before)? >= 0.0);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::WrongDevice`] if they are of two devices.

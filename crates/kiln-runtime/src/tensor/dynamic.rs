@@ -473,7 +473,7 @@ impl DynTensor {
     /// The elements that the tensor has in its buffer, if there are no gaps between them.
     pub(super) fn dense_range(&self) -> Result<Range<usize>> {
         if !self.layout.is_dense() {
-            let what = "host access to a view with gaps".into();
+            let what = "`reshape` or `with_host` of a view with gaps (`copy` it first)".into();
             return Err(Error::Range { what, shape: self.shape().to_vec() });
         }
         Ok(self.layout.offset..self.layout.offset + self.len())

@@ -38,6 +38,13 @@ pub struct Tensor<T, const R: usize> {
 impl Device {
     /// A tensor with the given elements, in row-major order.
     ///
+    /// ```
+    /// # use kiln_runtime::Device;
+    /// let x = Device::open("interp")?.tensor(&[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], [2, 3])?;
+    /// assert_eq!(x.shape(), [2, 3]);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Length`](crate::Error::Length) if their number is not the shape's; out of memory.
     #[track_caller]
@@ -47,6 +54,13 @@ impl Device {
 
     /// A tensor of zeros (or `false`).
     ///
+    /// ```
+    /// # use kiln_runtime::Device;
+    /// let x = Device::open("interp")?.zeros::<f32, 2>([2, 2])?; // types may also follow from the use
+    /// assert_eq!(x.to_vec()?, [0.0; 4]);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Out of memory; a shape that cannot be addressed.
     #[track_caller]
@@ -55,6 +69,15 @@ impl Device {
     }
 
     /// A tensor with no contents yet: reading it before a kernel or a write filled it is an error.
+    ///
+    /// ```
+    /// # use kiln_runtime::{Device, Error};
+    /// let mut x = Device::open("interp")?.uninit::<f32, 1>([2])?;
+    /// assert!(matches!(x.to_vec(), Err(Error::Uninitialized { .. })));
+    /// x.write(&[1.0, 2.0])?;
+    /// assert_eq!(x.to_vec()?, [1.0, 2.0]);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Out of memory; a shape that cannot be addressed.
@@ -111,27 +134,62 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
     }
 
     /// The same tensor without its types, borrowed.
+    ///
+    /// ```
+    /// # use kiln_runtime::Device;
+    /// let x = Device::open("interp")?.tensor(&[1.0f32, 2.0], [2])?;
+    /// assert_eq!(x.as_dyn().dtype().bytes(), 4);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     pub fn as_dyn(&self) -> &DynTensor {
         &self.erased
     }
 
     /// The extents, outermost first.
+    ///
+    /// ```
+    /// # use kiln_runtime::Device;
+    /// let [rows, columns] = Device::open("interp")?.zeros::<f32, 2>([2, 3])?.shape();
+    /// assert_eq!((rows, columns), (2, 3));
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     pub fn shape(&self) -> [usize; R] {
         array(self.erased.shape())
     }
 
     /// The distance between neighbors on each axis, in elements.
+    ///
+    /// ```
+    /// # use kiln_runtime::Device;
+    /// let x = Device::open("interp")?.zeros::<f32, 2>([2, 3])?;
+    /// assert_eq!((x.strides(), x.transpose().strides()), ([3, 1], [1, 3]));
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     pub fn strides(&self) -> [usize; R] {
         array(self.erased.strides())
     }
 
     /// Where its first element lies in the memory of the tensor that it is a view of, in elements.
     /// That memory begins at a multiple of 256 bytes.
+    ///
+    /// ```
+    /// # use kiln_runtime::Device;
+    /// let x = Device::open("interp")?.zeros::<f32, 2>([2, 3])?;
+    /// assert_eq!(x.slice(0, 1..2)?.offset(), 3);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     pub fn offset(&self) -> usize {
         self.erased.offset()
     }
 
     /// The number of elements.
+    ///
+    /// ```
+    /// # use kiln_runtime::Device;
+    /// let x = Device::open("interp")?.zeros::<f32, 2>([2, 3])?;
+    /// assert!(x.len() == 6 && !x.is_empty());
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     pub fn len(&self) -> usize {
         self.erased.len()
     }
@@ -142,16 +200,38 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
     }
 
     /// The device.
+    ///
+    /// ```
+    /// # use kiln_runtime::Device;
+    /// let x = Device::open("interp")?.zeros::<f32, 1>([3])?;
+    /// let y = x.device().zeros::<f32, 1>([3])?; // beside it
+    /// # assert_eq!(x.device(), y.device());
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     pub fn device(&self) -> &Device {
         self.erased.device()
     }
 
     /// Which of the host's and the device's copy is current.
+    ///
+    /// ```
+    /// # use kiln_runtime::{Device, Residency};
+    /// let x = Device::open("interp")?.uninit::<f32, 1>([3])?;
+    /// assert_eq!(x.residency(), Residency::Uninitialized);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     pub fn residency(&self) -> Residency {
         self.erased.residency()
     }
 
     /// The elements in row-major order, after all work that writes them.
+    ///
+    /// ```
+    /// # use kiln_runtime::Device;
+    /// let x = Device::open("interp")?.tensor(&[1, 2, 3, 4], [2, 2])?;
+    /// assert_eq!(x.transpose().to_vec()?, [1, 3, 2, 4]);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Uninitialized`](crate::Error::Uninitialized); the first fault of a kernel on the
@@ -202,6 +282,14 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
 
     /// Overwrites all elements, in row-major order.
     ///
+    /// ```
+    /// # use kiln_runtime::Device;
+    /// let mut x = Device::open("interp")?.zeros([3])?;
+    /// x.write(&[1, 2, 3])?;
+    /// assert_eq!(x.to_vec()?, [1, 2, 3]);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Length`](crate::Error::Length) if their number is not the tensor's.
     #[track_caller]
@@ -210,6 +298,15 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
     }
 
     /// A tensor of its own with the same contents, row-major, on the same device.
+    ///
+    /// ```
+    /// # use kiln_runtime::Device;
+    /// let mut x = Device::open("interp")?.tensor(&[1, 2], [2])?;
+    /// let before = x.copy()?;
+    /// x.write(&[3, 4])?;
+    /// assert_eq!(before.to_vec()?, [1, 2]);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As of [`to_device`](Self::to_device).
@@ -241,6 +338,13 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
     /// it. Until it returns, the tensor and its views are not used by anything else: that is
     /// [`Error::Borrowed`](crate::Error::Borrowed).
     ///
+    /// ```
+    /// # use kiln_runtime::Device;
+    /// let x = Device::open("interp")?.tensor(&[1, 5, 3], [3])?;
+    /// assert_eq!(x.with_host(|x| x.iter().max().copied())?, Some(5));
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Uninitialized`](crate::Error::Uninitialized); [`Error::Range`](crate::Error::Range)
     /// if this is a view with gaps; faults as for [`to_vec`](Self::to_vec).
@@ -270,6 +374,13 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
 
     /// The part of an axis in `range`, as a view.
     ///
+    /// ```
+    /// # use kiln_runtime::Device;
+    /// let x = Device::open("interp")?.tensor(&[1, 2, 3, 4, 5, 6], [2, 3])?;
+    /// assert_eq!(x.slice(1, 1..3)?.to_vec()?, [2, 3, 5, 6]);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Range`](crate::Error::Range) if the axis or the range does not exist.
     pub fn slice(&self, axis: usize, range: Range<usize>) -> Result<Tensor<T, R>> {
@@ -292,6 +403,13 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
     }
 
     /// The axes in reverse order, as a view.
+    ///
+    /// ```
+    /// # use kiln_runtime::Device;
+    /// let x = Device::open("interp")?.tensor(&[1, 2, 3, 4, 5, 6], [2, 3])?;
+    /// assert_eq!((x.transpose().shape(), x.transpose().to_vec()?), ([3, 2], vec![1, 4, 2, 5, 3, 6]));
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     pub fn transpose(&self) -> Tensor<T, R> {
         Tensor::from_erased(self.erased.transpose())
     }
@@ -312,6 +430,15 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
     }
 
     /// The same elements, as a view.
+    ///
+    /// ```
+    /// # use kiln_runtime::Device;
+    /// let mut x = Device::open("interp")?.tensor(&[1, 2], [2])?;
+    /// let same = x.alias();
+    /// x.write(&[3, 4])?;
+    /// assert_eq!(same.to_vec()?, [3, 4]);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     pub fn alias(&self) -> Tensor<T, R> {
         Tensor::from_erased(self.erased.alias())
     }
