@@ -28,7 +28,18 @@ macro_rules! device_assert {
     };
 }
 
-/// Prints scalars, each in the place of a `{}`.
+/// Prints scalars, each in the place of a `{}`, and a line break: of every thread that comes there,
+/// of a kernel over tiles once for each program.
+///
+/// ```
+/// # use kiln_lang::{device_print, param::Facts, program_id, trace, Level};
+/// # trace("k", Level::Tile { warps: None }, |p| {
+/// # let x = p.view::<f32, 1>("x", Facts::default());
+/// let v = x.tile(program_id(0) * 64, 64).load(0.0);
+/// device_print!("program {}: from {} to {}", program_id(0), v.reduce_min(), v.reduce_max());
+/// # })?;
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
 #[macro_export]
 macro_rules! device_print {
     ($text:literal $(, $value:expr)* $(,)?) => {
@@ -135,6 +146,11 @@ fn emit(
     }
     let mut operands: SmallVec<[_; 4]> = cond.into_iter().collect();
     for value in values {
+        if let Some(shape) = r.shape(*value).filter(|shape| shape.rank() > 0) {
+            let message = format!("a message shows scalars, and this value is a tile of shape {shape}");
+            r.error(site, message, "show a part of it, such as its `sum()` or `reduce_max()`");
+            return None;
+        }
         operands.push(r.read_as(*value, &Shape::scalar(), site)?);
     }
     let message = r.message(text);

@@ -599,3 +599,9 @@ fn views_have_a_largest_rank() {
     let e = errors(|_, _, _| _ = shared::<f32, 7>([1; 7]));
     assert_error(&e, line!() - 1, "this memory is a view of rank 7: a view has at most 5 axes", "combine");
 }
+
+#[test]
+fn messages_show_no_tiles() {
+    let e = errors(|x, _, _| device_print!("{}", x.load([4, 4], 0.0)));
+    assert_error(&e, line!() - 1, "this value is a tile of shape [4, 4]", "reduce_max()");
+}

@@ -71,6 +71,19 @@ pub fn select<T: Elem>(cond: impl IntoVal<bool>, a: impl IntoVal<T>, b: impl Int
     Val::from_raw(elementwise(OpKind::Select, &[cond.raw(), a.raw(), b.raw()], T::SCALAR, site))
 }
 
+/// Limits. Comparisons are methods too: `x.lt(y)`, `le`, `gt`, `ge`, `eq`, `ne` give a `Val<bool>`,
+/// and [`select`] chooses by one.
+///
+/// ```
+/// # use kiln_lang::{iota, trace, Level};
+/// # trace("k", Level::Tile { warps: None }, |_| {
+/// let x = iota::<i32>(8);
+/// let limited = x.clamp(2, 5);
+/// let even = kiln_lang::select((x % 2).eq(0), x, -1);
+/// assert_eq!((limited.shape(), even.shape()), (vec![8], vec![8]));
+/// # })?;
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
 impl<T: Num> Val<T> {
     /// The value limited to `lo ..= hi`.
     #[track_caller]

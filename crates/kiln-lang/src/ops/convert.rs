@@ -7,6 +7,17 @@ use crate::val::{Val, now};
 use kiln_ir::{OpKind, Scalar};
 use std::panic::Location;
 
+/// Conversions between element types. None happens by itself.
+///
+/// ```
+/// # use kiln_lang::{iota, trace, Level};
+/// # trace("k", Level::Tile { warps: None }, |_| {
+/// let x = iota::<i32>(8).cast::<f32>() * 0.5;
+/// let bits = x.bitcast::<u32>();
+/// assert_eq!(bits.shape(), [8]);
+/// # })?;
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
 impl<T: Elem> Val<T> {
     /// Converts the elements as Rust's `as` does: float to integer saturates and NaN gives 0,
     /// integers wrap, floats round to nearest even. 8-bit floats saturate: what is too large for

@@ -174,6 +174,17 @@ impl<T: Float> Val<T> {
     }
 }
 
+/// Products with sums, in one operation.
+///
+/// ```
+/// # use kiln_lang::{iota, trace, Level};
+/// # trace("k", Level::Tile { warps: None }, |_| {
+/// let x = iota::<f32>(8);
+/// let line = x.fma(2.0, 1.0); // 2x + 1, rounded once
+/// assert_eq!(line.shape(), [8]);
+/// # })?;
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
 impl<T: Num> Val<T> {
     /// `self * a + b`, rounded once for floats.
     #[track_caller]

@@ -15,6 +15,19 @@ use smallvec::SmallVec;
 use std::ops::Range;
 use std::panic::Location;
 
+/// Elements in other places.
+///
+/// ```
+/// # use kiln_lang::{iota, trace, Level};
+/// # trace("k", Level::Tile { warps: None }, |_| {
+/// let x = iota::<f32>(8);
+/// let halves = [x.slice(0, 0..4), x.slice(0, 4..8)];
+/// let swapped = halves[1].concat(halves[0], 0);
+/// let paired = halves[0].interleave(halves[1]);
+/// assert_eq!((swapped.shape(), paired.flip(0).shape()), (vec![8], vec![8]));
+/// # })?;
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
 impl<T: Elem> Val<T> {
     /// Divides the pairs of the last axis, whose extent is 2: all first elements, and all second
     /// ones. [`join`](Val::join) undoes it.

@@ -221,6 +221,20 @@ reductions! { Bits:
     xor_bits xor_bits_axis xor_bits_keep Xor;
 }
 
+/// Positions of extremes, and scans along an axis. A reduction of all elements gives a scalar, one
+/// with `_axis` leaves out that axis, and one with `_keep` keeps it with the extent 1.
+///
+/// ```
+/// # use kiln_lang::{iota, trace, Level};
+/// # trace("k", Level::Tile { warps: None }, |_| {
+/// let x = iota::<f32>(12).reshape([3, 4]);
+/// assert_eq!((x.sum().rank(), x.sum_axis(1).shape(), x.sum_keep(1).shape()), (0, vec![3], vec![3, 1]));
+/// let (largest, column) = x.max_with_index(1);
+/// assert_eq!((largest.shape(), column.shape()), (vec![3], vec![3]));
+/// assert_eq!((x.argmax().rank(), x.cumsum(1).shape()), (0, vec![3, 4]));
+/// # })?;
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
 impl<T: Num> Val<T> {
     /// The position of the first greatest element, in row-major order.
     #[track_caller]
@@ -354,6 +368,17 @@ impl<T: Num> Val<T> {
     }
 }
 
+/// Whether some or all elements hold.
+///
+/// ```
+/// # use kiln_lang::{iota, trace, Level};
+/// # trace("k", Level::Tile { warps: None }, |_| {
+/// let x = iota::<f32>(12).reshape([3, 4]);
+/// let (some, each_row) = (x.gt(10.0).any(), x.gt(-1.0).all_axis(1));
+/// assert_eq!((some.rank(), each_row.shape()), (0, vec![3]));
+/// # })?;
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
 impl Val<bool> {
     /// Whether any element is true.
     #[track_caller]

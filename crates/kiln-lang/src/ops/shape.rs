@@ -116,6 +116,18 @@ pub fn zeros<T: Elem>(shape: impl IntoShape) -> Val<T> {
     full(shape, Val::<T>::from_raw(Raw::Const(kiln_ir::Literal::zero(T::SCALAR))))
 }
 
+/// Other shapes of the same elements.
+///
+/// ```
+/// # use kiln_lang::{iota, trace, Level};
+/// # trace("k", Level::Tile { warps: None }, |_| {
+/// let x = iota::<f32>(12).reshape([3, 4]);
+/// assert_eq!((x.transpose().shape(), x.permute([1, 0]).shape()), (vec![4, 3], vec![4, 3]));
+/// let row = iota::<f32>(4).expand(0); // [1, 4], which stretches
+/// assert_eq!(((x - row).shape(), row.broadcast_to([3, 4]).shape()), (vec![3, 4], vec![3, 4]));
+/// # })?;
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
 impl<T: Elem> Val<T> {
     /// The same elements, in row-major order, under another shape of as many elements.
     #[track_caller]

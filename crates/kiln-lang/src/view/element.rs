@@ -100,6 +100,17 @@ impl<T: Elem, const R: usize> View<T, R> {
 
     /// The element at an index, or the elements at a tile of indices. An index outside the view
     /// ends the kernel with a fault.
+    ///
+    /// ```
+    /// # use kiln_lang::{param::Facts, prelude::*};
+    /// # trace("k", Level::Thread { block: [64, 1, 1] }, |p| {
+    /// # let x = p.view::<f32, 1>("x", Facts::default());
+    /// # let a = p.view::<f32, 2>("a", Facts::default());
+    /// let i = thread_index();
+    /// let (one, other) = (x.get(i), a.get((i % 4, 3)));
+    /// # })?;
+    /// # Ok::<(), kiln_lang::TraceErrors>(())
+    /// ```
     #[track_caller]
     pub fn get(&self, index: impl Indices<R>) -> Val<T> {
         let zero = Raw::Const(Literal::zero(T::SCALAR));
@@ -107,6 +118,16 @@ impl<T: Elem, const R: usize> View<T, R> {
     }
 
     /// As [`get`](Self::get); where the index lies outside the view, `other`.
+    ///
+    /// ```
+    /// # use kiln_lang::{param::Facts, prelude::*};
+    /// # trace("k", Level::Thread { block: [64, 1, 1] }, |p| {
+    /// # let x = p.view::<f32, 1>("x", Facts::default());
+    /// let i = thread_index();
+    /// let left = x.get_or(i - 1, 0.0); // 0 before the first element
+    /// # })?;
+    /// # Ok::<(), kiln_lang::TraceErrors>(())
+    /// ```
     #[track_caller]
     pub fn get_or(&self, index: impl Indices<R>, other: impl IntoVal<T>) -> Val<T> {
         let other = other.into_val().raw();
@@ -136,6 +157,16 @@ impl<T: Elem, const R: usize> View<T, R> {
     }
 
     /// As [`get_or`](Self::get_or), and `other` where `mask` is false too.
+    ///
+    /// ```
+    /// # use kiln_lang::{param::Facts, prelude::*};
+    /// # trace("k", Level::Tile { warps: None }, |p| {
+    /// # let x = p.view::<f32, 1>("x", Facts::default());
+    /// let (index, even) = (iota::<i64>(64), (iota::<i64>(64) % 2).eq(0));
+    /// let every_second = x.get_where(index, even, 0.0);
+    /// # })?;
+    /// # Ok::<(), kiln_lang::TraceErrors>(())
+    /// ```
     #[track_caller]
     pub fn get_where(
         &self,
@@ -155,6 +186,17 @@ impl<T: Elem, const R: usize> ViewMut<T, R> {
 
     /// Stores an element at the thread's own index. An index outside the view ends the kernel with
     /// a fault.
+    ///
+    /// ```
+    /// # use kiln_lang::{param::Facts, prelude::*};
+    /// # trace("k", Level::Thread { block: [64, 1, 1] }, |p| {
+    /// # let x = p.view::<f32, 1>("x", Facts::default());
+    /// # let y = p.view_mut::<f32, 1>("y", Facts::default());
+    /// let i = thread_index();
+    /// y.set(i, x.get(i) * 2.0); // as many threads as elements
+    /// # })?;
+    /// # Ok::<(), kiln_lang::TraceErrors>(())
+    /// ```
     #[track_caller]
     pub fn set(&self, index: impl OwnIndex<R>, value: impl IntoVal<T>) {
         let value = value.into_val().raw();
@@ -162,6 +204,17 @@ impl<T: Elem, const R: usize> ViewMut<T, R> {
     }
 
     /// As [`set`](Self::set); where the index lies outside the view, nothing is stored.
+    ///
+    /// ```
+    /// # use kiln_lang::{param::Facts, prelude::*};
+    /// # trace("k", Level::Thread { block: [64, 1, 1] }, |p| {
+    /// # let x = p.view::<f32, 1>("x", Facts::default());
+    /// # let y = p.view_mut::<f32, 1>("y", Facts::default());
+    /// let i = thread_index();
+    /// y.set_or_skip(i, x.get_or(i, 0.0) * 2.0); // any number of threads
+    /// # })?;
+    /// # Ok::<(), kiln_lang::TraceErrors>(())
+    /// ```
     #[track_caller]
     pub fn set_or_skip(&self, index: impl OwnIndex<R>, value: impl IntoVal<T>) {
         let value = value.into_val().raw();
@@ -169,6 +222,18 @@ impl<T: Elem, const R: usize> ViewMut<T, R> {
     }
 
     /// Stores an element at any index. An index outside the view ends the kernel with a fault.
+    ///
+    /// ```
+    /// # use kiln_lang::{param::Facts, prelude::*};
+    /// # trace("k", Level::Thread { block: [64, 1, 1] }, |p| {
+    /// # let x = p.view::<f32, 1>("x", Facts::default());
+    /// # let y = p.view_mut::<f32, 1>("y", Facts::default());
+    /// let i = thread_index();
+    /// // SAFETY: no two threads have the same place.
+    /// unsafe { y.write(y.extent(0) - 1 - i, x.get(i)) };
+    /// # })?;
+    /// # Ok::<(), kiln_lang::TraceErrors>(())
+    /// ```
     ///
     /// # Safety
     ///
@@ -181,6 +246,18 @@ impl<T: Elem, const R: usize> ViewMut<T, R> {
     }
 
     /// Stores the elements of a tile at a tile of indices; those outside the view are dropped.
+    ///
+    /// ```
+    /// # use kiln_lang::{param::Facts, prelude::*};
+    /// # trace("k", Level::Tile { warps: None }, |p| {
+    /// # let x = p.view::<f32, 1>("x", Facts::default());
+    /// # let y = p.view_mut::<f32, 1>("y", Facts::default());
+    /// let place = iota::<i64>(64) * 2 + program_id(0) * 128;
+    /// // SAFETY: no two programs have the same place.
+    /// unsafe { y.scatter(place, x.tile(program_id(0) * 64, 64).load(0.0)) };
+    /// # })?;
+    /// # Ok::<(), kiln_lang::TraceErrors>(())
+    /// ```
     ///
     /// # Safety
     ///
@@ -204,6 +281,18 @@ impl<T: Elem, const R: usize> ViewMut<T, R> {
     }
 
     /// As [`scatter`](Self::scatter), where `mask` holds.
+    ///
+    /// ```
+    /// # use kiln_lang::{param::Facts, prelude::*};
+    /// # trace("k", Level::Tile { warps: None }, |p| {
+    /// # let x = p.view::<f32, 1>("x", Facts::default());
+    /// # let y = p.view_mut::<f32, 1>("y", Facts::default());
+    /// let (v, place) = (x.load(64, 0.0), iota::<i64>(64));
+    /// // SAFETY: there is one program.
+    /// unsafe { y.scatter_where(place, v.gt(0.0), v) };
+    /// # })?;
+    /// # Ok::<(), kiln_lang::TraceErrors>(())
+    /// ```
     ///
     /// # Safety
     ///

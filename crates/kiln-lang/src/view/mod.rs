@@ -101,6 +101,16 @@ impl<T, const R: usize> View<T, R> {
     }
 
     /// The number of elements on an axis.
+    ///
+    /// ```
+    /// # use kiln_lang::{param::Facts, prelude::*};
+    /// # trace("k", Level::Tile { warps: None }, |p| {
+    /// # let a = p.view::<f32, 2>("a", Facts::default());
+    /// let columns = a.extent(1);
+    /// let mean = a.row(program_id(0)).load(64, 0.0).sum() / columns.cast::<f32>();
+    /// # })?;
+    /// # Ok::<(), kiln_lang::TraceErrors>(())
+    /// ```
     #[track_caller]
     pub fn extent(&self, axis: usize) -> Idx {
         self.core.extent(axis, Location::caller())
@@ -151,6 +161,15 @@ impl<T, const R: usize> View<T, R> {
     }
 
     /// The distance of neighbors on an axis, in elements.
+    ///
+    /// ```
+    /// # use kiln_lang::{param::Facts, prelude::*};
+    /// # trace("k", Level::Thread { block: [64, 1, 1] }, |p| {
+    /// # let a = p.view::<f32, 2>("a", Facts::default());
+    /// let is_row_major = a.stride(1).eq(1);
+    /// # })?;
+    /// # Ok::<(), kiln_lang::TraceErrors>(())
+    /// ```
     #[track_caller]
     pub fn stride(&self, axis: usize) -> Idx {
         self.core.stride(axis, Location::caller())
@@ -179,12 +198,30 @@ macro_rules! subviews {
         impl<T: Elem> View<T, $rank> {
             /// The part at index `i` of the first axis. An index outside the extent gives an empty
             /// part.
+            ///
+            /// ```
+            /// # use kiln_lang::{param::Facts, prelude::*};
+            /// # trace("k", Level::Tile { warps: None }, |p| {
+            /// # let a = p.view::<f32, 2>("a", Facts::default());
+            /// let row = a.row(program_id(0)).load(64, 0.0);
+            /// # })?;
+            /// # Ok::<(), kiln_lang::TraceErrors>(())
+            /// ```
             #[track_caller]
             pub fn row(&self, i: impl IntoIndex) -> View<T, $lower> {
                 self.fixed(0, i)
             }
 
             /// The part at index `i` of an axis.
+            ///
+            /// ```
+            /// # use kiln_lang::{param::Facts, prelude::*};
+            /// # trace("k", Level::Tile { warps: None }, |p| {
+            /// # let a = p.view::<f32, 2>("a", Facts::default());
+            /// let column = a.at_axis(1, program_id(0)).load(64, 0.0);
+            /// # })?;
+            /// # Ok::<(), kiln_lang::TraceErrors>(())
+            /// ```
             #[track_caller]
             pub fn at_axis(&self, axis: usize, i: impl IntoIndex) -> View<T, $lower> {
                 self.fixed(axis, i)
@@ -194,12 +231,34 @@ macro_rules! subviews {
         impl<T: Elem> ViewMut<T, $rank> {
             /// The part at index `i` of the first axis. An index outside the extent gives an empty
             /// part.
+            ///
+            /// ```
+            /// # use kiln_lang::{param::Facts, prelude::*};
+            /// # trace("k", Level::Tile { warps: None }, |p| {
+            /// # let a = p.view::<f32, 2>("a", Facts::default());
+            /// # let b = p.view_mut::<f32, 2>("b", Facts::default());
+            /// let row = program_id(0);
+            /// b.row(row).store(a.row(row).load(64, 0.0) * 2.0);
+            /// # })?;
+            /// # Ok::<(), kiln_lang::TraceErrors>(())
+            /// ```
             #[track_caller]
             pub fn row(&self, i: impl IntoIndex) -> ViewMut<T, $lower> {
                 ViewMut { view: self.view.fixed(0, i) }
             }
 
             /// The part at index `i` of an axis.
+            ///
+            /// ```
+            /// # use kiln_lang::{param::Facts, prelude::*};
+            /// # trace("k", Level::Tile { warps: None }, |p| {
+            /// # let a = p.view::<f32, 2>("a", Facts::default());
+            /// # let b = p.view_mut::<f32, 2>("b", Facts::default());
+            /// let column = program_id(0);
+            /// b.at_axis(1, column).store(a.at_axis(1, column).load(64, 0.0) * 2.0);
+            /// # })?;
+            /// # Ok::<(), kiln_lang::TraceErrors>(())
+            /// ```
             #[track_caller]
             pub fn at_axis(&self, axis: usize, i: impl IntoIndex) -> ViewMut<T, $lower> {
                 ViewMut { view: self.view.fixed(axis, i) }
@@ -211,6 +270,15 @@ subviews! { 2 -> 1; 3 -> 2; 4 -> 3; 5 -> 4; }
 
 impl<T: Elem> View<T, 2> {
     /// The column at index `j`.
+    ///
+    /// ```
+    /// # use kiln_lang::{param::Facts, prelude::*};
+    /// # trace("k", Level::Tile { warps: None }, |p| {
+    /// # let a = p.view::<f32, 2>("a", Facts::default());
+    /// let column = a.col(program_id(0)).load(64, 0.0);
+    /// # })?;
+    /// # Ok::<(), kiln_lang::TraceErrors>(())
+    /// ```
     #[track_caller]
     pub fn col(&self, j: impl IntoIndex) -> View<T, 1> {
         self.fixed(1, j)
@@ -219,6 +287,17 @@ impl<T: Elem> View<T, 2> {
 
 impl<T: Elem> ViewMut<T, 2> {
     /// The column at index `j`.
+    ///
+    /// ```
+    /// # use kiln_lang::{param::Facts, prelude::*};
+    /// # trace("k", Level::Tile { warps: None }, |p| {
+    /// # let a = p.view::<f32, 2>("a", Facts::default());
+    /// # let b = p.view_mut::<f32, 2>("b", Facts::default());
+    /// let column = program_id(0);
+    /// b.col(column).store(a.col(column).load(64, 0.0) * 2.0);
+    /// # })?;
+    /// # Ok::<(), kiln_lang::TraceErrors>(())
+    /// ```
     #[track_caller]
     pub fn col(&self, j: impl IntoIndex) -> ViewMut<T, 1> {
         ViewMut { view: self.view.fixed(1, j) }

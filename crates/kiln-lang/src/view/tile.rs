@@ -151,6 +151,16 @@ impl TileCore {
 
 impl<T: Elem, const R: usize> View<T, R> {
     /// The box of `shape` that begins at `offsets`.
+    ///
+    /// ```
+    /// # use kiln_lang::{param::Facts, prelude::*};
+    /// # trace("k", Level::Tile { warps: None }, |p| {
+    /// # let a = p.view::<f32, 2>("a", Facts::default());
+    /// let (row, column) = (program_id(1) * 16, program_id(0) * 32);
+    /// let block = a.tile((row, column), (16, 32)).load(0.0);
+    /// # })?;
+    /// # Ok::<(), kiln_lang::TraceErrors>(())
+    /// ```
     #[track_caller]
     pub fn tile(&self, offsets: impl Offsets<R>, shape: impl IntoShape) -> TileView<T> {
         let offsets = offsets.offsets();
@@ -159,6 +169,15 @@ impl<T: Elem, const R: usize> View<T, R> {
     }
 
     /// Loads the box of `shape` at the view's origin; elements outside the view are `other`.
+    ///
+    /// ```
+    /// # use kiln_lang::{param::Facts, prelude::*};
+    /// # trace("k", Level::Tile { warps: None }, |p| {
+    /// # let a = p.view::<f32, 2>("a", Facts::default());
+    /// let row = a.row(program_id(0)).load(1024, f32::NEG_INFINITY); // a row of up to 1024 elements
+    /// # })?;
+    /// # Ok::<(), kiln_lang::TraceErrors>(())
+    /// ```
     #[track_caller]
     pub fn load(&self, shape: impl IntoShape, other: impl IntoVal<T>) -> Val<T> {
         self.tile([0usize; R], shape).load(other)
@@ -167,6 +186,17 @@ impl<T: Elem, const R: usize> View<T, R> {
 
 impl<T: Elem, const R: usize> ViewMut<T, R> {
     /// The box of `shape` that begins at `offsets`.
+    ///
+    /// ```
+    /// # use kiln_lang::{param::Facts, prelude::*};
+    /// # trace("k", Level::Tile { warps: None }, |p| {
+    /// # let x = p.view::<f32, 1>("x", Facts::default());
+    /// # let y = p.view_mut::<f32, 1>("y", Facts::default());
+    /// let at = program_id(0) * 256;
+    /// y.tile(at, 256).store(x.tile(at, 256).load(0.0) + 1.0);
+    /// # })?;
+    /// # Ok::<(), kiln_lang::TraceErrors>(())
+    /// ```
     #[track_caller]
     pub fn tile(&self, offsets: impl Offsets<R>, shape: impl IntoShape) -> TileViewMut<T> {
         TileViewMut { tile: self.view.tile(offsets, shape) }
@@ -175,6 +205,17 @@ impl<T: Elem, const R: usize> ViewMut<T, R> {
     /// Stores a tile at the view's origin; elements outside the view are dropped.
     ///
     /// The programs of a launch must store to different places; see [`TileViewMut::store`].
+    ///
+    /// ```
+    /// # use kiln_lang::{param::Facts, prelude::*};
+    /// # trace("k", Level::Tile { warps: None }, |p| {
+    /// # let a = p.view::<f32, 2>("a", Facts::default());
+    /// # let b = p.view_mut::<f32, 2>("b", Facts::default());
+    /// let row = program_id(0);
+    /// b.row(row).store(a.row(row).load(64, 0.0));
+    /// # })?;
+    /// # Ok::<(), kiln_lang::TraceErrors>(())
+    /// ```
     #[track_caller]
     pub fn store(&self, value: Val<T>) {
         if shape_of(value.raw()).is_some() {
@@ -217,12 +258,31 @@ impl<T: Elem> TileViewMut<T> {
     ///
     /// The programs of a launch must store to different places: the compiler proves it, or the
     /// sanitizer checks it.
+    ///
+    /// ```
+    /// # use kiln_lang::{param::Facts, prelude::*};
+    /// # trace("k", Level::Tile { warps: None }, |p| {
+    /// # let y = p.view_mut::<f32, 1>("y", Facts::default());
+    /// y.tile(program_id(0) * 64, 64).store(1.0); // stretched to 64 elements
+    /// # })?;
+    /// # Ok::<(), kiln_lang::TraceErrors>(())
+    /// ```
     #[track_caller]
     pub fn store(&self, value: impl IntoVal<T>) {
         self.store_as(value, true);
     }
 
     /// As [`store`](Self::store), where boxes of several programs may overlap.
+    ///
+    /// ```
+    /// # use kiln_lang::{param::Facts, prelude::*};
+    /// # trace("k", Level::Tile { warps: None }, |p| {
+    /// # let y = p.view_mut::<f32, 1>("y", Facts::default());
+    /// // SAFETY: all programs store the same.
+    /// unsafe { y.tile(0, 1).store_overlapping(1.0) };
+    /// # })?;
+    /// # Ok::<(), kiln_lang::TraceErrors>(())
+    /// ```
     ///
     /// # Safety
     ///
