@@ -112,11 +112,33 @@ impl<H: Handler> Actor<H> {
 
     /// Returns the state of the actor's lifecycle, as far as the host has seen it: a failure is
     /// seen when its answer arrives.
+    ///
+    /// ```
+    /// # use kiln_ring::{RingConfig, RingCtx, RingRuntime, ring_kernel};
+    /// # #[ring_kernel(crate = kiln_ring)]
+    /// # fn increment(_ctx: &RingCtx, x: u32) -> u32 { x + 1 }
+    /// # let actor = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?.launch(increment, RingConfig::default())?;
+    /// # use kiln_ring::Lifecycle;
+    /// actor.activate()?;
+    /// assert_eq!(actor.lifecycle(), Lifecycle::Active);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn lifecycle(&self) -> Lifecycle {
         self.body.life().stage
     }
 
     /// Activates the actor: from now on it handles messages.
+    ///
+    /// ```
+    /// # use kiln_ring::{RingConfig, RingCtx, RingRuntime, ring_kernel};
+    /// # #[ring_kernel(crate = kiln_ring)]
+    /// # fn increment(_ctx: &RingCtx, x: u32) -> u32 { x + 1 }
+    /// # let actor = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?.launch(increment, RingConfig::default())?;
+    /// actor.send(1)?; // held until it is active
+    /// actor.activate()?;
+    /// assert_eq!(actor.recv()?, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// It is not just launched; the device does not answer; this thread captures a graph of the
@@ -135,6 +157,19 @@ impl<H: Handler> Actor<H> {
 
     /// Deactivates the actor: from now on its messages remain in the queue. The message being
     /// handled is finished first.
+    ///
+    /// ```
+    /// # use kiln_ring::{RingConfig, RingCtx, RingRuntime, ring_kernel};
+    /// # #[ring_kernel(crate = kiln_ring)]
+    /// # fn increment(_ctx: &RingCtx, x: u32) -> u32 { x + 1 }
+    /// # let actor = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?.launch(increment, RingConfig::default())?;
+    /// actor.activate()?;
+    /// actor.deactivate()?;
+    /// actor.send(1)?; // held
+    /// actor.reactivate()?;
+    /// assert_eq!(actor.recv()?, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// It is not active; the device does not answer.
@@ -338,6 +373,21 @@ impl<H: Handler> Actor<H> {
     /// A copy of its state. A message that is being handled meanwhile may have changed part of it:
     /// [deactivate](Self::deactivate) the actor first.
     ///
+    /// ```
+    /// # use kiln_ring::{RingConfig, RingCtx, RingRuntime, ring_kernel};
+    /// # use kiln_lang::prelude::*;
+    /// # #[ring_kernel(crate = kiln_ring)]
+    /// # fn sum(_ctx: &RingCtx, total: &mut u32, x: u32) -> u32 {
+    /// #     *total += x;
+    /// #     *total
+    /// # }
+    /// # let actor = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?.launch(sum, RingConfig::default().state(0))?;
+    /// actor.activate()?;
+    /// actor.ask(5)?;
+    /// assert_eq!(actor.state()?, 5);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// Failures of the device.
     pub fn state(&self) -> Result<H::State> {
@@ -361,6 +411,19 @@ impl<H: Handler> Actor<H> {
     /// As [`terminate_with`](Self::terminate_with), handling what it has, for as long as that
     /// takes. The limit is on progress: it waits no longer than
     /// [`acknowledge_within`](crate::RuntimeConfig::acknowledge_within) for one message to be done.
+    ///
+    /// ```
+    /// # use kiln_ring::{RingConfig, RingCtx, RingRuntime, ring_kernel};
+    /// # #[ring_kernel(crate = kiln_ring)]
+    /// # fn increment(_ctx: &RingCtx, x: u32) -> u32 { x + 1 }
+    /// # let actor = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?.launch(increment, RingConfig::default())?;
+    /// actor.activate()?;
+    /// actor.send(1)?;
+    /// actor.terminate()?; // once it has handled what it has
+    /// assert_eq!(actor.recv()?, 2);
+    /// assert!(actor.send(1).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As of [`terminate_with`](Self::terminate_with).

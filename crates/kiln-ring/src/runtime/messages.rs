@@ -23,6 +23,17 @@ use std::time::Duration;
 impl<H: Handler> Actor<H> {
     /// Sends a message. A full queue does as its overflow policy says.
     ///
+    /// ```
+    /// # use kiln_ring::{RingConfig, RingCtx, RingRuntime, ring_kernel};
+    /// # #[ring_kernel(crate = kiln_ring)]
+    /// # fn increment(_ctx: &RingCtx, x: u32) -> u32 { x + 1 }
+    /// # let actor = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?.launch(increment, RingConfig::default())?;
+    /// # actor.activate()?;
+    /// actor.send(41)?;
+    /// assert_eq!(actor.recv()?, 42);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// The actor takes no more messages; its queue is full and rejects, or is full while the actor
     /// is not active, so that no room comes by itself.
@@ -32,6 +43,17 @@ impl<H: Handler> Actor<H> {
     }
 
     /// As [`send`](Self::send), without waiting.
+    ///
+    /// ```
+    /// # use kiln_ring::{RingConfig, RingCtx, RingRuntime, ring_kernel};
+    /// # #[ring_kernel(crate = kiln_ring)]
+    /// # fn increment(_ctx: &RingCtx, x: u32) -> u32 { x + 1 }
+    /// # let actor = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?.launch(increment, RingConfig::default())?;
+    /// # use kiln_ring::Sent;
+    /// assert!(matches!(actor.try_send(41)?, Sent::Queued(_))); // it is not active yet, and holds the message
+    /// assert_eq!(actor.channel().unanswered(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As of [`send`](Self::send), and where it would wait.
@@ -55,6 +77,18 @@ impl<H: Handler> Actor<H> {
     /// assert!(matches!(actor.send(2), Err(SendError::NotActive { .. }))); // full, and not active
     /// let late = actor.send_timeout(2, Duration::from_millis(1));
     /// assert!(matches!(late, Err(SendError::TimedOut { .. })));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// ```
+    /// # use kiln_ring::{RingConfig, RingCtx, RingRuntime, ring_kernel};
+    /// # #[ring_kernel(crate = kiln_ring)]
+    /// # fn increment(_ctx: &RingCtx, x: u32) -> u32 { x + 1 }
+    /// # let actor = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?.launch(increment, RingConfig::default())?;
+    /// # use std::time::Duration;
+    /// # actor.activate()?;
+    /// actor.send_timeout(41, Duration::from_millis(10))?;
+    /// assert_eq!(actor.recv()?, 42);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -189,6 +223,16 @@ impl<H: Handler> Actor<H> {
 
     /// Sends a request and waits for its reply; `None` if it is handled without one.
     ///
+    /// ```
+    /// # use kiln_ring::{RingConfig, RingCtx, RingRuntime, ring_kernel};
+    /// # #[ring_kernel(crate = kiln_ring)]
+    /// # fn increment(_ctx: &RingCtx, x: u32) -> u32 { x + 1 }
+    /// # let actor = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?.launch(increment, RingConfig::default())?;
+    /// # actor.activate()?;
+    /// assert_eq!(actor.ask(41)?, Some(42));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// It was not sent or not handled, or there will be no reply: also where the actor is not
     /// active, or failed and is not restarted by its policy.
@@ -213,6 +257,17 @@ impl<H: Handler> Actor<H> {
     }
 
     /// As [`ask`](Self::ask), waiting no longer than `timeout` in all.
+    ///
+    /// ```
+    /// # use kiln_ring::{RingConfig, RingCtx, RingRuntime, ring_kernel};
+    /// # #[ring_kernel(crate = kiln_ring)]
+    /// # fn increment(_ctx: &RingCtx, x: u32) -> u32 { x + 1 }
+    /// # let actor = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?.launch(increment, RingConfig::default())?;
+    /// # use std::time::Duration;
+    /// # actor.activate()?;
+    /// assert_eq!(actor.ask_timeout(41, Duration::from_secs(5))?, Some(42));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As of [`ask`](Self::ask), and when there was no reply in time.
@@ -267,6 +322,17 @@ impl<H: Handler> Actor<H> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
+    /// ```
+    /// # use kiln_ring::{RingConfig, RingCtx, RingRuntime, ring_kernel};
+    /// # #[ring_kernel(crate = kiln_ring)]
+    /// # fn increment(_ctx: &RingCtx, x: u32) -> u32 { x + 1 }
+    /// # let actor = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?.launch(increment, RingConfig::default())?;
+    /// # actor.activate()?;
+    /// actor.send_many(&[1, 2])?;
+    /// assert_eq!((actor.recv()?, actor.recv()?), (2, 3)); // in the order of the messages
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// There will be none: the actor has ended, is lost, is not active, or failed and is not
     /// restarted by its policy; or all messages are answered and their replies taken.
@@ -279,6 +345,17 @@ impl<H: Handler> Actor<H> {
     }
 
     /// The next reply, if it is there.
+    ///
+    /// ```
+    /// # use kiln_ring::{RingConfig, RingCtx, RingRuntime, ring_kernel};
+    /// # #[ring_kernel(crate = kiln_ring)]
+    /// # fn increment(_ctx: &RingCtx, x: u32) -> u32 { x + 1 }
+    /// # let actor = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?.launch(increment, RingConfig::default())?;
+    /// # use kiln_ring::RecvError;
+    /// # actor.activate()?;
+    /// assert!(matches!(actor.try_recv(), Err(RecvError::Empty { .. } | RecvError::NothingSent { .. })));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// There is none yet, or there will be none: the actor has ended, is lost, or failed and is not
@@ -293,6 +370,19 @@ impl<H: Handler> Actor<H> {
 
     /// The next reply, waiting no longer than `timeout`, also for what other threads are yet to
     /// send, and for an actor that they are yet to activate. `Duration::MAX` has no limit.
+    ///
+    /// ```
+    /// # use kiln_ring::{RingConfig, RingCtx, RingRuntime, ring_kernel};
+    /// # #[ring_kernel(crate = kiln_ring)]
+    /// # fn increment(_ctx: &RingCtx, x: u32) -> u32 { x + 1 }
+    /// # let actor = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?.launch(increment, RingConfig::default())?;
+    /// # use kiln_ring::RecvError;
+    /// # use std::time::Duration;
+    /// # actor.activate()?;
+    /// let none = actor.recv_timeout(Duration::from_millis(1));
+    /// assert!(matches!(none, Err(RecvError::TimedOut { .. })));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// There was none in time; or there will be none, as of [`try_recv`](Self::try_recv).
@@ -317,6 +407,21 @@ impl<H: Handler> Actor<H> {
     /// actor.send_many(&[1, 2, 3])?;
     /// let mut replies = Vec::new();
     /// while actor.recv_many(16, &mut replies).is_ok() {}
+    /// assert_eq!(replies, [2, 3, 4]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// ```
+    /// # use kiln_ring::{RingConfig, RingCtx, RingRuntime, ring_kernel};
+    /// # #[ring_kernel(crate = kiln_ring)]
+    /// # fn increment(_ctx: &RingCtx, x: u32) -> u32 { x + 1 }
+    /// # let actor = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?.launch(increment, RingConfig::default())?;
+    /// # actor.activate()?;
+    /// actor.send_many(&[1, 2, 3])?;
+    /// let mut replies = Vec::new();
+    /// while replies.len() < 3 {
+    ///     actor.recv_many(3, &mut replies)?; // those that are there, one at least
+    /// }
     /// assert_eq!(replies, [2, 3, 4]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
