@@ -99,6 +99,7 @@ pub trait Create {
     fn full<T: Num, const R: usize>(&self, shape: [usize; R], value: T) -> Result<Tensor<T, R>>;
 
     /// `count` integers, `step` apart: `start`, `start + step`, …, modulo what the type holds.
+    /// [`linspace`](Self::linspace) makes floats.
     ///
     /// ```
     /// # use kiln_kernels::Create;
