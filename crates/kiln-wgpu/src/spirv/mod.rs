@@ -22,7 +22,8 @@
 //!
 //! Of naga's checks, those of indices stay in kernels with an access that its author vouches for
 //! (`unsafe`): others are masked or checked by Kiln's code. Those of divisors stay always, as a
-//! thread with a deferred fault goes on, and limits of rounds in kernels with a `while`. The driver's robust access of buffers stays on in any case.
+//! thread with a deferred fault goes on, and limits of rounds in kernels with a `while`. The
+//! driver's robust access of buffers stays on in any case.
 
 mod words;
 
