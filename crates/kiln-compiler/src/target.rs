@@ -2,14 +2,7 @@
 
 use kiln_backend::CostModel;
 
-/// Threads of a warp of NVIDIA's GPUs, and of those that shuffle and vote in kernels over threads,
-/// whatever the target (`kiln_ir::OpKind::Shuffle`).
-///
-/// Fragments of matrix units and the explicit level are of such warps, so they are refused on
-/// targets with others. Everything else is dealt to warps of [`Target::warp`] threads. Indices of
-/// views are i64 in kernels on all targets; the lowering narrows those that are known to fit 32
-/// bits, and a target without 64-bit integers has to do without the others.
-pub const WARP: u32 = 32;
+pub use kiln_ir::WARP;
 
 /// The compute capability with products of warpgroups.
 const WARPGROUPS: (u32, u32) = (9, 0);
@@ -29,6 +22,12 @@ pub enum TargetKind {
 }
 
 /// The device that threads are lowered for.
+///
+/// Kernels over threads count warps of [`WARP`] threads on every target, and those of NVIDIA's GPUs
+/// are no others. Fragments of matrix units and the explicit level are of such warps, so they are
+/// refused on targets with others. Everything else is dealt to warps of [`Target::warp`] threads.
+/// Indices of views are i64 in kernels on all targets; the lowering narrows those that are known to
+/// fit 32 bits, and a target without 64-bit integers has to do without the others.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Target {
     /// The family.

@@ -9,7 +9,7 @@ use kiln_ir::numeric::Element;
 use kiln_ir::{Axis, ShuffleMode, VoteMode};
 
 /// Threads of a warp, unless the options say otherwise; those of matrix units always are so many.
-pub const WARP: usize = 32;
+pub const WARP: usize = kiln_ir::WARP as usize;
 
 /// The index of a thread on x, y and z.
 pub fn thread_index(lane: usize, block: [u32; 3]) -> [u32; 3] {

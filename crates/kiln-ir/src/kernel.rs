@@ -119,6 +119,12 @@ impl Param {
     }
 }
 
+/// Threads of a warp of kernels over threads: of those that shuffle, vote and sum among themselves,
+/// and that fragments of matrix units lie in. It is part of what these kernels mean, on every
+/// device. How many threads of a device move together, and how many of them layouts of tiles count,
+/// is the device's.
+pub const WARP: u32 = 32;
+
 /// What one block of the launch is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Level {

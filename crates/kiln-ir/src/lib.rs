@@ -113,7 +113,7 @@ pub use fault::OpFault;
 pub use fault_region::{BUDGET_EXCEEDED, FaultRegions, FaultSite, recorded};
 pub use float8::{E4M3, E5M2};
 pub use fragment::FragmentOp;
-pub use kernel::{Block, BlockData, Def, Facts, IntFact, Kernel, Level, Loc, Op, OpData, Param, Value};
+pub use kernel::{Block, BlockData, Def, Facts, IntFact, Kernel, Level, Loc, Op, OpData, Param, Value, WARP};
 pub use literal::Literal;
 pub use op::*;
 pub use parse::{ParseError, parse};

@@ -2,13 +2,10 @@
 //! threads reach together.
 
 use crate::fault::{self, Followed};
-use crate::kernel::{Block, Kernel, Level, Op, OpData, Value};
+use crate::kernel::{Block, Kernel, Level, Op, OpData, Value, WARP};
 use crate::op::{ControlFlow, LinearOp, OpKind};
 use crate::types::Space;
 use std::collections::HashSet;
-
-/// Threads of a warp.
-const WARP: u32 = 32;
 
 /// What varies between the threads of a block.
 ///

@@ -14,7 +14,7 @@ use crate::thread::{block, block_uniform_raw, thread_in_block};
 use crate::trace::{Id, Raw, Site, error, with};
 use crate::val::{Idx, IntoIndex, IntoVal, Val};
 use crate::warp::warp;
-use kiln_ir::{Bounds, Literal, OpKind, Reuse, Scalar, Shape, Type};
+use kiln_ir::{Bounds, Literal, OpKind, Reuse, Scalar, Shape, Type, WARP};
 use std::panic::Location;
 
 /// The values of all threads of the block as a tile: element `i` is that of the thread with the
@@ -418,8 +418,6 @@ pub fn blocked_to_striped<T: Elem, const K: usize>(values: [Val<T>; K]) -> [Val<
     }
     exchange(values, blocked::<K>(), striped(site), "blocked_to_striped", site)
 }
-
-const WARP: u32 = 32;
 
 /// Whether tiles among the threads are there on every device: in blocks of a power of two of at
 /// least 32. Reports where there are no threads.

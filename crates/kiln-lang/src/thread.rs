@@ -3,10 +3,8 @@
 use crate::elem::Elem;
 use crate::trace::{Raw, Site, error, with};
 use crate::val::{Idx, IntoIndex, IntoVal, Val};
-use kiln_ir::{Axis, ClusterOp, Level, Literal, OpKind, Scalar, Scope, ShuffleMode, Type, VoteMode};
+use kiln_ir::{Axis, ClusterOp, Level, Literal, OpKind, Scalar, Scope, ShuffleMode, Type, VoteMode, WARP};
 use std::panic::Location;
-
-const WARP: i64 = 32;
 
 fn axis_of(axis: usize, site: Site) -> Option<Axis> {
     let found = [Axis::X, Axis::Y, Axis::Z].get(axis).copied();
@@ -80,13 +78,13 @@ pub(crate) fn thread_in_block() -> Idx {
 /// The thread's lane in its warp of 32.
 #[track_caller]
 pub fn lane_id() -> Idx {
-    thread_in_block() % WARP
+    thread_in_block() % i64::from(WARP)
 }
 
 /// The number of the thread's warp in its block.
 #[track_caller]
 pub fn warp_id() -> Idx {
-    thread_in_block() / WARP
+    thread_in_block() / i64::from(WARP)
 }
 
 /// Waits until every thread of the block is here; what they wrote to shared memory before is

@@ -11,10 +11,8 @@ use crate::ops::{Choose, select};
 use crate::thread::{ballot, block, lane_id, shuffle_raw, thread_in_block, vote_all, vote_any};
 use crate::trace::{Raw, Site, error};
 use crate::val::{Idx, IntoIndex, IntoVal, Val};
-use kiln_ir::{Scalar, ShuffleMode};
+use kiln_ir::{Scalar, ShuffleMode, WARP};
 use std::panic::Location;
-
-const WARP: u32 = 32;
 
 /// The lanes of a warp in groups of a power of two: lanes 0 to `size - 1`, and so on. Each group
 /// works by itself.

@@ -3,12 +3,9 @@
 use kiln_backend::{Error, Result};
 use kiln_ir::{
     Axis, BinaryOp, Block, Builder, Kernel, Level, Literal, Loc, Message, Op, OpData, OpKind, ReduceOp,
-    Scalar, Shape, Type, UnaryOp, Uniformity, Value,
+    Scalar, Shape, Type, UnaryOp, Uniformity, Value, WARP,
 };
 use std::collections::{HashMap, HashSet};
-
-/// Lanes of a warp.
-pub(super) const WARP: u32 = 32;
 
 /// A value of the old kernel in the new one.
 #[derive(Clone, Copy)]

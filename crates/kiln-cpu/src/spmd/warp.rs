@@ -1,10 +1,10 @@
 //! Thread indices, shuffles and votes, in terms of tiles: a warp is a row of 32 lanes.
 
-use super::rewrite::{Rewrite, WARP};
+use super::rewrite::Rewrite;
 use kiln_backend::Result;
 use kiln_ir::{
     Axis, BinaryOp, Bounds, CompareOp, Literal, OpData, ReduceOp, Reuse, Scalar, Shape, ShuffleMode, Space,
-    Value, VoteMode,
+    Value, VoteMode, WARP,
 };
 
 impl Rewrite<'_> {

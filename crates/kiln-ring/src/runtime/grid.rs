@@ -17,13 +17,11 @@ use crate::wire::quads::plain_quads;
 use crate::wire::record::{HEARTBEAT, LINE, endpoint, section_words, worker};
 use crate::wire::slot::{PAYLOAD, SlotLayout};
 use kiln_backend::{BlockTime, Launch, Program, Residency, ResidentId};
+use kiln_ir::WARP;
 use kiln_runtime::Device;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// Threads of a worker on a GPU.
-const WARP: u32 = 32;
 
 /// While the host waits for a worker, it checks this often whether the grid is there at all, and
 /// what time the worker has had.

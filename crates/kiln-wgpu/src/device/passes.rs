@@ -7,11 +7,8 @@ use crate::language::{Language, Written};
 use crate::module::{Module, compile};
 use kiln_backend::{DumpStage, Error, Result, dump};
 use kiln_compiler::{CompileError, Target, pipeline};
-use kiln_ir::{Kernel, Loc, OpKind, verify};
+use kiln_ir::{Kernel, Loc, OpKind, WARP, verify};
 use naga::proc::{GlobalCtx, Layouter};
-
-/// The threads of a warp, as kernels over threads and layouts count them.
-const WARP: u32 = 32;
 
 /// The most threads that a kernel may ask for in a block.
 const MAX_THREADS: u32 = 1024;
