@@ -84,7 +84,8 @@ impl Writer<'_> {
     /// The result of an operator. One of floats is rounded by itself.
     pub(crate) fn exactly(&mut self, operator: B, scalar: Scalar, a: Expr, b: Expr) -> Expr {
         // A driver may compute the sum that a product goes into together with it.
-        let contracts = self.features.contracts && operator == B::Multiply;
+        let halves = scalar == Scalar::F16 && self.features.contracts_halves;
+        let contracts = (self.features.contracts || halves) && operator == B::Multiply;
         if scalar == Scalar::F16 && (!self.features.exact_floats || contracts) {
             // In f32 there is room for a second rounding.
             let [a, b] = [a, b].map(|x| self.half_as_single(x));

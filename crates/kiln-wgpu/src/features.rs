@@ -34,6 +34,8 @@ pub struct Features {
     /// The driver may make a multiply-add, which rounds once, of a product and a sum. Products are
     /// hidden from it then.
     pub contracts: bool,
+    /// The driver does so with those of f16.
+    pub contracts_halves: bool,
     /// The driver takes a comparison that chooses one of two numbers for their minimum or maximum,
     /// which is not NaN where one is. What is compared is hidden from it then.
     pub loses_nan: bool,
@@ -67,6 +69,7 @@ impl Default for Features {
             exact_roots: true,
             exact_powers: true,
             contracts: false,
+            contracts_halves: false,
             loses_nan: false,
             exact_extrema: false,
             subgroup: None,

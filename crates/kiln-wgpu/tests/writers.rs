@@ -31,6 +31,7 @@ const FEATURES: Features = Features {
     exact_roots: true,
     exact_powers: true,
     contracts: false,
+    contracts_halves: false,
     loses_nan: false,
     exact_extrema: false,
     subgroup: Some(32),

@@ -22,6 +22,7 @@ const APPLE: Features = Features {
     exact_roots: true,
     exact_powers: true,
     contracts: false,
+    contracts_halves: false,
     loses_nan: false,
     exact_extrema: false,
     subgroup: Some(32),

@@ -29,10 +29,11 @@ impl Wgpu {
     pub async fn open_later(name: &str) -> Result<Wgpu> {
         let mut opened = Wgpu::of(Gpu::open(name).await?);
         opened.gpu.check()?;
-        opened.gpu.features = features_of_floats(&opened).await?;
+        let subnormals = keeps_subnormals(&opened).await?;
+        opened.properties.capabilities.subnormals = subnormals;
+        opened.gpu.features = features_of_floats(&opened, subnormals).await?;
         opened.gpu.features.exact_extrema = true;
-        opened.gpu.features.exact_extrema = has_exact_extrema(&opened).await?;
-        opened.properties.capabilities.subnormals = keeps_subnormals(&opened).await?;
+        opened.gpu.features.exact_extrema = has_exact_extrema(&opened, subnormals).await?;
         Ok(opened)
     }
 }

@@ -93,6 +93,17 @@ const HALVES: &str = "kernel @fuses_halves(%x: mut view<f16, 1, global>) thread 
   view_store.x1 %x[%0] = %fused
 }";
 
+/// Leaves the same, by a product and a sum, there.
+const HALVES_APART: &str = "kernel @keeps_halves_apart(%x: mut view<f16, 1, global>) thread [1, 1, 1] {
+  %0 = const 0 : i64
+  %1 = const 1 : i64
+  %a = view_load.x1 %x[%0] : f16
+  %b = view_load.x1 %x[%1] : f16
+  %product = mul %a, %a : f16
+  %apart = add %product, %b : f16
+  view_store.x1 %x[%0] = %apart
+}";
+
 /// The same numbers as those of f32 for 2^-6, and the multiply-add of them.
 const HALF_INPUT: [f32; 2] = [1.0 + SMALL_HALF, -1.0 - 2.0 * SMALL_HALF];
 const HALF_EXPECTED: f32 = SMALL_HALF * SMALL_HALF;
@@ -137,11 +148,11 @@ const INPUT: [f32; 4] = [1.0 + SMALL, -1.0 - 2.0 * SMALL, SMALL + TINY, f32::NAN
 const EXPECTED: [f32; 2] = [TINY, SMALL];
 
 /// Runs kernels on a device, whose code features must say that floats are kept as they are
-/// written, and gives them as its driver treats floats.
-pub(crate) async fn features_of_floats(device: &Wgpu) -> Result<Features> {
+/// written, and gives them as its driver treats floats; subnormal ones among them if they count.
+pub(crate) async fn features_of_floats(device: &Wgpu, subnormals: bool) -> Result<Features> {
     let kept = floats(&of_kernel(device, KERNEL, &bytes(&INPUT), INPUT.len()).await?);
     let apart = floats(&of_kernel(device, APART, &bytes(&INPUT), INPUT.len()).await?);
-    let input = function_input();
+    let input = function_input(subnormals);
     let functions = floats(&of_kernel(device, FUNCTIONS, &bytes(&input), input.len()).await?);
     let (quotients, rest) = functions.split_at(SAMPLES);
     let (roots, powers) = rest.split_at(SAMPLES);
@@ -149,12 +160,14 @@ pub(crate) async fn features_of_floats(device: &Wgpu) -> Result<Features> {
     let (divisors, exponents) = rest.split_at(SAMPLES);
     Ok(Features {
         exact_floats: kept.get(1) == EXPECTED.get(1),
-        exact_multiply_adds: kept.first() == EXPECTED.first() && fuses_halves(device).await?,
+        exact_multiply_adds: kept.first() == EXPECTED.first()
+            && of_halves(device, HALVES, HALF_EXPECTED).await? != Some(false),
         contracts: apart.first() != Some(&0.0),
+        contracts_halves: of_halves(device, HALVES_APART, 0.0).await? == Some(false),
         loses_nan: !apart.last().is_some_and(|x| x.is_nan()) || apart.get(2) != Some(&0.0),
         exact_doubles: fuses_doubles(device).await?,
         exact_quotients: zip(quotients, dividends, divisors).all(|(quotient, a, b)| quotient == a / b),
-        exact_roots: zip(roots, divisors, divisors).all(|(root, x, _)| root == x.sqrt()),
+        exact_roots: zip(roots, divisors, divisors).all(|(root, x, _)| is_same(root, x.sqrt())),
         exact_powers: zip(powers, exponents, exponents).all(|(power, x, _)| is_power(power, x)),
         ..device.gpu.features
     })
@@ -174,7 +187,7 @@ fn zip<'a>(a: &'a [f32], b: &'a [f32], c: &'a [f32]) -> impl Iterator<Item = (f3
 
 /// Dividends, divisors that are radicands too, and exponents: significands that look random
 /// (Numerical Recipes, section 7.1) and what drivers lose.
-fn function_input() -> Vec<f32> {
+fn function_input(subnormals: bool) -> Vec<f32> {
     let mut state = 1u32;
     let mut number = |exponents: u32| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -185,7 +198,15 @@ fn function_input() -> Vec<f32> {
     let mut input: Vec<f32> = (0..2 * SAMPLES).map(|_| number(16)).collect();
     input.extend((0..SAMPLES).map(|i| (i as f32 - SAMPLES as f32 / 2.0) * 4.0 + number(1) - 1.5));
     input[2 * SAMPLES] = f32::NAN;
+    if subnormals {
+        // It has no root, and the quotient by it is infinite.
+        input[SAMPLES] = -SMALLEST;
+    }
     input
+}
+
+fn is_same(a: f32, b: f32) -> bool {
+    a == b || a.is_nan() && b.is_nan()
 }
 
 /// Whether a power of two is right to two units of the last place. A subnormal one may be zero.
@@ -200,14 +221,14 @@ fn is_power(power: f32, x: f32) -> bool {
     (f64::from(power) - expected).abs() <= 2.0 * f64::from(f32::EPSILON) * expected
 }
 
-/// Whether a multiply-add of f16 rounds once, if the device has any.
-async fn fuses_halves(device: &Wgpu) -> Result<bool> {
+/// Whether a kernel of f16 gives what it should, if the device has any.
+async fn of_halves(device: &Wgpu, kernel: &str, expected: f32) -> Result<Option<bool>> {
     if !device.gpu.features.float16 {
-        return Ok(true);
+        return Ok(None);
     }
     let bytes: Vec<u8> = HALF_INPUT.iter().flat_map(|x| f16::from_f32(*x).to_le_bytes()).collect();
-    let result = of_kernel(device, HALVES, &bytes, HALF_INPUT.len()).await?;
-    Ok(result[..2] == f16::from_f32(HALF_EXPECTED).to_le_bytes())
+    let result = of_kernel(device, kernel, &bytes, HALF_INPUT.len()).await?;
+    Ok(Some(result[..2] == f16::from_f32(expected).to_le_bytes()))
 }
 
 /// Whether a multiply-add of f64 rounds once, if the device has any.
@@ -286,7 +307,7 @@ mod tests {
         let next = |x: f32, by: i32| f32::from_bits(x.to_bits().wrapping_add_signed(by));
         assert!(is_power(next(8.0, 2), 3.0) && !is_power(next(8.0, 5), 3.0));
         assert!(is_power(f32::NAN, f32::NAN) && !is_power(1.0, f32::NAN));
-        let input = function_input();
+        let input = function_input(false);
         assert!(input[..2 * SAMPLES].iter().all(|x| (0.001..1000.0).contains(x)));
         assert!(input[2 * SAMPLES + 1..].iter().all(|x| (-130.0..127.9).contains(x)));
     }

@@ -81,6 +81,7 @@ async fn open() -> Option<Device> {
         exact_roots: true,
         exact_powers: false,
         contracts: false,
+        contracts_halves: false,
         loses_nan: false,
         exact_extrema: false,
         subgroup: (same && has.contains(wgpu::Features::SUBGROUP)).then_some(info.subgroup_max_size),
