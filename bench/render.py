@@ -20,6 +20,7 @@ from collections import Counter
 from pathlib import Path
 
 import accuracy
+import adapter
 from rows import ROWS
 
 HERE = Path(__file__).resolve().parent
@@ -167,7 +168,8 @@ def render(text: str, results: Path) -> tuple[str, list[str]]:
         body = latency(results_file["rows"]) if match["latency"] else table(results_file)
         return match[1] + body + "<!-- /bench -->"
 
-    return accuracy.renew(TABLE.sub(renew, text), results), missing
+    text, absent = adapter.renew(accuracy.renew(TABLE.sub(renew, text), results), results)
+    return text, missing + absent
 
 
 def renew_file(path: Path, options: argparse.Namespace) -> bool:
@@ -188,7 +190,7 @@ def renew_file(path: Path, options: argparse.Namespace) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="fail if the tables are stale; write nothing")
-    pages = [HERE.parent / "README.md", HERE / "RESULTS.md", HERE.parent / "book/src/accuracy.md"]
+    pages = [HERE.parent / "README.md", HERE / "RESULTS.md", HERE.parent / "book/src/accuracy.md", HERE.parent / "book/src/devices.md"]
     parser.add_argument("--files", type=Path, nargs="+", default=pages)
     parser.add_argument("--results", type=Path, default=HERE / "results")
     options = parser.parse_args()

@@ -20,6 +20,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
 import accuracy  # noqa: E402
+import adapter  # noqa: E402
 import before  # noqa: E402
 import compare  # noqa: E402
 import render  # noqa: E402
@@ -370,6 +371,27 @@ class RingTable(unittest.TestCase):
         self.assertIn("| `ring.b` | bar |", text)
         self.assertIn("| `ring.c` at d | bar |", text)
         self.assertIn("*D, commit c, 2026-01-01, but for rows that name another.", text)
+
+
+class AdapterTest(unittest.TestCase):
+    """The tables of an adapter's speed."""
+
+    ROWS = [
+        {"name": "launch", "us": 1.5, "peer": "wgpu", "peer_us": 0.75, "figure": 2.0, "goal": "<= 1.5x", "holds": False},
+        {"name": "first", "us": 2e5, "peer": "wgpu", "peer_us": 1e5, "figure": 2e5, "goal": "<= 300 ms", "holds": True},
+    ]
+
+    def test_rows_say_what_was_asked(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            document = {"adapter": "A", "driver": "D 1", "commit": "c0ffee", "date": "2026-01-31", "rows": self.ROWS}
+            (Path(folder) / "wgpu-a.json").write_text(json.dumps(document))
+            text, missing = adapter.renew("<!-- adapter:wgpu-a -->\nold\n<!-- /adapter -->\n", Path(folder))
+            self.assertEqual(missing, [])
+            self.assertIn("| `launch` | 1.50 us | 0.75 us, wgpu | 2.00 | at most 1.5 | no |\n", text)
+            self.assertIn("| `first` | 200 ms | 100 ms, wgpu |  | at most 300 ms | yes |\n\n*A, D 1, commit", text)
+            self.assertNotIn("\nold\n", text)
+            _, missing = adapter.renew("<!-- adapter:b -->\n<!-- /adapter -->\n", Path(folder))
+            self.assertEqual(len(missing), 1)
 
 
 class AccuracyTest(unittest.TestCase):
