@@ -16,6 +16,7 @@ pub fn cases() -> Vec<Case> {
         compare_and_exchange for i32 u32 i64 u64;
         shared_histogram;
         fences_order_blocks;
+        fences_order_programs;
         masked_exchange;
         orders_between_blocks;
         orders_in_a_block;
@@ -257,6 +258,44 @@ fn orders_between_blocks(trial: &mut Trial<'_>) -> Verdict {
         let next = |word: u32, p: u32| if locks { word + p } else { word.wrapping_mul(3).wrapping_add(p) };
         same("words", &words.to_vec()?, &list(0..33, |j| (0..blocks).fold(data[j], next)))?;
         same("the flag", &flag.to_vec()?, &[if locks { 0 } else { blocks }])?;
+    }
+    Ok(())
+}
+
+/// The program that comes last adds up what all threads of the others have stored.
+#[kernel(crate = kiln_runtime)]
+fn sum_by_the_last_program(
+    x: &Tensor<u32, 1>,
+    parts: &mut Tensor<u32, 1>,
+    done: &mut Tensor<u32, 1>,
+    sum: &mut Tensor<u32, 1>,
+    block: usize,
+) {
+    let at = program_id(0) * block;
+    // SAFETY: each program has its own tile; who reads all has seen that they are stored.
+    unsafe { parts.tile(at, block).store_overlapping(x.tile(at, block).load(0)) };
+    fence();
+    if done.atomic_add(0, 1) == (num_programs(0) - 1).cast::<u32>() {
+        fence();
+        let mut total: Val<u32> = 0;
+        for from in range_step(0, parts.extent(0), block) {
+            total += parts.tile(from, block).load(0).sum();
+        }
+        sum.atomic_add(0, total);
+    }
+}
+
+fn fences_order_programs(trial: &mut Trial<'_>) -> Verdict {
+    for (block, programs) in [(256usize, 300u32), (4096, 150)] {
+        let length = block * programs as usize - 3;
+        let (x, data) = trial.input::<u32, 1>([length])?;
+        let mut parts = trial.output([length])?;
+        let (mut done, mut sum) = (trial.device.zeros([1])?, trial.device.zeros([1])?);
+        sum_by_the_last_program(&x, &mut parts, &mut done, &mut sum, block)
+            .grid([programs])
+            .launch(trial.device)?;
+        let expected = data.iter().fold(0u32, |sum, x| sum.wrapping_add(*x));
+        same("the sum", &sum.to_vec()?, &[expected])?;
     }
     Ok(())
 }

@@ -71,9 +71,11 @@ fn chained_products<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
         let weights: Vec<Host> = weights.iter().map(|w| Host::Float(rounded(w))).collect();
         let values = by_rows(&vs, [n, width], false);
         let expected = product(&weights, &values, [m, width, n], Host::Float(0.0));
-        // A weight between two 16-bit numbers may have become the other one.
-        let ulps = 64.0 + 0.01 * T::EPSILON / f64::from(f32::EPSILON);
-        holds_near(&what, &o, &expected, ulps, 64.0 * n as f64)?;
+        // Two weights of a row, each between two 16-bit numbers, may have become the other ones.
+        let largest = |of: &[Host]| of.iter().fold(0.0f64, |most, x| most.max(x.float().abs()));
+        let (turned, size) = (2.0 * T::EPSILON * largest(&weights) * largest(&values), 64.0 * n as f64);
+        let ulps = 64.0 + turned / (size * f64::from(f32::EPSILON));
+        holds_near(&what, &o, &expected, ulps, size)?;
     }
     Ok(())
 }

@@ -114,7 +114,7 @@ pub fn cluster_barrier() {
 }
 
 /// Orders this thread's earlier accesses of memory before its later ones, as other threads of the
-/// device see them.
+/// device see them. In a kernel over tiles they are those of the whole program.
 #[track_caller]
 pub fn fence() {
     let site = Location::caller();

@@ -400,8 +400,8 @@ impl<'k> Lowering<'k> {
             OrderedLoad { .. } | OrderedStore { .. } => self.ordered(data)?,
             LoadQuad(_) | StoreQuad(_) => self.quad(data)?,
             BlockUniform => self.block_uniform(data)?,
-            Fence(_)
-            | Barrier
+            Fence(_) => self.fence(data)?,
+            Barrier
             | Clock(_)
             | Sleep
             | Shuffle(_)
@@ -432,6 +432,17 @@ impl<'k> Lowering<'k> {
             Explicit(kind) => self.explicit(op, data, kind)?,
         }
         Ok(())
+    }
+
+    /// A fence. That of a program over tiles is behind what all of its threads have done: what it
+    /// orders may be an atomic operation that one of them does for all. Tasks come together by
+    /// themselves.
+    fn fence(&mut self, data: &OpData) -> Result<(), CompileError> {
+        let tiles = matches!(self.src.level, Level::Tile { .. });
+        if tiles && self.warps > 1 && !products::is_explicit(self.src) {
+            self.em.op(OpKind::Barrier, &[], &[]);
+        }
+        self.copy(data)
     }
 
     /// An operation over scalars that is copied unchanged.

@@ -233,3 +233,40 @@ kernel @k(%x: mut view<f32, 1, global> {$0}) tile {
     case.check();
     assert_eq!(count(&lower(&case.kernel(None, true)), |k| *k == OpKind::Barrier), 0);
 }
+
+#[test]
+fn a_fence_of_a_program_is_behind_what_all_of_its_threads_did() {
+    let text = "
+kernel @k(%x: view<f32, 1, global> {$0}, %y: mut view<f32, 1, global> {$1}, %n: mut view<i32, 1, global> {$2}) tile {
+  %0 = program_id x : i64
+  %1 = const 256 : i64
+  %2 = mul %0, %1 : i64
+  %3 = const 0.0 : f32
+  %4 = load %x[%2] pad %3 : f32[256]
+  store.disjoint %y[%2] = %4
+  fence.device
+  %5 = const 0 : i64
+  %6 = const 1 : i32
+  %7 = atomic.add.device.mask %n[%5] = %6 : i32
+}
+";
+    let buffers = vec![
+        buffer(Scalar::F32, &[1000], Fill::Random),
+        buffer(Scalar::F32, &[1000], Fill::Poison),
+        buffer(Scalar::I32, &[1], Fill::Zero),
+    ];
+    let case = Case::new(text, 4, buffers);
+    case.check();
+    let order = |warps| -> String {
+        let mut order = String::new();
+        lower(&case.kernel(Some(warps), true)).walk(|_, data| {
+            order.push_str(match data.kind {
+                OpKind::Barrier => "|",
+                OpKind::Fence(Scope::Device) => "f",
+                _ => "",
+            });
+        });
+        order
+    };
+    assert_eq!([order(1), order(4)], ["f", "|f"]);
+}

@@ -267,9 +267,8 @@ impl<T: Elem, const R: usize> ViewMut<T, R> {
     /// }
     /// # }
     /// # trace("k", Level::Thread { block: [32, 1, 1] }, |p| {
-    /// #     let f = Facts::default();
-    /// #     let (a, b) = (p.view_mut("partial", f), p.view_mut("arrived", f));
-    /// #     finish(a, b, p.view_mut("y", f), val(1.0));
+    /// #     let (a, b) = (p.view_mut("partial", Facts::default()), p.view_mut("arrived", Facts::default()));
+    /// #     finish(a, b, p.view_mut("y", Facts::default()), val(1.0));
     /// # })?;
     /// # Ok::<(), kiln_lang::TraceErrors>(())
     /// ```
