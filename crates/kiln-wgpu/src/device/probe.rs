@@ -119,12 +119,26 @@ const DOUBLES: &str = "kernel @fuses_doubles(%x: mut view<f64, 1, global>) threa
   view_store.x1 %x[%0] = %fused
 }";
 
-/// Leaves twice the first element in it.
+/// Leaves twice the first element, by a sum and by a product, in the first two, the greater one of
+/// it and the fourth in that, and in the third the fourth one if the first is greater than it and
+/// the first if not.
 const SUBNORMAL: &str = "kernel @keeps_subnormals(%x: mut view<f32, 1, global>) thread [1, 1, 1] {
   %0 = const 0 : i64
+  %1 = const 1 : i64
+  %2 = const 2 : i64
+  %3 = const 3 : i64
   %a = view_load.x1 %x[%0] : f32
-  %twice = add %a, %a : f32
-  view_store.x1 %x[%0] = %twice
+  %d = view_load.x1 %x[%3] : f32
+  %two = const 2.0 : f32
+  %sum = add %a, %a : f32
+  %product = mul %a, %two : f32
+  %greater = gt %a, %d : bool
+  %less = select %greater, %d, %a : f32
+  view_store.x1 %x[%0] = %sum
+  view_store.x1 %x[%1] = %product
+  %most = max %a, %d : f32
+  view_store.x1 %x[%2] = %less
+  view_store.x1 %x[%3] = %most
 }";
 
 /// The smallest numbers above zero: 2^-149 and 2^-148.
@@ -241,10 +255,12 @@ async fn fuses_doubles(device: &Wgpu) -> Result<bool> {
     Ok(result[..8] == DOUBLE_EXPECTED.to_le_bytes())
 }
 
-/// Whether subnormal numbers of f32 count in full.
+/// Whether subnormal numbers of f32 count in full: some drivers count them in sums, and take them
+/// for zeros in comparisons and maxima.
 pub(crate) async fn keeps_subnormals(device: &Wgpu) -> Result<bool> {
-    let result = of_kernel(device, SUBNORMAL, &SMALLEST.to_le_bytes(), 1).await?;
-    Ok(result == TWICE_SMALLEST.to_le_bytes())
+    let input = [SMALLEST, 0.0, 0.0, 0.0];
+    let result = floats(&of_kernel(device, SUBNORMAL, &bytes(&input), input.len()).await?);
+    Ok(result == [TWICE_SMALLEST, TWICE_SMALLEST, 0.0, SMALLEST])
 }
 
 /// What a kernel leaves of so many elements.
