@@ -23,7 +23,7 @@ impl Writer<'_> {
     /// Finds the word that is zero: no grid has 2^31 blocks on an axis.
     pub(crate) fn find_zero(&mut self) -> Result<()> {
         let f = self.features;
-        if !f.exact_floats || f.contracts || f.loses_nan {
+        if !f.exact_floats || f.contracts || f.contracts_halves || f.loses_nan {
             let extent = self.word(Parameter::Grid(0))?;
             let by = self.body.u32(31);
             self.zero = Some(self.body.binary(B::ShiftRight, extent, by));
@@ -90,6 +90,9 @@ impl Writer<'_> {
             // In f32 there is room for a second rounding.
             let [a, b] = [a, b].map(|x| self.half_as_single(x));
             let wide = self.exactly(operator, Scalar::F32, a, b);
+            // Where products of f32 are contracted too, it is hidden already.
+            let hides = contracts && !self.features.contracts;
+            let wide = if hides { self.behind_zero(wide, Scalar::F32) } else { wide };
             return self.body.convert(wide, scalar);
         }
         // A driver may take x for x + 0, and 0 for x - x and x * 0.

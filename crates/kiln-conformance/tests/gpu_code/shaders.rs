@@ -43,13 +43,14 @@ const MESA: Features = Features {
     ..APPLE
 };
 
-/// A GPU whose driver takes SPIR-V with all modes of floats, and computes quotients and roots to a
-/// few units of the last place.
+/// A GPU whose driver takes SPIR-V with all modes of floats, computes quotients and roots to a few
+/// units of the last place, and contracts products of f16.
 const MODES: Features = Features {
     float_modes: Some(FloatModes::ALL),
     float64: true,
     exact_quotients: false,
     exact_roots: false,
+    contracts_halves: true,
     immediate_bytes: 256,
     ..APPLE
 };
