@@ -16,8 +16,8 @@ use half::f16;
 use kiln_backend::{Asynchronous, Backend, DevicePtr, Error, Launch, Result, StreamId};
 use kiln_ir::Scalar;
 
-/// Leaves a multiply-add of the first two elements in the first, and what is left of the third
-/// beside 1 in the second.
+/// Leaves a multiply-add of the first two elements in the first, what is left of the third beside
+/// 1 in the second, and the sum of the fifth and zero in the third.
 const KERNEL: &str = "kernel @keeps_floats(%x: mut view<f32, 1, global>) thread [1, 1, 1] {
   %0 = const 0 : i64
   %1 = const 1 : i64
@@ -29,8 +29,13 @@ const KERNEL: &str = "kernel @keeps_floats(%x: mut view<f32, 1, global>) thread 
   %one = const 1.0 : f32
   %sum = add %one, %c : f32
   %rest = sub %sum, %one : f32
+  %4 = const 4 : i64
+  %e = view_load.x1 %x[%4] : f32
+  %zero = const 0.0 : f32
+  %unsigned = add %e, %zero : f32
   view_store.x1 %x[%0] = %fused
   view_store.x1 %x[%1] = %rest
+  view_store.x1 %x[%2] = %unsigned
 }";
 
 /// Leaves the same multiply-add, by a product and a sum, in the first element, the fourth in
@@ -155,8 +160,8 @@ const SMALL: f32 = 1.0 / 4096.0;
 const TINY: f32 = SMALL * SMALL;
 
 /// The square of 1 + 2^-12 less all but its last bit, which a product that is rounded loses; and a
-/// number of which the sum with 1 loses the last bit.
-const INPUT: [f32; 4] = [1.0 + SMALL, -1.0 - 2.0 * SMALL, SMALL + TINY, f32::NAN];
+/// number of which the sum with 1 loses the last bit. The sum of -0 and 0 is 0.
+const INPUT: [f32; 5] = [1.0 + SMALL, -1.0 - 2.0 * SMALL, SMALL + TINY, f32::NAN, -0.0];
 
 /// What a driver gives that keeps to what is written.
 const EXPECTED: [f32; 2] = [TINY, SMALL];
@@ -173,12 +178,12 @@ pub(crate) async fn features_of_floats(device: &Wgpu, subnormals: bool) -> Resul
     let (dividends, rest) = input.split_at(SAMPLES);
     let (divisors, exponents) = rest.split_at(SAMPLES);
     Ok(Features {
-        exact_floats: kept.get(1) == EXPECTED.get(1),
+        exact_floats: kept.get(1) == EXPECTED.get(1) && kept.get(2).is_some_and(|sum| sum.to_bits() == 0),
         exact_multiply_adds: kept.first() == EXPECTED.first()
             && of_halves(device, HALVES, HALF_EXPECTED).await? != Some(false),
         contracts: apart.first() != Some(&0.0),
         contracts_halves: of_halves(device, HALVES_APART, 0.0).await? == Some(false),
-        loses_nan: !apart.last().is_some_and(|x| x.is_nan()) || apart.get(2) != Some(&0.0),
+        loses_nan: !apart.get(3).is_some_and(|x| x.is_nan()) || apart.get(2) != Some(&0.0),
         exact_doubles: fuses_doubles(device).await?,
         exact_quotients: zip(quotients, dividends, divisors).all(|(quotient, a, b)| quotient == a / b),
         exact_roots: zip(roots, divisors, divisors).all(|(root, x, _)| is_same(root, x.sqrt())),
@@ -303,7 +308,8 @@ mod tests {
 
     #[test]
     fn what_is_expected_is_what_rust_computes() {
-        let [a, b, c, _] = INPUT.map(std::hint::black_box);
+        let [a, b, c, _, zero] = INPUT.map(std::hint::black_box);
+        assert_eq!((zero + 0.0).to_bits(), 0);
         assert_eq!([a.mul_add(a, b), (1.0 + c) - 1.0], EXPECTED);
         assert_eq!(a * a + b, 0.0);
         let [a64, b64] = DOUBLE_INPUT.map(std::hint::black_box);
