@@ -177,8 +177,10 @@ pub(crate) async fn features_of_floats(device: &Wgpu, subnormals: bool) -> Resul
     let (roots, powers) = rest.split_at(SAMPLES);
     let (dividends, rest) = input.split_at(SAMPLES);
     let (divisors, exponents) = rest.split_at(SAMPLES);
+    let exact_floats = kept.get(1) == EXPECTED.get(1) && kept.get(2).is_some_and(|sum| sum.to_bits() == 0);
+    let is_right = |(power, x, _)| is_power(power, x);
     Ok(Features {
-        exact_floats: kept.get(1) == EXPECTED.get(1) && kept.get(2).is_some_and(|sum| sum.to_bits() == 0),
+        exact_floats,
         exact_multiply_adds: kept.first() == EXPECTED.first()
             && of_halves(device, HALVES, HALF_EXPECTED).await? != Some(false),
         contracts: apart.first() != Some(&0.0),
@@ -187,7 +189,9 @@ pub(crate) async fn features_of_floats(device: &Wgpu, subnormals: bool) -> Resul
         exact_doubles: fuses_doubles(device).await?,
         exact_quotients: zip(quotients, dividends, divisors).all(|(quotient, a, b)| quotient == a / b),
         exact_roots: zip(roots, divisors, divisors).all(|(root, x, _)| is_same(root, x.sqrt())),
-        exact_powers: zip(powers, exponents, exponents).all(|(power, x, _)| is_power(power, x)),
+        // A sample shows little of a driver that takes liberties with sums: its powers are made of
+        // these, and Mesa's are off by tens of units where they are large.
+        exact_powers: exact_floats && zip(powers, exponents, exponents).all(is_right),
         ..device.gpu.features
     })
 }
