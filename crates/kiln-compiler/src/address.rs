@@ -26,7 +26,7 @@ use kiln_ir::{
     BinaryOp, Block, Def, Kernel, LinearOp, Literal, Loc, Op, OpData, OpKind, Operand, Scalar, Space, Type,
     Value,
 };
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// How deep sums and products are taken apart.
 const MOST_PARTS: u32 = 32;
@@ -57,7 +57,7 @@ pub(crate) fn legalize(kernel: &mut Kernel, prologue: usize) {
         hoisted: Vec::new(),
         loc: Loc::default(),
         frames: Vec::new(),
-        values: HashMap::new(),
+        values: FxHashMap::default(),
         renames: Renames::default(),
     };
     let body = pass.kernel.body;
@@ -154,7 +154,7 @@ struct Pass<'k> {
     loc: Loc,
     /// The blocks that the pass is in, the innermost last.
     frames: Vec<Frame>,
-    values: HashMap<Key, Value>,
+    values: FxHashMap<Key, Value>,
     renames: Renames,
 }
 

@@ -9,7 +9,7 @@ use crate::kernel::{Block, Kernel, Level, Op, OpData, Value};
 use crate::op::OpKind;
 use crate::types::Scalar;
 use crate::uniformity::Uniformity;
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 
 /// The site that a fault region gives where its budget was exceeded.
 pub const BUDGET_EXCEEDED: u32 = u32::MAX;
@@ -123,7 +123,7 @@ pub struct FaultRegions {
     /// How many values there were.
     values: usize,
     /// Loops that threads may run a different number of times.
-    parting: HashSet<Op>,
+    parting: FxHashSet<Op>,
     /// Whether blocks have more than one thread.
     threads: bool,
 }
@@ -142,7 +142,7 @@ impl FaultRegions {
         }
         let threads = matches!(kernel.level, Level::Thread { block } if block != [1, 1, 1]);
         let (followed, uniformity) = (Followed::of(kernel), Uniformity::of(kernel));
-        let mut parting = HashSet::new();
+        let mut parting = FxHashSet::default();
         kernel.walk(|op, data| parting.extend(uniformity.loop_diverges(kernel, data).then_some(op)));
         let values = kernel.counts().0;
         Some(FaultRegions { sites, followed, uniformity, values, parting, threads })

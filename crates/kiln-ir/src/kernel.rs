@@ -369,13 +369,18 @@ impl Kernel {
 
     /// Calls `visit` on every live operation, outer before inner, in order.
     pub fn walk(&self, mut visit: impl FnMut(Op, &OpData)) {
-        let mut stack = vec![(self.body, 0)];
-        while let Some((block, next)) = stack.pop() {
-            let Some(&op) = self.block(block).ops.get(next) else { continue };
-            stack.push((block, next + 1));
+        let mut stack = vec![self.block(self.body).ops.iter()];
+        while let Some(ops) = stack.last_mut() {
+            let Some(&op) = ops.next() else {
+                stack.pop();
+                continue;
+            };
             let data = self.op(op);
             visit(op, data);
-            stack.extend(data.regions.iter().rev().map(|&r| (r, 0)));
+            // Most have none, and the loop over none is not free where this is compiled for size.
+            if !data.regions.is_empty() {
+                stack.extend(data.regions.iter().rev().map(|&r| self.block(r).ops.iter()));
+            }
         }
     }
 

@@ -5,7 +5,7 @@ use crate::fault::{self, Followed};
 use crate::kernel::{Block, Kernel, Level, Op, OpData, Value, WARP};
 use crate::op::{ControlFlow, LinearOp, OpKind};
 use crate::types::Space;
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 
 /// What varies between the threads of a block.
 ///
@@ -45,7 +45,7 @@ struct InFaultRegions {
     /// Whether some threads of the block may have had a fault, and only they.
     split: bool,
     /// Loops whose later rounds begin where threads may be missing.
-    rounds: HashSet<Op>,
+    rounds: FxHashSet<Op>,
     /// Whether threads may have taken different numbers of steps.
     steps_vary: bool,
 }

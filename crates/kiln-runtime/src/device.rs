@@ -468,6 +468,20 @@ impl Device {
         self.0.choices.keep(self.backend(), self.disk_cache(), question, choice);
     }
 
+    /// A number that differs after this process has kept a choice: until then what
+    /// [`choice`](Self::choice) found remains true.
+    ///
+    /// ```
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// let revision = device.choices_revision();
+    /// device.keep_choice("how to add", "by fours");
+    /// assert_ne!(device.choices_revision(), revision);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    pub fn choices_revision(&self) -> u64 {
+        self.0.choices.revision()
+    }
+
     /// Held while something is measured on the device: two measurements would disturb each other.
     pub fn measuring(&self) -> MutexGuard<'_, ()> {
         self.0.choices.measuring()

@@ -2,7 +2,7 @@
 
 use super::Lowering;
 use kiln_ir::{BinaryOp, Block, CompareOp, ControlFlow, Literal, Op, OpKind, Scalar, Type, Value};
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// So many operations of a list that can fault nest in each other at most; beyond that, the values
 /// that are still needed leave the nest.
@@ -73,7 +73,8 @@ impl Lowering<'_> {
         let (first, rest) = ops.split_at(cut);
         let needed = self.needed(first, rest);
         let outcome = self.straight(first, at, left, &Handing(needed.clone()));
-        let handed: HashMap<Value, Value> = needed.into_iter().zip(outcome.values.iter().copied()).collect();
+        let handed: FxHashMap<Value, Value> =
+            needed.into_iter().zip(outcome.values.iter().copied()).collect();
         rest.iter().for_each(|&op| self.replace(op, &handed));
         let fine = self.is_fine(at, outcome.site);
         self.split(at, fine, Site::Value(outcome.site), None, rest, outcome.left, end)
@@ -213,7 +214,7 @@ impl Lowering<'_> {
 
     /// Results of some operations that later ones use.
     fn needed(&self, first: &[Op], rest: &[Op]) -> Vec<Value> {
-        let mut used = HashSet::new();
+        let mut used = FxHashSet::default();
         rest.iter().for_each(|&op| self.uses(op, &mut |v| used.extend([v])));
         let results = first.iter().flat_map(|&op| self.kernel.op(op).results.iter().copied());
         results.filter(|v| used.contains(v)).collect()
@@ -226,7 +227,7 @@ impl Lowering<'_> {
     }
 
     /// Renames values in an operation and all it holds, now.
-    fn replace(&mut self, op: Op, by: &HashMap<Value, Value>) {
+    fn replace(&mut self, op: Op, by: &FxHashMap<Value, Value>) {
         for operand in &mut self.kernel.op_mut(op).operands {
             *operand = by.get(operand).copied().unwrap_or(*operand);
         }

@@ -17,8 +17,8 @@ use super::roles::{self, Role};
 use crate::layout::{Conversion, Layout, Threads};
 use crate::target::Target;
 use kiln_ir::{Block, ExplicitOp, Kernel, Op, OpData, OpKind, Value};
+use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
-use std::collections::HashMap;
 
 /// Plans a kernel for so many warps.
 pub(crate) fn assign_layouts<'k>(
@@ -37,7 +37,7 @@ pub(crate) fn assign_layouts<'k>(
         roles: roles::assign(kernel),
         home: vec![None; values],
         wanted: vec![SmallVec::new(); values],
-        inputs: HashMap::new(),
+        inputs: FxHashMap::default(),
         products: Products::default(),
         pipelines: Pipelines::default(),
         cost: target.cost,

@@ -6,8 +6,8 @@
 
 use super::layouts::LayoutId;
 use kiln_ir::{Block, ClusterOp, ExplicitOp, Kernel, Loc, Op, OpKind, Scope, Shape, Value};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use std::collections::HashMap;
 
 /// Memory that the threads of a block share.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -82,7 +82,7 @@ impl Access {
 /// The accesses of a lowered kernel through which threads exchange data.
 #[derive(Default)]
 pub(crate) struct Accesses {
-    by_op: HashMap<Op, SmallVec<[Access; 1]>>,
+    by_op: FxHashMap<Op, SmallVec<[Access; 1]>>,
 }
 
 impl Accesses {
@@ -97,7 +97,7 @@ impl Accesses {
 
 /// Inserts barriers. Accesses of global memory also need a fence of the block.
 pub(crate) fn insert(kernel: &mut Kernel, accesses: &Accesses) {
-    let mut pass = Pass { kernel, accesses, before: HashMap::new() };
+    let mut pass = Pass { kernel, accesses, before: FxHashMap::default() };
     pass.block(pass.kernel.body, Vec::new());
     let before = pass.before;
     let mut blocks = vec![kernel.body];
@@ -126,7 +126,7 @@ struct Pass<'a> {
     kernel: &'a Kernel,
     accesses: &'a Accesses,
     /// The operations that a barrier must precede, and whether it needs a fence.
-    before: HashMap<Op, bool>,
+    before: FxHashMap<Op, bool>,
 }
 
 impl Pass<'_> {

@@ -13,7 +13,7 @@ use super::indexed::{Element, Indexed};
 use super::{Lowering, Registers, roles};
 use crate::error::CompileError;
 use kiln_ir::{Check, CompareOp, Kernel, Literal, Message, OpData, OpKind, Scalar, Value};
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 
 /// What the operation that is being lowered has found in the elements of one thread.
 #[derive(Default)]
@@ -81,7 +81,7 @@ impl Lowering<'_> {
         if !elem.is_int() || self.facts.of(data.right()).min > 0 {
             return false;
         }
-        let mut seen = HashSet::new();
+        let mut seen = FxHashSet::default();
         let mut all = None;
         for &divisor in registers[1].iter().filter(|d| seen.insert(**d)) {
             let fine = self.is_divisor(divisor, elem);

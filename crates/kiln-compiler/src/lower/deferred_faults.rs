@@ -20,13 +20,13 @@ use kiln_ir::{
     Block, Bounds, Check, ControlFlow, Def, ExplicitOp, Kernel, Level, Literal, Loc, Op, OpData, OpFault,
     OpKind, Operand, Scalar, UnaryOp, Value,
 };
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 
 /// How a kernel defers its faults.
 #[derive(Default)]
 pub(super) struct DeferredFaults {
     /// Loops that end after a fault, by their first region.
-    ends: HashSet<Block>,
+    ends: FxHashSet<Block>,
 }
 
 /// Whether an operation is for others, or waits for them.
@@ -99,7 +99,7 @@ impl DeferredFaults {
         plan: &LayoutPlan,
     ) -> Result<Option<DeferredFaults>, CompileError> {
         let mut waits = plan.products.by_op.values().any(|p| matches!(p.unit, Unit::Warpgroups));
-        let mut checks = HashSet::new();
+        let mut checks = FxHashSet::default();
         kernel.walk(|op, data| {
             waits |= concerns_others(&data.kind);
             checks.extend(is_check(kernel, facts, op).then_some(op));
@@ -136,16 +136,16 @@ impl DeferredFaults {
 }
 
 /// The first of some operations that another holds.
-fn first_of(kernel: &Kernel, op: Op, among: &HashSet<Op>) -> Option<Op> {
+fn first_of(kernel: &Kernel, op: Op, among: &FxHashSet<Op>) -> Option<Op> {
     let inside = kernel.op(op).regions.iter().flat_map(|&r| &kernel.block(r).ops);
     inside.copied().find_map(|op| if among.contains(&op) { Some(op) } else { first_of(kernel, op, among) })
 }
 
 /// The operations with regions that others count on: those that hold what concerns them, and those
 /// that it is computed from.
-fn counted_on(kernel: &Kernel) -> HashSet<Op> {
+fn counted_on(kernel: &Kernel) -> FxHashSet<Op> {
     let mut around = vec![None; kernel.counts().2];
-    let (mut found, mut todo) = (HashSet::new(), Vec::new());
+    let (mut found, mut todo) = (FxHashSet::default(), Vec::new());
     kernel.walk(|op, data| {
         data.regions.iter().for_each(|r| around[r.index()] = Some(op));
         if concerns_others(&data.kind) {
@@ -161,7 +161,7 @@ fn counted_on(kernel: &Kernel) -> HashSet<Op> {
             }
         }
     });
-    let mut seen = HashSet::new();
+    let mut seen = FxHashSet::default();
     while let Some(value) = todo.pop() {
         if !seen.insert(value) {
             continue;

@@ -4,7 +4,7 @@
 use kiln_ir::{
     Axis, BinaryOp, Block, CompareOp, Kernel, Level, Literal, Loc, Op, OpKind, Scalar, Type, UnaryOp, Value,
 };
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// Appends operations to a thread-level kernel.
 ///
@@ -16,11 +16,11 @@ pub(crate) struct Emitter {
     pub block: Block,
     pub loc: Loc,
     prologue: Block,
-    constants: HashMap<Literal, Value>,
-    pooled: HashMap<(OpKey, Option<Value>), Value>,
-    linear: HashMap<Vec<u32>, Value>,
+    constants: FxHashMap<Literal, Value>,
+    pooled: FxHashMap<(OpKey, Option<Value>), Value>,
+    linear: FxHashMap<Vec<u32>, Value>,
     /// Operations of the prologue, so that each is made once.
-    hoisted: HashMap<(Hoisted, Value, Value), Value>,
+    hoisted: FxHashMap<(Hoisted, Value, Value), Value>,
     /// The number of bits of the index of a thread in its block.
     thread_bits: u32,
 }
@@ -52,10 +52,10 @@ impl Emitter {
             block: body,
             loc: Loc::default(),
             prologue,
-            constants: HashMap::new(),
-            pooled: HashMap::new(),
-            linear: HashMap::new(),
-            hoisted: HashMap::new(),
+            constants: FxHashMap::default(),
+            pooled: FxHashMap::default(),
+            linear: FxHashMap::default(),
+            hoisted: FxHashMap::default(),
             thread_bits: block.iter().product::<u32>().next_power_of_two().trailing_zeros(),
         }
     }

@@ -2,7 +2,7 @@
 //! known of a tile holds for each element.
 
 use kiln_ir::{Axis, BinaryOp, Block, Computed, Def, IntFact, Kernel, Level, OpKind, Scalar, Value};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// What is known of an integer value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,12 +60,12 @@ pub(crate) struct IntFacts<'k> {
     kernel: &'k Kernel,
     known: Vec<Option<Known>>,
     /// The `For` operation's bounds and step for each loop body.
-    loops: HashMap<Block, [Value; 3]>,
+    loops: FxHashMap<Block, [Value; 3]>,
 }
 
 impl<'k> IntFacts<'k> {
     pub fn new(kernel: &'k Kernel) -> Self {
-        let mut loops = HashMap::new();
+        let mut loops = FxHashMap::default();
         kernel.walk(|_, data| {
             if data.kind == OpKind::For {
                 loops.insert(data.regions[0], data.for_bounds());

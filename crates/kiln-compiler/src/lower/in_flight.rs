@@ -9,7 +9,7 @@ use super::layouts::LayoutId;
 use super::plan::LayoutPlan;
 use super::products::Unit;
 use kiln_ir::{Block, Kernel, Op, OpKind, Value};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// The fewest stages: what is copied, what is there, and what is still read.
 const FEWEST: u32 = 3;
@@ -21,7 +21,7 @@ pub(crate) fn find(kernel: &Kernel, plan: &mut LayoutPlan) {
     if loops.is_empty() {
         return;
     }
-    let mut uses: HashMap<Value, u32> = HashMap::new();
+    let mut uses: FxHashMap<Value, u32> = FxHashMap::default();
     kernel.walk(|_, data| data.operands.iter().for_each(|&v| *uses.entry(v).or_default() += 1));
     for at in loops {
         let body = kernel.op(at).regions[0];
@@ -37,7 +37,7 @@ pub(crate) fn find(kernel: &Kernel, plan: &mut LayoutPlan) {
 fn flows(
     kernel: &Kernel,
     plan: &LayoutPlan,
-    uses: &HashMap<Value, u32>,
+    uses: &FxHashMap<Value, u32>,
     (at, body): (Op, Block),
     op: Op,
 ) -> bool {

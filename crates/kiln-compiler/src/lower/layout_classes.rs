@@ -9,7 +9,7 @@ use super::plan::LayoutPlan;
 use super::roles::{self, Role};
 use crate::layout::Layout;
 use kiln_ir::{ExplicitOp, Kernel, Op, OpData, OpKind, Shape, Value};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// The layout of a tile that nothing else decides about.
 fn default_layout(plan: &mut LayoutPlan, shape: &Shape, bytes: u32) -> LayoutId {
@@ -21,7 +21,7 @@ fn default_layout(plan: &mut LayoutPlan, shape: &Shape, bytes: u32) -> LayoutId 
 /// by.
 pub(super) struct Classes {
     parent: Vec<u32>,
-    hints: HashMap<u32, Hints>,
+    hints: FxHashMap<u32, Hints>,
     /// Whether threads may exchange tiles.
     exchange: bool,
 }
@@ -50,7 +50,7 @@ enum Settled {
 impl Classes {
     pub(super) fn new(kernel: &Kernel, roles: &[Role], exchange: bool) -> Classes {
         let parent = (0..roles.len() as u32).collect();
-        let mut classes = Classes { parent, hints: HashMap::new(), exchange };
+        let mut classes = Classes { parent, hints: FxHashMap::default(), exchange };
         let mut seen = Vec::new();
         roles::joined(kernel, |a, b| match (roles[a.index()], roles[b.index()]) {
             (Role::Materialized, Role::Materialized) => {

@@ -1,7 +1,7 @@
 //! The layouts that tiles of a kernel have, by number.
 
 use crate::layout::{Layout, Threads};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// The number of a layout.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -15,13 +15,13 @@ impl LayoutId {
 /// Layouts without repetition. The first is that of scalars.
 pub(crate) struct Layouts {
     all: Vec<Layout>,
-    ids: HashMap<Layout, LayoutId>,
+    ids: FxHashMap<Layout, LayoutId>,
 }
 
 impl Layouts {
     /// The layout of scalars, held by these threads.
     pub fn new(threads: Threads) -> Layouts {
-        let mut layouts = Layouts { all: Vec::new(), ids: HashMap::new() };
+        let mut layouts = Layouts { all: Vec::new(), ids: FxHashMap::default() };
         layouts.intern(Layout::scalar(threads));
         layouts
     }

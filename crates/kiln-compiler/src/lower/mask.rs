@@ -6,7 +6,7 @@ use super::coalesce::inside;
 use crate::error::CompileError;
 use crate::layout::AxisBits;
 use kiln_ir::{BinaryOp, CompareOp, Scalar, Value};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// What must hold for an element of a box to lie inside the view.
 pub(super) struct Mask {
@@ -113,7 +113,7 @@ impl Lowering<'_> {
     ) -> Vec<Option<Value>> {
         let windows: Vec<(usize, Window)> =
             mask.windows.iter().map(|&(axis, window)| (axis, self.relative(access, axis, window))).collect();
-        let mut made: HashMap<(usize, u32), Option<Value>> = HashMap::new();
+        let mut made: FxHashMap<(usize, u32), Option<Value>> = FxHashMap::default();
         let mut predicates = Vec::with_capacity(firsts.len());
         for &first in firsts {
             let flat = access.layout.register_index(first);

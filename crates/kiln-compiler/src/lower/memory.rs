@@ -9,7 +9,7 @@ use super::mask::Mask;
 use crate::error::CompileError;
 use crate::layout::AxisBits;
 use kiln_ir::{LinearOp, Literal, Op, OpData, OpKind, Reuse, Scalar, Shape, Space, Type, Value};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// The vectors of a thread.
 pub(super) struct Vectors {
@@ -215,7 +215,7 @@ impl Lowering<'_> {
             strides.push(stride);
         }
         let base = self.em.add(uniform, varying);
-        let mut made: HashMap<(usize, u32), Value> = HashMap::new();
+        let mut made: FxHashMap<(usize, u32), Value> = FxHashMap::default();
         let mut indices = Vec::with_capacity(firsts.len());
         for &first in firsts {
             let flat = access.layout.register_index(first);

@@ -8,7 +8,7 @@
 use super::facts::{IntFacts, Known};
 use super::roles::is_tile;
 use kiln_ir::{BinaryOp, Block, Computed, Def, Kernel, Literal, Op, OpKind, Operand, Scalar, Type, Value};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// The kernel with narrow index arithmetic, or `None` if there is nothing to narrow.
 pub(crate) fn narrow(kernel: &Kernel) -> Option<Kernel> {
@@ -16,8 +16,8 @@ pub(crate) fn narrow(kernel: &Kernel) -> Option<Kernel> {
         facts: IntFacts::new(kernel),
         src: kernel,
         out: kernel.clone(),
-        copies: HashMap::new(),
-        after: HashMap::new(),
+        copies: FxHashMap::default(),
+        after: FxHashMap::default(),
         changed: false,
     };
     kernel.walk(|op, _| pass.op(op));
@@ -29,9 +29,9 @@ struct Narrowing<'k> {
     src: &'k Kernel,
     out: Kernel,
     /// The i32 copy of a value, if there can be one.
-    copies: HashMap<Value, Option<Value>>,
+    copies: FxHashMap<Value, Option<Value>>,
     /// New operations, by the operation they follow.
-    after: HashMap<Op, Vec<Op>>,
+    after: FxHashMap<Op, Vec<Op>>,
     changed: bool,
 }
 

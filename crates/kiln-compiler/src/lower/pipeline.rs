@@ -14,8 +14,8 @@ use super::products::{self, Products};
 use super::roles::Role;
 use crate::layout::{Layout, Slot};
 use kiln_ir::{Block, Def, Kernel, Level, Literal, Op, OpKind, Shape, Value};
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
-use std::collections::{HashMap, HashSet};
 
 /// Shared memory that small exchanges may take, in bytes.
 const WINDOW: u32 = 2048;
@@ -74,9 +74,9 @@ impl Pipeline {
 /// The loops of a kernel that are pipelined, and where each of their staged tiles comes from.
 #[derive(Default, Debug)]
 pub(crate) struct Pipelines {
-    pub by_loop: HashMap<Op, Pipeline>,
+    pub by_loop: FxHashMap<Op, Pipeline>,
     /// By value: the loop and the number of the load among its loads.
-    pub staged: HashMap<Value, (Op, usize)>,
+    pub staged: FxHashMap<Value, (Op, usize)>,
 }
 
 impl Pipelines {
@@ -105,7 +105,7 @@ pub(crate) fn find<'k>(
     if products.by_op.is_empty() || !matches!(kernel.level, Level::Tile { .. }) {
         return pipelines;
     }
-    let mut users: HashMap<Value, Vec<Op>> = HashMap::new();
+    let mut users: FxHashMap<Value, Vec<Op>> = FxHashMap::default();
     let mut loops = Vec::new();
     kernel.walk(|op, data| {
         data.operands.iter().for_each(|&v| users.entry(v).or_default().push(op));
@@ -131,7 +131,7 @@ struct Finder<'a, 'k> {
     kernel: &'k Kernel,
     facts: &'a mut IntFacts<'k>,
     products: &'a Products,
-    users: HashMap<Value, Vec<Op>>,
+    users: FxHashMap<Value, Vec<Op>>,
     warps: u32,
 }
 
@@ -146,7 +146,7 @@ impl Finder<'_, '_> {
         if step <= 0 {
             return None;
         }
-        let (mut loads, mut staged, mut slice) = (Vec::new(), Vec::new(), HashSet::new());
+        let (mut loads, mut staged, mut slice) = (Vec::new(), Vec::new(), FxHashSet::default());
         let (mut stage, align) = (0u32, self.products.alignment().unwrap_or(ALIGN));
         for &at in &self.kernel.block(body).ops {
             let Some((load, values, needs)) = self.load(at, body) else { continue };

@@ -7,8 +7,8 @@ use super::roles::Role;
 use crate::layout::{Layout, Threads};
 use kiln_backend::CostModel;
 use kiln_ir::{Kernel, Op, OpData, OpKind, Value};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use std::collections::HashMap;
 
 /// The layouts of a kernel's tiles.
 pub(crate) struct LayoutPlan {
@@ -24,7 +24,7 @@ pub(crate) struct LayoutPlan {
     /// The layouts in which a value is used.
     pub(super) wanted: Vec<SmallVec<[LayoutId; 2]>>,
     /// The layouts in which an operation uses its tiles, where its result does not say.
-    pub(super) inputs: HashMap<Op, SmallVec<[LayoutId; 2]>>,
+    pub(super) inputs: FxHashMap<Op, SmallVec<[LayoutId; 2]>>,
     /// The products on matrix units.
     pub products: Products,
     /// The loops whose loads are under way some rounds before their own.

@@ -16,7 +16,7 @@ use super::roles::{self, Role};
 use crate::layout::{Layout, MMA, Slot, WarpGrid};
 use crate::target::{Target, TargetKind};
 use kiln_ir::{Block, Factor, Factors, Kernel, Level, Op, OpData, OpKind, Precision, Shape, Value};
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// The least compute capability with products of fragments of all 16-bit floats, of integers and of
 /// tf32, and that with those of 8-bit floats.
@@ -82,12 +82,12 @@ pub(crate) struct Product {
 #[derive(Default, Debug)]
 pub(crate) struct Products {
     /// By operation.
-    pub by_op: HashMap<Op, Product>,
+    pub by_op: FxHashMap<Op, Product>,
     /// Factors from before a loop that are too large for registers: where they lie in shared memory
     /// while it runs, from the beginning of its part.
-    pub slots: HashMap<Value, (Slot, u32)>,
+    pub slots: FxHashMap<Value, (Slot, u32)>,
     /// Which of these warpgroups read.
-    pub read_by_warpgroups: HashSet<Value>,
+    pub read_by_warpgroups: FxHashSet<Value>,
     /// The size of that part, in bytes.
     pub slot_bytes: u32,
 }
@@ -183,9 +183,9 @@ pub(crate) fn find(
     if found.is_empty() {
         return Products::default();
     }
-    let results: HashSet<u32> = found.iter().map(|(op, _)| class(kernel.result(*op))).collect();
-    let mut by_rows = HashSet::new();
-    let mut sides: [HashSet<Value>; 2] = Default::default();
+    let results: FxHashSet<u32> = found.iter().map(|(op, _)| class(kernel.result(*op))).collect();
+    let mut by_rows = FxHashSet::default();
+    let mut sides: [FxHashSet<Value>; 2] = Default::default();
     kernel.walk(|_, data| {
         if let OpKind::Reduce { axis: 1, .. } = data.kind {
             by_rows.insert(class(data.input()));

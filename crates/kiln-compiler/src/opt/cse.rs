@@ -8,16 +8,16 @@
 use super::rewrite::Renames;
 use super::simplify::commutes;
 use kiln_ir::{Block, Def, ExplicitOp, Kernel, Op, OpKind, Value};
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 pub(crate) fn run(kernel: &mut Kernel) -> bool {
-    let mut written = HashSet::new();
+    let mut written = FxHashSet::default();
     kernel.walk(|_, data| {
         if data.kind.is_ordered_load() {
             written.insert(data.view());
         }
     });
-    let mut cse = Cse { known: HashMap::new(), written, renames: Renames::default(), changed: false };
+    let mut cse = Cse { known: FxHashMap::default(), written, renames: Renames::default(), changed: false };
     let body = kernel.body;
     cse.block(kernel, body);
     cse.changed
@@ -27,9 +27,9 @@ pub(crate) fn run(kernel: &mut Kernel) -> bool {
 type Key = (&'static str, Vec<Value>);
 
 struct Cse {
-    known: HashMap<Key, Vec<Op>>,
+    known: FxHashMap<Key, Vec<Op>>,
     /// Views that others write while the kernel runs.
-    written: HashSet<Value>,
+    written: FxHashSet<Value>,
     renames: Renames,
     changed: bool,
 }
@@ -52,7 +52,7 @@ impl Cse {
             }
             // Tiles do not enter a task.
             let tasks = matches!(kernel.op(op).kind, OpKind::Explicit(ExplicitOp::Tasks(_)));
-            let known = if tasks { std::mem::take(&mut self.known) } else { HashMap::new() };
+            let known = if tasks { std::mem::take(&mut self.known) } else { FxHashMap::default() };
             for region in kernel.op(op).regions.clone() {
                 self.block(kernel, region);
             }

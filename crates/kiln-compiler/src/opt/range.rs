@@ -11,11 +11,11 @@ use kiln_ir::{
     BinaryOp, Block, Bounds, CompareOp, ControlFlow, Def, Kernel, Literal, Op, OpKind, Operand, Scalar, Type,
     Value,
 };
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 pub(crate) fn run(kernel: &mut Kernel) -> bool {
     let mut finder =
-        Finder { kernel, facts: IntFacts::new(kernel), below: Vec::new(), found: HashMap::new() };
+        Finder { kernel, facts: IntFacts::new(kernel), below: Vec::new(), found: FxHashMap::default() };
     finder.block(kernel.body);
     let found = finder.found;
     !found.is_empty() && rewrite(kernel, &mut Apply(found))
@@ -24,7 +24,7 @@ pub(crate) fn run(kernel: &mut Kernel) -> bool {
 /// Frees accesses that are surely inside their views from checks; changes nothing else.
 pub(crate) fn prove_bounds(kernel: &mut Kernel) {
     let mut finder =
-        Finder { kernel, facts: IntFacts::new(kernel), below: Vec::new(), found: HashMap::new() };
+        Finder { kernel, facts: IntFacts::new(kernel), below: Vec::new(), found: FxHashMap::default() };
     finder.block(kernel.body);
     let mut found = finder.found;
     found.retain(|_, decision| matches!(decision, Decision::Trust));
@@ -50,7 +50,7 @@ struct Finder<'k> {
     facts: IntFacts<'k>,
     /// Pairs of which the first is known to be less than the second where the walk stands.
     below: Vec<(Value, Value)>,
-    found: HashMap<Op, Decision>,
+    found: FxHashMap<Op, Decision>,
 }
 
 impl Finder<'_> {
@@ -195,7 +195,7 @@ fn arithmetic(kind: BinaryOp, elem: Scalar, a: Known, b: Known, by: Option<Liter
     }
 }
 
-struct Apply(HashMap<Op, Decision>);
+struct Apply(FxHashMap<Op, Decision>);
 
 impl Pass for Apply {
     fn leave(&mut self, cx: &mut Cursor<'_>, op: Op) -> Fate {

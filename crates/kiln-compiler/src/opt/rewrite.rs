@@ -1,11 +1,11 @@
 //! Walking a kernel to change it: renaming values, dropping, replacing and inserting operations.
 
 use kiln_ir::{Block, Kernel, Literal, Loc, Op, OpKind, Type, Value};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// Values that stand for others from now on.
 #[derive(Default)]
-pub(crate) struct Renames(HashMap<Value, Value>);
+pub(crate) struct Renames(FxHashMap<Value, Value>);
 
 impl Renames {
     pub(crate) fn add(&mut self, from: Value, to: Value) {

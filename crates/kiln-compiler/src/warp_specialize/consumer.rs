@@ -4,7 +4,7 @@ use super::eligibility::{EligibleLoop, Left, Product, Source, Stored};
 use super::memory::{Ring, SharedMemory};
 use super::{RingPosition, Specializer, effect, index, like};
 use kiln_ir::{Block, Builder, ExplicitOp, Kernel, Literal, Op, OpKind, Scalar, Shape, Type, Value};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 impl Specializer<'_> {
     /// The task of these operations of the body.
@@ -109,7 +109,7 @@ fn round_sums(kernel: &Kernel, looped: &EligibleLoop) -> Vec<usize> {
 }
 
 /// Renames the operands of an operation, and in its regions.
-fn rename(kernel: &mut Kernel, renames: &HashMap<Value, Value>, op: Op) {
+fn rename(kernel: &mut Kernel, renames: &FxHashMap<Value, Value>, op: Op) {
     for operand in &mut kernel.op_mut(op).operands {
         *operand = renames.get(operand).copied().unwrap_or(*operand);
     }
@@ -131,7 +131,7 @@ struct Round<'a> {
 }
 
 impl Round<'_> {
-    fn write(&self, b: &mut Builder<'_>, renames: &mut HashMap<Value, Value>, ops: Vec<Op>) {
+    fn write(&self, b: &mut Builder<'_>, renames: &mut FxHashMap<Value, Value>, ops: Vec<Op>) {
         for op in ops {
             b.loc = b.kernel.op(op).loc;
             if let Some(number) = self.looped.products.iter().position(|p| p.op == op) {
@@ -151,7 +151,7 @@ impl Round<'_> {
         stages.map(|i| self.ring.groups[i]).collect()
     }
 
-    fn multiply(&self, b: &mut Builder<'_>, renames: &mut HashMap<Value, Value>, number: usize) {
+    fn multiply(&self, b: &mut Builder<'_>, renames: &mut FxHashMap<Value, Value>, number: usize) {
         let product = &self.looped.products[number];
         let (read, before) = (self.groups(number..number + 1), self.groups(0..number));
         let last = self.looped.products.len();
@@ -179,7 +179,7 @@ impl Round<'_> {
     }
 
     /// Begins a product.
-    fn begin(&self, b: &mut Builder<'_>, renames: &HashMap<Value, Value>, product: &Product) -> Value {
+    fn begin(&self, b: &mut Builder<'_>, renames: &FxHashMap<Value, Value>, product: &Product) -> Value {
         let renamed = |v: Value| renames.get(&v).copied().unwrap_or(v);
         let accumulator = b.kernel.op(product.op).addend();
         let zero = b.kernel.as_const(accumulator).is_some_and(|l| !l.is_true());
@@ -217,7 +217,7 @@ impl Round<'_> {
     }
 
     /// Hands the sums on, and gives the stage back whose products are done.
-    fn end(&self, b: &mut Builder<'_>, renames: &mut HashMap<Value, Value>, end: Op) {
+    fn end(&self, b: &mut Builder<'_>, renames: &mut FxHashMap<Value, Value>, end: Op) {
         if self.looped.in_flight {
             let pending = self.looped.products.len() as u32;
             if let Some(last) = self.looped.products.last() {

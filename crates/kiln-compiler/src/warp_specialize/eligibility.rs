@@ -10,7 +10,7 @@ use kiln_backend::CopyTaskLimits;
 use kiln_ir::{
     Block, Def, ExplicitOp, Kernel, Level, Literal, Loc, Op, OpData, OpKind, Scalar, Shape, Value,
 };
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Warps of a warpgroup.
 const WARPGROUP: u32 = 4;
@@ -69,7 +69,7 @@ pub(super) struct EligibleLoop {
     pub copies: Vec<Copied>,
     pub products: Vec<Product>,
     /// Loads, and what only turns their tiles round.
-    pub dropped: HashSet<Op>,
+    pub dropped: FxHashSet<Op>,
     /// What the places of the copies are computed from in a round, in order.
     pub slice: Vec<Op>,
     /// Which carried values they depend on.
@@ -105,9 +105,9 @@ pub(super) struct EligibleKernel {
     /// Factors that are loaded before the loops and kept for all of them.
     pub kept: Vec<Copied>,
     /// Loads of these, and what turns them round.
-    pub kept_ops: HashSet<Op>,
+    pub kept_ops: FxHashSet<Op>,
     /// Scalars of the body that are computed for all tasks.
-    pub outside: HashSet<Op>,
+    pub outside: FxHashSet<Op>,
     /// Warps that multiply.
     pub warps: u32,
 }
@@ -238,15 +238,15 @@ struct Finder<'k> {
     facts: IntFacts<'k>,
     warps: u32,
     target: &'k Target,
-    users: HashMap<Value, Vec<Op>>,
-    outside: HashSet<Op>,
+    users: FxHashMap<Value, Vec<Op>>,
+    outside: FxHashSet<Op>,
     kept: Vec<Copied>,
-    kept_ops: HashSet<Op>,
+    kept_ops: FxHashSet<Op>,
 }
 
 impl<'k> Finder<'k> {
     fn new(kernel: &'k Kernel, warps: u32, target: &'k Target) -> Finder<'k> {
-        let mut users: HashMap<Value, Vec<Op>> = HashMap::new();
+        let mut users: FxHashMap<Value, Vec<Op>> = FxHashMap::default();
         kernel.walk(|op, data| data.operands.iter().for_each(|&v| users.entry(v).or_default().push(op)));
         let mut finder = Finder {
             kernel,
@@ -254,9 +254,9 @@ impl<'k> Finder<'k> {
             warps,
             target,
             users,
-            outside: HashSet::new(),
+            outside: FxHashSet::default(),
             kept: Vec::new(),
-            kept_ops: HashSet::new(),
+            kept_ops: FxHashSet::default(),
         };
         for &op in &kernel.block(kernel.body).ops {
             let data = kernel.op(op);
@@ -302,7 +302,7 @@ impl<'k> Finder<'k> {
             body,
             copies: Vec::new(),
             products: Vec::new(),
-            dropped: HashSet::new(),
+            dropped: FxHashSet::default(),
             slice: Vec::new(),
             carried: Vec::new(),
             in_flight: false,
@@ -314,7 +314,7 @@ impl<'k> Finder<'k> {
                 found.products.push(product);
             }
         }
-        let mut needs = Needs { finder: self, op, body, slice: HashSet::new(), carried: Vec::new() };
+        let mut needs = Needs { finder: self, op, body, slice: FxHashSet::default(), carried: Vec::new() };
         for copy in &found.copies {
             let loc = self.kernel.op(copy.op).loc;
             if !copy.offsets.iter().all(|&offset| needs.add(offset)) {
@@ -485,7 +485,7 @@ struct Needs<'a, 'k> {
     finder: &'a Finder<'k>,
     op: Op,
     body: Block,
-    slice: HashSet<Op>,
+    slice: FxHashSet<Op>,
     carried: Vec<usize>,
 }
 

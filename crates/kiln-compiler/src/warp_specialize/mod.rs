@@ -36,8 +36,8 @@ use crate::target::Target;
 use eligibility::EligibleKernel;
 use kiln_ir::{BinaryOp, Builder, CompareOp, ExplicitOp, Kernel, Loc, Op, OpKind, Scalar, Task, Type, Value};
 use memory::SharedMemory;
+use rustc_hash::FxHashMap;
 use smallvec::smallvec;
-use std::collections::HashMap;
 
 /// Why a kernel is left as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,12 +95,12 @@ struct Specializer<'f> {
     kernel: Kernel,
     eligible: &'f EligibleKernel,
     /// What the consumer's values have become.
-    renames: HashMap<Value, Value>,
+    renames: FxHashMap<Value, Value>,
 }
 
 impl<'f> Specializer<'f> {
     fn new(kernel: &Kernel, eligible: &'f EligibleKernel) -> Specializer<'f> {
-        Specializer { kernel: kernel.clone(), eligible, renames: HashMap::new() }
+        Specializer { kernel: kernel.clone(), eligible, renames: FxHashMap::default() }
     }
 
     fn run(mut self, plan: &memory::SharedPlan) -> Kernel {

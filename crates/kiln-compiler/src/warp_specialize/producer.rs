@@ -6,7 +6,7 @@ use super::eligibility::EligibleLoop;
 use super::memory::{Ring, SharedMemory};
 use super::{RingPosition, Specializer, effect, index};
 use kiln_ir::{BinaryOp, Block, Builder, ExplicitOp, OpKind, Value};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 impl Specializer<'_> {
     pub(super) fn producer(&mut self, memory: &SharedMemory) -> Block {
@@ -46,7 +46,7 @@ fn rounds(
     let region = b.kernel.add_block();
     let mut operands = data.for_bounds().to_vec();
     let mut types = Vec::new();
-    let mut renames = HashMap::new();
+    let mut renames = FxHashMap::default();
     let round = b.kernel.ty(old.args[0]).clone();
     renames.insert(old.args[0], b.kernel.add_arg(region, round));
     for &place in &looped.carried {
@@ -61,7 +61,7 @@ fn rounds(
     let place = RingPosition { stage, phase };
 
     b.block = region;
-    let renamed = |renames: &HashMap<Value, Value>, v: Value| renames.get(&v).copied().unwrap_or(v);
+    let renamed = |renames: &FxHashMap<Value, Value>, v: Value| renames.get(&v).copied().unwrap_or(v);
     for &op in &looped.slice {
         let data = b.kernel.op(op).clone();
         let operands: Vec<Value> = data.operands.iter().map(|&v| renamed(&renames, v)).collect();

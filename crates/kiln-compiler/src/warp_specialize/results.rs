@@ -6,7 +6,7 @@ use super::eligibility::EligibleKernel;
 use super::{Specializer, effect};
 use crate::lower::facts::IntFacts;
 use kiln_ir::{BinaryOp, Builder, Def, ExplicitOp, Kernel, OpKind, Shape, Value};
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 
 /// Bytes of a row of a strip.
 const STRIP: u32 = 128;
@@ -81,7 +81,7 @@ fn is_matrix_of(kernel: &Kernel, matrix: Value, tile: Value) -> bool {
 /// it as they hold sums.
 fn is_of_products(kernel: &Kernel, eligible: &EligibleKernel, tile: Value) -> bool {
     let shape = kernel.shape(tile);
-    let (mut todo, mut seen) = (vec![tile], HashSet::new());
+    let (mut todo, mut seen) = (vec![tile], FxHashSet::default());
     while let Some(value) = todo.pop() {
         if kernel.shape(value) != shape || !seen.insert(value) {
             continue;

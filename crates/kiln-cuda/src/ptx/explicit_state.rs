@@ -4,7 +4,7 @@ use super::register::Reg;
 use super::team::Team;
 use super::tensor_map::TensorMaps;
 use kiln_ir::{Op, Value};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// What a kernel of the explicit level needs besides its text.
 #[derive(Default)]
@@ -22,9 +22,9 @@ pub(super) struct ExplicitState {
     /// Where shared memory begins.
     pub(super) shared: Option<Reg>,
     /// The arrivals of a phase that the hardware counts, by the value of the mbarriers.
-    pub(super) arrivals: HashMap<Value, u32>,
+    pub(super) arrivals: FxHashMap<Value, u32>,
     /// By value: the first of the values that share a register with it.
-    pub(super) same: HashMap<Value, Value>,
+    pub(super) same: FxHashMap<Value, Value>,
     /// The register of values that share one, by their representative.
-    pub(super) registers: HashMap<Value, Reg>,
+    pub(super) registers: FxHashMap<Value, Reg>,
 }

@@ -6,10 +6,10 @@
 //! with what it becomes.
 
 use kiln_ir::{Block, ExplicitOp, FragmentOp, Kernel, Op, OpData, OpKind, Value};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// For each value that shares its register with others, one of them that stands for all.
-pub(super) fn classes(kernel: &Kernel) -> HashMap<Value, Value> {
+pub(super) fn classes(kernel: &Kernel) -> FxHashMap<Value, Value> {
     let values = kernel.counts().0;
     let mut sharing = Sharing {
         kernel,

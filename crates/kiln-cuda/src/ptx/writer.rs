@@ -6,7 +6,7 @@ use super::register::{Class, Reg, Registers};
 use super::target::Target;
 use kiln_backend::{Error, Result};
 use kiln_ir::{Kernel, OpData, OpKind, Scalar, Uniformity, Value};
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::fmt::{self, Write as _};
 
 /// A branch target.
@@ -23,10 +23,10 @@ impl fmt::Display for Label {
 pub(super) const ALL_LANES: &str = "0xffffffff";
 
 /// The views that ordered loads read. An address is a view's and what is added to it, in any order.
-fn watched(kernel: &Kernel) -> HashSet<Value> {
-    let mut found = HashSet::new();
+fn watched(kernel: &Kernel) -> FxHashSet<Value> {
+    let mut found = FxHashSet::default();
     let mut todo = Vec::new();
-    let mut seen = HashSet::new();
+    let mut seen = FxHashSet::default();
     kernel.walk(|_, data| {
         if matches!(data.kind, OpKind::PtrOrderedLoad { .. }) {
             todo.push(data.address());
@@ -60,7 +60,7 @@ pub(super) struct Writer<'k> {
     /// for it.
     pub(super) faulted: Option<Reg>,
     /// Views with ordered loads: others write there while the kernel runs.
-    pub(super) watched: HashSet<Value>,
+    pub(super) watched: FxHashSet<Value>,
     /// Byte offset of each `alloc` in shared or local memory, by value index.
     pub(super) offsets: Vec<Option<u32>>,
     /// What to add to a shared address for the generic one, in kernels that need it.
@@ -68,7 +68,7 @@ pub(super) struct Writer<'k> {
     /// The PTX ISA version that the newest instruction needs beyond those of the target.
     pub(super) version: (u32, u32),
     /// Of registers that hold one byte of a word that was loaded: the word, and which.
-    pub(super) bytes_of_words: HashMap<Reg, (Reg, usize)>,
+    pub(super) bytes_of_words: FxHashMap<Reg, (Reg, usize)>,
     /// Which operations only some threads reach, once it was asked.
     pub(super) uniformity: Option<Uniformity>,
     /// The `while` loops around what is being written.
@@ -94,7 +94,7 @@ impl<'k> Writer<'k> {
             offsets: vec![None; values],
             shared_window: None,
             version: (0, 0),
-            bytes_of_words: HashMap::new(),
+            bytes_of_words: FxHashMap::default(),
             uniformity: None,
             while_loops: 0,
             explicit: ExplicitState::default(),

@@ -20,7 +20,7 @@ mod ordered;
 use crate::kernel::{Block, Kernel, Level, Value};
 use crate::types::Type;
 use lexer::{Name, Spanned, Token};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// Where text stops being a kernel.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -55,7 +55,7 @@ pub struct ParseError {
 pub fn parse(text: &str) -> Result<Kernel, ParseError> {
     let tokens = lexer::tokens(text)?;
     let kernel = Kernel::new("", Level::Tile { warps: None });
-    let mut parser = Parser { tokens, at: 0, kernel, names: HashMap::new(), depth: 0 };
+    let mut parser = Parser { tokens, at: 0, kernel, names: FxHashMap::default(), depth: 0 };
     parser.kernel()?;
     Ok(parser.kernel)
 }
@@ -65,7 +65,7 @@ struct Parser {
     tokens: Vec<Spanned>,
     at: usize,
     kernel: Kernel,
-    names: HashMap<Name, Value>,
+    names: FxHashMap<Name, Value>,
     /// How many regions the cursor stands in.
     depth: usize,
 }

@@ -1,7 +1,9 @@
 //! Choices of plans for what was multiplied lately: an estimate compares every way to divide the
-//! work, which would be much of a call's time on the host.
+//! work, and a choice by measurement is kept under a text. Either would be much of a call's time on
+//! the host.
 
 use super::plan::{Choice, Form, Request, choose, of_form};
+use kiln_ir::Scalar;
 use kiln_runtime::CostModel;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -13,11 +15,27 @@ const MOST: usize = 256;
 /// Devices for which a thread remembers choices, after which it begins anew.
 const MOST_DEVICES: usize = 16;
 
-/// The choices for a device. A request without a form always has one.
+/// The choices for a device.
 struct Seen {
     /// Compared by its address, which no other model has while it is held here.
     gpu: Arc<CostModel>,
+    /// By estimate. A request without a form always has one.
     choices: HashMap<(Request, Option<Form>), Option<Choice>>,
+    /// By measurement, as they were at a revision of the device's choices.
+    measured: HashMap<Question, Choice>,
+    revision: u64,
+}
+
+/// What the choice by measurement depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Question {
+    pub(super) request: Request,
+    /// Of both factors and the result.
+    pub(super) types: [Scalar; 3],
+    /// Whether the elements of a row are adjacent, for each factor.
+    pub(super) by_rows: [bool; 2],
+    /// Whether bulk copies can move the result.
+    pub(super) movable: bool,
 }
 
 thread_local! {
@@ -34,9 +52,29 @@ pub(super) fn choice_of_form(request: &Request, gpu: &Arc<CostModel>, form: Form
     answer(request, gpu, Some(form))
 }
 
+/// The choice by measurement that [`remember`] was told at this revision of the device's choices.
+pub(super) fn measured(question: &Question, gpu: &Arc<CostModel>, revision: u64) -> Option<Choice> {
+    SEEN.with_borrow_mut(|seen| {
+        let seen = of_device(seen, gpu);
+        if seen.revision == revision { seen.measured.get(question).copied() } else { None }
+    })
+}
+
+/// Remembers a choice by measurement.
+pub(super) fn remember(question: Question, gpu: &Arc<CostModel>, revision: u64, choice: Choice) {
+    SEEN.with_borrow_mut(|seen| {
+        let seen = of_device(seen, gpu);
+        if seen.revision != revision || seen.measured.len() >= MOST {
+            seen.measured.clear();
+        }
+        seen.revision = revision;
+        seen.measured.insert(question, choice);
+    });
+}
+
 fn answer(request: &Request, gpu: &Arc<CostModel>, form: Option<Form>) -> Option<Choice> {
     SEEN.with_borrow_mut(|seen| {
-        let choices = of_device(seen, gpu);
+        let choices = &mut of_device(seen, gpu).choices;
         if choices.len() >= MOST {
             choices.clear();
         }
@@ -48,18 +86,16 @@ fn answer(request: &Request, gpu: &Arc<CostModel>, form: Option<Form>) -> Option
 }
 
 /// What was seen of a device.
-fn of_device<'a>(
-    seen: &'a mut Vec<Seen>,
-    gpu: &Arc<CostModel>,
-) -> &'a mut HashMap<(Request, Option<Form>), Option<Choice>> {
+fn of_device<'a>(seen: &'a mut Vec<Seen>, gpu: &Arc<CostModel>) -> &'a mut Seen {
     let at = seen.iter().position(|seen| Arc::ptr_eq(&seen.gpu, gpu)).unwrap_or_else(|| {
         if seen.len() >= MOST_DEVICES {
             seen.clear();
         }
-        seen.push(Seen { gpu: gpu.clone(), choices: HashMap::new() });
+        let (choices, measured) = (HashMap::new(), HashMap::new());
+        seen.push(Seen { gpu: gpu.clone(), choices, measured, revision: 0 });
         seen.len() - 1
     });
-    &mut seen[at].choices
+    &mut seen[at]
 }
 
 #[cfg(test)]
@@ -86,6 +122,34 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn measured_choices_are_those_of_one_revision_and_device() {
+        let gpus = [132, 114].map(|units| Arc::new(CostModel { units, ..CostModel::H200 }));
+        let question = |m, result| Question {
+            request: request(m),
+            types: [Scalar::BF16, Scalar::BF16, result],
+            by_rows: [true, false],
+            movable: true,
+        };
+        let ways = ranked(&request(512), &gpus[0]);
+        let asked = question(512, Scalar::BF16);
+        assert_eq!(measured(&asked, &gpus[0], 3), None);
+        remember(asked, &gpus[0], 3, ways[1]);
+        assert_eq!(measured(&asked, &gpus[0], 3), Some(ways[1]));
+        assert_eq!(measured(&asked, &gpus[1], 3), None);
+        assert_eq!(measured(&asked, &gpus[0], 4), None);
+        assert_eq!(measured(&question(512, Scalar::F32), &gpus[0], 3), None);
+        // What was remembered before a revision is not found under it.
+        remember(question(513, Scalar::BF16), &gpus[0], 4, ways[2]);
+        assert_eq!(measured(&asked, &gpus[0], 4), None);
+        assert_eq!(measured(&question(513, Scalar::BF16), &gpus[0], 4), Some(ways[2]));
+        // More than are remembered.
+        for m in 1..=MOST + 1 {
+            remember(question(m, Scalar::BF16), &gpus[0], 4, ways[0]);
+            assert_eq!(measured(&question(m, Scalar::BF16), &gpus[0], 4), Some(ways[0]));
         }
     }
 

@@ -4,7 +4,7 @@
 use super::factor::Unit;
 use super::finish::{OnTensorCores, Types};
 use super::plan::{Choice, Request, ranked};
-use super::seen::{choice, choice_of_form};
+use super::seen::{Question, choice, choice_of_form, measured, remember};
 use super::{extents, stream};
 use crate::numeric::for_numeric;
 use crate::tuning::{self, Choosing, Tuning, Way, class};
@@ -88,6 +88,36 @@ fn tuned(
     if tuning.is_off() {
         return Ok(None);
     }
+    let (types, device) = (finish.types(), c.device());
+    let asked = Question {
+        request: *request,
+        types: [types.factors[0], types.factors[1], types.result],
+        by_rows: [a, b].map(|factor| factor.strides()[2] == 1),
+        movable: movable(c),
+    };
+    let revision = device.choices_revision();
+    if let Some(choice) = measured(&asked, gpu, revision) {
+        return Ok(Some(choice));
+    }
+    let chosen = ask(a, b, c, finish, (request, gpu), tuning)?;
+    // One that was measured just now has another revision.
+    if let Some(choice) = chosen
+        && device.choices_revision() == revision
+    {
+        remember(asked, gpu, revision, choice);
+    }
+    Ok(chosen)
+}
+
+/// The choice by measurement, by its question in words.
+fn ask(
+    a: &DynTensor,
+    b: &DynTensor,
+    c: &DynTensor,
+    finish: &dyn OnTensorCores,
+    (request, gpu): (&Request, &Arc<CostModel>),
+    tuning: Tuning,
+) -> Result<Option<Choice>> {
     let fits = |choice: &Choice| anywhere(choice) || movable(c);
     let ways = || {
         let ways = ranked(request, gpu).into_iter().filter(fits).take(tuning::MOST);

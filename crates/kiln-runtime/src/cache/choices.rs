@@ -8,6 +8,7 @@
 use super::disk::DiskCache;
 use kiln_backend::{Artifacts, Backend, Properties};
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The choices that are known for one device.
@@ -15,6 +16,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub(crate) struct Choices {
     /// By question; `None` for one that the disk was asked in vain.
     known: Mutex<HashMap<String, Option<String>>>,
+    /// How many were kept by this process.
+    kept: AtomicU64,
     measuring: Mutex<()>,
 }
 
@@ -35,6 +38,13 @@ impl Choices {
         let header = header(backend, question);
         disk.store_choice(&DiskCache::key(&[header.as_bytes()]), &format!("{header}{choice}"));
         self.known().insert(question.to_owned(), Some(choice.to_owned()));
+        // After the insertion: who sees the new number finds the new choice.
+        self.kept.fetch_add(1, Ordering::Release);
+    }
+
+    /// A number that differs after a choice was kept.
+    pub(crate) fn revision(&self) -> u64 {
+        self.kept.load(Ordering::Acquire)
     }
 
     /// Held while something is measured on the device.
