@@ -121,6 +121,42 @@ impl DynTensor {
         Ok(self.view(layout))
     }
 
+    /// The elements from `offset` on at these extents and strides, all in elements, as a view: what
+    /// several slices, reshapes and orders of axes give together. The offset counts from this
+    /// tensor's first element.
+    ///
+    /// ```
+    /// # use kiln_runtime::{Device, DynTensor};
+    /// let x = DynTensor::new(&Device::open("interp")?, &[0, 1, 2, 3, 4, 5, 6, 7], &[8])?;
+    /// let y = x.strided(1, &[2, 3], &[1, 2])?;
+    /// assert_eq!(y.to_vec::<i32>()?, [1, 3, 5, 2, 4, 6]);
+    /// assert!(x.strided(1, &[2, 4], &[1, 2]).is_err()); // one element too many
+    /// assert!(x.strided(0, &[2, 3], &[1, 1]).is_err()); // element 1 is there twice
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Range`] if an element lies outside of this tensor, if this is a view with gaps, if
+    /// there are not as many strides as extents, or if two indices name one element.
+    pub fn strided(&self, offset: usize, extents: &[usize], strides: &[usize]) -> Result<DynTensor> {
+        let start = self.dense_range()?.start;
+        let what = || format!("offset {offset}, extents {extents:?} and strides {strides:?}");
+        let inside = || {
+            let steps = extents.iter().zip(strides).map(|(extent, stride)| (extent.max(&1) - 1).checked_mul(*stride));
+            let reach = steps.fold(Some(offset), |sum, step| sum?.checked_add(step?));
+            reach.is_some_and(|last| last < self.len() || extents.contains(&0))
+        };
+        if extents.len() != strides.len() || !inside() || has_overlap(extents, strides) {
+            return Err(self.out_of_range(what()));
+        }
+        let start = if extents.contains(&0) { 0 } else { start + offset };
+        Ok(self.view(Layout {
+            offset: start,
+            shape: Dims::from_slice(extents),
+            strides: Dims::from_slice(strides),
+        }))
+    }
+
     /// A view with one more axis, of extent 1, before this axis.
     ///
     /// ```
@@ -228,4 +264,21 @@ impl DynTensor {
     fn out_of_range(&self, what: String) -> Error {
         Error::Range { what, shape: self.shape().to_vec() }
     }
+}
+
+/// Whether two indices may name one element: not if each stride is beyond all that the axes of
+/// smaller strides reach.
+fn has_overlap(extents: &[usize], strides: &[usize]) -> bool {
+    if extents.contains(&0) {
+        return false;
+    }
+    let mut axes: Vec<(usize, usize)> = strides.iter().copied().zip(extents.iter().copied()).collect();
+    axes.retain(|&(_, extent)| extent > 1);
+    axes.sort_unstable();
+    let mut reach = 0;
+    axes.into_iter().any(|(stride, extent)| {
+        let overlaps = stride <= reach;
+        reach += (extent - 1) * stride;
+        overlaps
+    })
 }

@@ -1,0 +1,190 @@
+//! Arrays from elements, of one number, of numbers in order.
+
+use crate::dtype::SUPPORTED;
+use crate::error::{Error, Result, Site};
+use crate::node::{Array, Recipe};
+use crate::op::Op;
+use crate::shape::Extents;
+use kiln_ir::{Literal, Scalar};
+use kiln_lang::Elem;
+use kiln_runtime::{Device, DynTensor};
+use smallvec::SmallVec;
+use std::panic::Location;
+
+impl Array {
+    /// An array with the given elements, in row-major order.
+    ///
+    /// ```
+    /// # use kiln_array::Array;
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// let x = Array::new(&device, &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], &[2, 3]);
+    /// assert_eq!(x.transpose().to_vec::<f32>()?, [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
+    /// # Ok::<(), kiln_array::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The array has an error if their number is not the shape's, if their type is none that arrays
+    /// compute in, or if there is no memory for them.
+    #[track_caller]
+    pub fn new<T: Elem>(device: &Device, elements: &[T], shape: &[usize]) -> Array {
+        let site = Location::caller();
+        let made = checked_type("new", T::SCALAR, site).and_then(|()| {
+            let tensor = DynTensor::new(device, elements, shape);
+            tensor.map_err(|error| Error::Run { error, location: site })
+        });
+        made.map_or_else(|error| Array::failed(error, site), |tensor| Array::ready(tensor, site))
+    }
+
+    /// A single number, as an array without axes.
+    ///
+    /// ```
+    /// # use kiln_array::Array;
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// assert_eq!(Array::scalar(&device, 2.5f64).item::<f64>()?, 2.5);
+    /// # Ok::<(), kiln_array::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn scalar<T: Elem>(device: &Device, number: T) -> Array {
+        constant(device, "scalar", number.literal(), &[], Location::caller())
+    }
+
+    /// An array of a tensor's elements. The tensor's memory is the array's; a view with gaps is
+    /// copied.
+    ///
+    /// ```
+    /// # use kiln_array::Array;
+    /// use kiln_runtime::{Device, DynTensor};
+    /// let device = Device::open("interp")?;
+    /// let x = Array::from_tensor(DynTensor::new(&device, &[1.0f32, 2.0], &[2])?);
+    /// assert_eq!((x + 1.0).tensor()?.to_vec::<f32>()?, [2.0, 3.0]);
+    /// # Ok::<(), kiln_array::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn from_tensor(tensor: DynTensor) -> Array {
+        let site = Location::caller();
+        let made = checked_type("from_tensor", tensor.dtype(), site).and_then(|()| match tensor.is_contiguous() {
+            true => Ok(tensor),
+            false => tensor.copy().map_err(|error| Error::Run { error, location: site }),
+        });
+        made.map_or_else(|error| Array::failed(error, site), |tensor| Array::ready(tensor, site))
+    }
+
+    /// An array of zeros (or `false`).
+    #[track_caller]
+    pub fn zeros(device: &Device, dtype: Scalar, shape: &[usize]) -> Array {
+        constant(device, "zeros", Literal::zero(dtype), shape, Location::caller())
+    }
+
+    /// An array of ones (or `true`).
+    #[track_caller]
+    pub fn ones(device: &Device, dtype: Scalar, shape: &[usize]) -> Array {
+        constant(device, "ones", Literal::one(dtype), shape, Location::caller())
+    }
+
+    /// An array of one number everywhere. It takes no memory.
+    ///
+    /// ```
+    /// # use kiln_array::Array;
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// assert_eq!(Array::full(&device, 7i32, &[2, 2]).sum().item::<i64>()?, 28);
+    /// # Ok::<(), kiln_array::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn full<T: Elem>(device: &Device, number: T, shape: &[usize]) -> Array {
+        constant(device, "full", number.literal(), shape, Location::caller())
+    }
+
+    /// The i64 numbers 0, 1, …, `len - 1`.
+    ///
+    /// ```
+    /// # use kiln_array::Array;
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// assert_eq!((Array::arange(&device, 4) * 10 + 1).to_vec::<i64>()?, [1, 11, 21, 31]);
+    /// # Ok::<(), kiln_array::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn arange(device: &Device, len: usize) -> Array {
+        Array::iota(device, &[len], 0, Location::caller())
+    }
+
+    /// `len` f64 numbers from `first` to `last` at equal distances, both among them; `first` alone
+    /// if `len` is 1.
+    ///
+    /// ```
+    /// # use kiln_array::Array;
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// assert_eq!(Array::linspace(&device, 0.0, 1.0, 5).to_vec::<f64>()?, [0.0, 0.25, 0.5, 0.75, 1.0]);
+    /// # Ok::<(), kiln_array::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn linspace(device: &Device, first: f64, last: f64, len: usize) -> Array {
+        let step = if len > 1 { (last - first) / (len - 1) as f64 } else { 0.0 };
+        let index = Array::arange(device, len);
+        let inner = index.cast(Scalar::F64) * step + first;
+        // The last one exactly, as NumPy has it.
+        if len > 1 { inner.where_(&index.less(len as i64 - 1), last) } else { inner }
+    }
+
+    /// The matrix with ones on its diagonal.
+    ///
+    /// ```
+    /// # use kiln_array::Array;
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// let e = Array::eye(&device, kiln_ir::Scalar::F32, 2);
+    /// assert_eq!(e.to_vec::<f32>()?, [1.0, 0.0, 0.0, 1.0]);
+    /// # Ok::<(), kiln_array::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn eye(device: &Device, dtype: Scalar, len: usize) -> Array {
+        let site = Location::caller();
+        let [row, column] = [0, 1].map(|axis| Array::iota(device, &[len, len], axis, site));
+        row.equal(&column).cast(dtype)
+    }
+
+    /// The index along an axis, at each element.
+    pub(crate) fn iota(device: &Device, shape: &[usize], axis: usize, site: Site) -> Array {
+        let op = Op::Iota { axis };
+        let recipe = Recipe { op, inputs: SmallVec::new(), rule: None };
+        Array::lazy(recipe, Scalar::I64, Extents::from_slice(shape), Some(device.clone()), site)
+    }
+
+    /// A number in the place of each element of this array.
+    pub(crate) fn filled_like(&self, number: Literal, site: Site) -> Array {
+        match (self.error(), self.device()) {
+            (Some(error), _) => Array::failed(error, site),
+            (None, Some(device)) => constant(device, "full", number, self.shape(), site),
+            (None, None) => self.clone(),
+        }
+    }
+}
+
+/// An array of one number.
+pub(crate) fn constant(device: &Device, op: &'static str, number: Literal, shape: &[usize], site: Site) -> Array {
+    let sized = checked_type(op, number.elem(), site).and_then(|()| checked_size(op, shape, number.elem(), site));
+    if let Err(error) = sized {
+        return Array::failed(error, site);
+    }
+    let recipe = Recipe { op: Op::Full(number), inputs: SmallVec::new(), rule: None };
+    Array::lazy(recipe, number.elem(), Extents::from_slice(shape), Some(device.clone()), site)
+}
+
+/// Refuses element types that arrays do not compute in.
+pub(crate) fn checked_type(op: &'static str, dtype: Scalar, location: Site) -> Result<()> {
+    if SUPPORTED.contains(&dtype) {
+        return Ok(());
+    }
+    let hint = "arrays are of bool, i32, u32, i64, f16, bf16, f32 or f64; cast the elements first";
+    Err(Error::Type { op, dtype, hint, location })
+}
+
+/// Refuses shapes whose bytes cannot be addressed.
+pub(crate) fn checked_size(op: &'static str, shape: &[usize], dtype: Scalar, location: Site) -> Result<()> {
+    let bytes = shape.iter().try_fold(dtype.bytes() as usize, |bytes, &extent| bytes.checked_mul(extent.max(1)));
+    match bytes {
+        Some(bytes) if isize::try_from(bytes).is_ok() => Ok(()),
+        _ => {
+            let problem = format!("shape {shape:?} of {dtype} has more bytes than can be addressed");
+            Err(Error::Shape { op, problem, location })
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Functions of each element.
+
+use super::arithmetic::checked_class;
+use super::create::checked_type;
+use crate::dtype::{Kind, float_of, kind};
+use crate::error::Site;
+use crate::node::{Array, Made};
+use crate::op::Op;
+use crate::shape::Extents;
+use kiln_ir::{MathFn, Scalar, UnaryOp};
+use std::panic::Location;
+
+/// A function of each element.
+pub(crate) fn unary(op: UnaryOp, x: &Array, site: Site) -> Array {
+    Array::record(&[x], site, || {
+        let of = Op::Unary(op);
+        checked_class(of.name(), op.info().class, x.dtype(), site)?;
+        Ok(Made { op: of, dtype: op.result(x.dtype()), shape: Extents::from_slice(x.shape()) })
+    })
+}
+
+/// A function of floats: integers become f64 first.
+fn of_floats(op: UnaryOp, x: &Array, site: Site) -> Array {
+    unary(op, &x.cast_at(float_of(x.dtype()), site), site)
+}
+
+/// Rounding, which leaves integers as they are.
+fn rounded(op: UnaryOp, x: &Array, site: Site) -> Array {
+    if kind(x.dtype()) == Kind::Float { unary(op, x, site) } else { x.clone() }
+}
+
+macro_rules! functions {
+    ($f:ident: $($(#[$doc:meta])* $name:ident $op:expr;)*) => {
+        impl Array {$(
+            $(#[$doc])*
+            #[track_caller]
+            pub fn $name(&self) -> Array {
+                $f($op, self, Location::caller())
+            }
+        )*}
+    };
+}
+
+functions! {
+    of_floats:
+    /// e^x. Integers become f64 first, as for the functions below.
+    exp UnaryOp::Math(MathFn::Exp);
+    /// 2^x.
+    exp2 UnaryOp::Exp2;
+    /// The natural logarithm.
+    log UnaryOp::Math(MathFn::Log);
+    /// The logarithm to the base 2.
+    log2 UnaryOp::Math(MathFn::Log2);
+    /// ln(1 + x), also where x is small.
+    log1p UnaryOp::Math(MathFn::Log1p);
+    /// The sine, of radians.
+    sin UnaryOp::Math(MathFn::Sin);
+    /// The cosine, of radians.
+    cos UnaryOp::Math(MathFn::Cos);
+    /// The hyperbolic tangent.
+    tanh UnaryOp::Math(MathFn::Tanh);
+    /// The error function.
+    erf UnaryOp::Math(MathFn::Erf);
+    /// 1 / (1 + e^-x).
+    sigmoid UnaryOp::Math(MathFn::Sigmoid);
+    /// The square root.
+    sqrt UnaryOp::Sqrt;
+    /// 1 / sqrt(x).
+    rsqrt UnaryOp::Rsqrt;
+    /// 1 / x.
+    recip UnaryOp::Recip;
+}
+
+functions! {
+    rounded:
+    /// The greatest whole number that is not above x. Integers stay as they are, as below.
+    floor UnaryOp::Floor;
+    /// The least whole number that is not below x.
+    ceil UnaryOp::Ceil;
+    /// The nearest whole number; of two the even one.
+    round UnaryOp::Round;
+    /// The whole number towards zero.
+    trunc UnaryOp::Trunc;
+}
+
+functions! {
+    unary:
+    /// The magnitude.
+    abs UnaryOp::Abs;
+}
+
+impl Array {
+    /// The elements in another type, as Rust's `as` converts them: floats to integers towards zero
+    /// and within range, NaN to 0, everything but 0 to true.
+    ///
+    /// ```
+    /// # use kiln_array::Array;
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// let x = Array::new(&device, &[1.7f32, -1.7], &[2]);
+    /// assert_eq!(x.cast(kiln_ir::Scalar::I32).to_vec::<i32>()?, [1, -1]);
+    /// # Ok::<(), kiln_array::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn cast(&self, dtype: Scalar) -> Array {
+        self.cast_at(dtype, Location::caller())
+    }
+
+    pub(crate) fn cast_at(&self, dtype: Scalar, site: Site) -> Array {
+        if self.dtype() == dtype {
+            return self.clone();
+        }
+        Array::record(&[self], site, || {
+            checked_type("cast", dtype, site)?;
+            Ok(Made { op: Op::Cast, dtype, shape: Extents::from_slice(self.shape()) })
+        })
+    }
+
+    /// Whether each element is NaN.
+    #[track_caller]
+    pub fn is_nan(&self) -> Array {
+        let site = Location::caller();
+        match kind(self.dtype()) {
+            Kind::Float => unary(UnaryOp::IsNan, self, site),
+            Kind::Bool | Kind::Integer => self.filled_like(kiln_ir::Literal::bool(false), site),
+        }
+    }
+
+    /// -1, 0 or 1, as the sign is; NaN of NaN.
+    #[track_caller]
+    pub fn sign(&self) -> Array {
+        let (above, below) = (self.greater(0), self.less(0));
+        let sign = above.cast(self.dtype()) - below.cast(self.dtype());
+        if kind(self.dtype()) == Kind::Float { self.where_(&self.is_nan(), &sign) } else { sign }
+    }
+
+    /// x · x.
+    #[track_caller]
+    pub fn square(&self) -> Array {
+        self * self
+    }
+
+    /// The larger of x and 0.
+    #[track_caller]
+    pub fn relu(&self) -> Array {
+        self.maximum(0)
+    }
+
+    /// x · sigmoid(x), also known as swish.
+    #[track_caller]
+    pub fn silu(&self) -> Array {
+        self * self.sigmoid()
+    }
+
+    /// x · Φ(x), where Φ is the normal distribution, by the error function.
+    #[track_caller]
+    pub fn gelu(&self) -> Array {
+        (self * std::f64::consts::FRAC_1_SQRT_2).erf().cast(self.dtype()) * 0.5 * self + self * 0.5
+    }
+}
+
+impl std::ops::Neg for &Array {
+    type Output = Array;
+
+    /// The number of the other sign.
+    #[track_caller]
+    fn neg(self) -> Array {
+        unary(UnaryOp::Neg, self, Location::caller())
+    }
+}
+
+impl std::ops::Neg for Array {
+    type Output = Array;
+
+    #[track_caller]
+    fn neg(self) -> Array {
+        unary(UnaryOp::Neg, &self, Location::caller())
+    }
+}
+
+impl std::ops::Not for &Array {
+    type Output = Array;
+
+    /// The other bool, or all bits inverted.
+    #[track_caller]
+    fn not(self) -> Array {
+        unary(UnaryOp::Not, self, Location::caller())
+    }
+}
+
+impl std::ops::Not for Array {
+    type Output = Array;
+
+    #[track_caller]
+    fn not(self) -> Array {
+        unary(UnaryOp::Not, &self, Location::caller())
+    }
+}

@@ -1,0 +1,33 @@
+//! What can be done with arrays. Each file adds methods to [`Array`](crate::Array).
+//!
+//! | file | holds |
+//! |---|---|
+//! | `create.rs` | arrays from elements, of one number, of numbers in order |
+//! | `arithmetic.rs` | operators, and operations on two arrays |
+//! | `functions.rs` | functions of each element |
+//! | `logic.rs` | comparisons, `where` |
+//! | `views.rs` | other shapes, parts, other orders of axes |
+//! | `reduce.rs` | sums, means, maxima, and where those are |
+//! | `product.rs` | products of matrices |
+//! | `join.rs` | concatenating, stacking, splitting |
+//! | `index.rs` | elements by indices |
+//! | `scan.rs` | running sums |
+//! | `rows.rs` | softmax, norms |
+//! | `read.rs` | computing, reading, printing |
+
+pub(crate) mod arithmetic;
+pub(crate) mod create;
+pub(crate) mod functions;
+mod index;
+mod join;
+mod logic;
+pub(crate) mod product;
+mod read;
+pub(crate) mod reduce;
+mod rows;
+pub(crate) mod scan;
+mod views;
+
+pub use arithmetic::Operand;
+pub use join::{concatenate, stack};
+pub use read::eval;

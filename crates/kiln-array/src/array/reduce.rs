@@ -1,0 +1,218 @@
+//! Sums, means, extremes, and where those are.
+//!
+//! Each comes in three forms: over all elements (`sum`), along axes that go (`sum_axes`), and along
+//! axes that stay with an extent of 1 (`sum_keep`), so that the result combines with the array. In
+//! the last two no axes at all are all axes.
+
+use crate::dtype::{Kind, accumulator, kind, mean_of, sum_of};
+use crate::error::{Error, Site};
+use crate::node::{Array, Made};
+use crate::op::Op;
+use crate::shape::{Extents, kept, without};
+use kiln_ir::{Literal, ReduceOp, Scalar};
+use std::panic::Location;
+
+/// Combines along axes, which go.
+pub(crate) fn reduce(op: ReduceOp, x: &Array, axes: &[usize], site: Site) -> Array {
+    let shape = without(x.shape(), axes);
+    let axes: Extents = axes.iter().copied().filter(|&axis| x.shape()[axis] != 1).collect();
+    if axes.is_empty() {
+        return x.reshaped(&shape, site);
+    }
+    if axes.iter().any(|&axis| x.shape()[axis] == 0) {
+        return x.of_nothing(op, &shape, site);
+    }
+    // Axes of extent 1 are no work.
+    let reduced = without(x.shape(), &axes);
+    let made = Made { op: Op::Reduce { op, axes }, dtype: x.dtype(), shape: reduced };
+    Array::record(&[x], site, || Ok(made)).reshaped(&shape, site)
+}
+
+/// Which axes, and whether they stay.
+#[derive(Clone, Copy)]
+struct Along<'a> {
+    axes: &'a [isize],
+    stay: bool,
+}
+
+impl Array {
+    /// What a reduction of no elements gives.
+    fn of_nothing(&self, op: ReduceOp, shape: &[usize], site: Site) -> Array {
+        let number = match op {
+            ReduceOp::Sum | ReduceOp::Or | ReduceOp::Xor => Literal::zero(self.dtype()),
+            ReduceOp::Prod | ReduceOp::And => Literal::one(self.dtype()),
+            ReduceOp::Min | ReduceOp::Max | ReduceOp::ArgMin | ReduceOp::ArgMax => {
+                let problem = format!("no elements along an axis of shape {:?}", self.shape());
+                return Array::failed(Error::Shape { op: op.name(), problem, location: site }, site);
+            }
+        };
+        let Some(device) = self.device() else { return self.clone() };
+        super::create::constant(device, op.name(), number, shape, site)
+    }
+
+    /// Reduces along checked axes.
+    fn along(&self, name: &'static str, along: Along<'_>, site: Site, f: impl FnOnce(&[usize]) -> Array) -> Array {
+        match self.axes_at(name, along.axes, site) {
+            Err(error) => Array::failed(error, site),
+            Ok(axes) => {
+                let reduced = f(&axes);
+                match along.stay && reduced.error().is_none() {
+                    true => reduced.reshaped(&kept(self.shape(), &axes), site),
+                    false => reduced,
+                }
+            }
+        }
+    }
+
+    fn sum_along(&self, along: Along<'_>, site: Site) -> Array {
+        self.added(ReduceOp::Sum, "sum", along, site)
+    }
+
+    fn prod_along(&self, along: Along<'_>, site: Site) -> Array {
+        self.added(ReduceOp::Prod, "prod", along, site)
+    }
+
+    /// Sums and products: of 16-bit floats in f32, of integers in i64.
+    fn added(&self, op: ReduceOp, name: &'static str, along: Along<'_>, site: Site) -> Array {
+        self.along(name, along, site, |axes| {
+            let wide = self.cast_at(accumulator(self.dtype()), site);
+            reduce(op, &wide, axes, site).cast_at(sum_of(self.dtype()), site)
+        })
+    }
+
+    fn mean_along(&self, along: Along<'_>, site: Site) -> Array {
+        self.along("mean", along, site, |axes| {
+            let count: usize = axes.iter().map(|&axis| self.shape()[axis]).product();
+            let dtype = mean_of(self.dtype());
+            let wide = self.cast_at(accumulator(dtype), site);
+            (reduce(ReduceOp::Sum, &wide, axes, site) / count as f64).cast_at(dtype, site)
+        })
+    }
+
+    fn var_along(&self, along: Along<'_>, site: Site) -> Array {
+        self.along("var", along, site, |axes| {
+            let count: usize = axes.iter().map(|&axis| self.shape()[axis]).product();
+            let dtype = mean_of(self.dtype());
+            let wide = self.cast_at(accumulator(dtype), site);
+            let mean = reduce(ReduceOp::Sum, &wide, axes, site) / count as f64;
+            let centered = &wide - mean.reshaped(&kept(self.shape(), axes), site);
+            (reduce(ReduceOp::Sum, &centered.square(), axes, site) / count as f64).cast_at(dtype, site)
+        })
+    }
+
+    fn max_along(&self, along: Along<'_>, site: Site) -> Array {
+        self.extreme(ReduceOp::Max, "max", along, site)
+    }
+
+    fn min_along(&self, along: Along<'_>, site: Site) -> Array {
+        self.extreme(ReduceOp::Min, "min", along, site)
+    }
+
+    fn extreme(&self, op: ReduceOp, name: &'static str, along: Along<'_>, site: Site) -> Array {
+        let op = match (kind(self.dtype()), op) {
+            (Kind::Bool, ReduceOp::Max) => ReduceOp::Or,
+            (Kind::Bool, _) => ReduceOp::And,
+            (Kind::Integer | Kind::Float, op) => op,
+        };
+        self.along(name, along, site, |axes| reduce(op, self, axes, site))
+    }
+
+    fn any_along(&self, along: Along<'_>, site: Site) -> Array {
+        self.along("any", along, site, |axes| reduce(ReduceOp::Or, &self.cast_at(Scalar::Bool, site), axes, site))
+    }
+
+    fn all_along(&self, along: Along<'_>, site: Site) -> Array {
+        self.along("all", along, site, |axes| reduce(ReduceOp::And, &self.cast_at(Scalar::Bool, site), axes, site))
+    }
+
+    /// The i64 index along an axis of its first greatest element, or of its first NaN. The axis
+    /// goes.
+    ///
+    /// ```
+    /// # use kiln_array::Array;
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// let x = Array::new(&device, &[1.0f32, 3.0, 2.0, 5.0, 4.0, 5.0], &[2, 3]);
+    /// assert_eq!(x.argmax(-1).to_vec::<i64>()?, [1, 0]);
+    /// # Ok::<(), kiln_array::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn argmax(&self, axis: isize) -> Array {
+        self.position("argmax", axis, Array::max_along, Location::caller())
+    }
+
+    /// The i64 index along an axis of its first least element, or of its first NaN. The axis goes.
+    #[track_caller]
+    pub fn argmin(&self, axis: isize) -> Array {
+        self.position("argmin", axis, Array::min_along, Location::caller())
+    }
+
+    /// The least index whose element is the extreme one.
+    fn position(
+        &self,
+        name: &'static str,
+        axis: isize,
+        extreme: fn(&Array, Along<'_>, Site) -> Array,
+        site: Site,
+    ) -> Array {
+        let at = match self.axis_at(name, axis, site) {
+            Ok(at) => at,
+            Err(error) => return Array::failed(error, site),
+        };
+        let Some(device) = self.device() else { return self.clone() };
+        let best = extreme(self, Along { axes: &[axis], stay: true }, site);
+        let hit = self.equal(&best) | self.is_nan();
+        let index = Array::iota(device, self.shape(), at, site);
+        let none = self.shape()[at] as i64;
+        reduce(ReduceOp::Min, &index.where_(&hit, none), &[at], site)
+    }
+}
+
+macro_rules! reductions {
+    ($($(#[$doc:meta])* $all:ident $axes:ident $keep:ident $f:ident;)*) => {
+        impl Array {$(
+            $(#[$doc])*
+            ///
+            /// Over all elements.
+            #[track_caller]
+            pub fn $all(&self) -> Array {
+                self.$f(Along { axes: &[], stay: false }, Location::caller())
+            }
+
+            $(#[$doc])*
+            ///
+            /// Along axes, which go.
+            #[track_caller]
+            pub fn $axes(&self, axes: &[isize]) -> Array {
+                self.$f(Along { axes, stay: false }, Location::caller())
+            }
+
+            $(#[$doc])*
+            ///
+            /// Along axes, which stay with an extent of 1, so that the result combines with the
+            /// array.
+            #[track_caller]
+            pub fn $keep(&self, axes: &[isize]) -> Array {
+                self.$f(Along { axes, stay: true }, Location::caller())
+            }
+        )*}
+    };
+}
+
+reductions! {
+    /// The sum: of integers and bool in i64, of 16-bit floats in f32, rounded once.
+    sum sum_axes sum_keep sum_along;
+    /// The product, in the types of the sum.
+    prod prod_axes prod_keep prod_along;
+    /// The mean: of integers in f64.
+    mean mean_axes mean_keep mean_along;
+    /// The variance: the mean of the squared distances from the mean.
+    var var_axes var_keep var_along;
+    /// The greatest element; NaN where one is.
+    max max_axes max_keep max_along;
+    /// The least element; NaN where one is.
+    min min_axes min_keep min_along;
+    /// Whether an element is true, or not zero.
+    any any_axes any_keep any_along;
+    /// Whether all elements are true, or not zero.
+    all all_axes all_keep all_along;
+}

@@ -1,0 +1,67 @@
+//! Softmax and norms, as one writes them down: each is one kernel, which reads its input once while
+//! a row fits a tile.
+
+use crate::dtype::{accumulator, mean_of};
+use crate::node::Array;
+use std::panic::Location;
+
+impl Array {
+    /// Shares of e^x along an axis, computed in f32 for 16-bit floats.
+    ///
+    /// ```
+    /// # use kiln_array::Array;
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// let x = Array::new(&device, &[0.0f32, 0.0, 1000.0, 0.0], &[2, 2]);
+    /// assert_eq!(x.softmax(-1).to_vec::<f32>()?, [0.5, 0.5, 1.0, 0.0]);
+    /// # Ok::<(), kiln_array::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn softmax(&self, axis: isize) -> Array {
+        let x = self.wide();
+        let e = (&x - x.max_keep(&[axis]).stop_gradient()).exp();
+        (&e / e.sum_keep(&[axis])).cast(mean_of(self.dtype()))
+    }
+
+    /// The logarithm of the softmax, also where that is too small for a float.
+    #[track_caller]
+    pub fn log_softmax(&self, axis: isize) -> Array {
+        let x = self.wide();
+        let shifted = &x - x.max_keep(&[axis]).stop_gradient();
+        (&shifted - shifted.exp().sum_keep(&[axis]).log()).cast(mean_of(self.dtype()))
+    }
+
+    /// ln Σ e^x along an axis, which goes.
+    #[track_caller]
+    pub fn logsumexp(&self, axis: isize) -> Array {
+        let x = self.wide();
+        let max = x.max_keep(&[axis]).stop_gradient();
+        // Where all elements are infinitely small, so is the result, and their difference is NaN.
+        let max = max.where_(&max.abs().less(f64::INFINITY), 0.0);
+        let sum = (&x - &max).exp().sum_keep(&[axis]).log() + max;
+        sum.squeeze(axis).cast(mean_of(self.dtype()))
+    }
+
+    /// (x - mean) / sqrt(variance + epsilon) · weight + bias along the last axis, computed in f32
+    /// for 16-bit floats (Ba, Kiros and Hinton, "Layer Normalization", 2016).
+    #[track_caller]
+    pub fn layer_norm(&self, weight: &Array, bias: &Array, epsilon: f64) -> Array {
+        let x = self.wide();
+        let centered = &x - x.mean_keep(&[-1]);
+        let variance = centered.square().mean_keep(&[-1]);
+        (centered * (variance + epsilon).rsqrt() * weight + bias).cast(mean_of(self.dtype()))
+    }
+
+    /// x / sqrt(mean of x² + epsilon) · weight along the last axis, computed in f32 for 16-bit
+    /// floats (Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019).
+    #[track_caller]
+    pub fn rms_norm(&self, weight: &Array, epsilon: f64) -> Array {
+        let x = self.wide();
+        (&x * (x.square().mean_keep(&[-1]) + epsilon).rsqrt() * weight).cast(mean_of(self.dtype()))
+    }
+
+    /// The elements as floats, of 32 bits or more.
+    #[track_caller]
+    fn wide(&self) -> Array {
+        self.cast_at(accumulator(mean_of(self.dtype())), Location::caller())
+    }
+}

@@ -1,0 +1,61 @@
+//! Running sums.
+
+use crate::dtype::{accumulator, sum_of};
+use crate::error::Site;
+use crate::node::{Array, Made};
+use crate::op::Op;
+use crate::plan::sizes::fits_tile;
+use crate::shape::Extents;
+use std::panic::Location;
+
+/// Elements of a part of an axis that is too long for a tile.
+const PART: usize = 1024;
+
+impl Array {
+    /// The running sum along an axis, in the types of [`sum`](Self::sum).
+    ///
+    /// ```
+    /// # use kiln_array::Array;
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// let x = Array::new(&device, &[1.0f32, 2.0, 3.0], &[3]);
+    /// assert_eq!(x.cumsum(0).to_vec::<f32>()?, [1.0, 3.0, 6.0]);
+    /// # Ok::<(), kiln_array::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn cumsum(&self, axis: isize) -> Array {
+        let site = Location::caller();
+        match self.axis_at("cumsum", axis, site) {
+            Ok(axis) => {
+                let wide = self.cast_at(accumulator(self.dtype()), site);
+                cumsum(&wide, axis, false, site).cast_at(sum_of(self.dtype()), site)
+            }
+            Err(error) => Array::failed(error, site),
+        }
+    }
+}
+
+/// The running sum from the start of an axis, or from its end.
+pub(crate) fn cumsum(x: &Array, axis: usize, reverse: bool, site: Site) -> Array {
+    let extent = x.shape()[axis];
+    if extent <= 1 {
+        return x.clone();
+    }
+    if fits_tile(extent) {
+        let shape = Extents::from_slice(x.shape());
+        return Array::record(&[x], site, || Ok(Made { op: Op::CumSum { axis, reverse }, dtype: x.dtype(), shape }));
+    }
+    // Sums of parts, and of the parts before each.
+    let parts = extent.div_ceil(PART);
+    let mut widths = vec![(0, 0); x.rank()];
+    widths[axis].1 = parts * PART - extent;
+    let mut divided = Extents::from_slice(x.shape());
+    divided[axis] = parts;
+    divided.insert(axis + 1, PART);
+    let padded = x.pad(&widths);
+    let whole = Extents::from_slice(padded.shape());
+    let inner = cumsum(&padded.reshaped(&divided, site), axis + 1, reverse, site);
+    let last = if reverse { 0 } else { PART - 1 };
+    let totals = inner.part(axis + 1, last, 1, 1, site);
+    let others = cumsum(&totals, axis, reverse, site) - &totals;
+    (inner + others).reshaped(&whole, site).part(axis, 0, extent, 1, site)
+}

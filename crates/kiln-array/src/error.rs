@@ -1,0 +1,82 @@
+//! What can be wrong with a program over arrays.
+
+use kiln_ir::Scalar;
+use std::panic::Location;
+
+/// A place in the user's source.
+pub type Site = &'static Location<'static>;
+
+/// What is returned by functions that read arrays.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why an array has no elements.
+///
+/// Operations do not fail while they are recorded. One that cannot be gives an array that holds the
+/// error, and so does everything that is made of it. The next `eval`, `item` or `to_vec` returns
+/// it.
+///
+/// ```
+/// use kiln_array::Array;
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let (a, b) = (Array::new(&device, &[1.0f32, 2.0], &[2]), Array::new(&device, &[1.0f32; 3], &[3]));
+/// let error = (a + b).exp().sum().eval().unwrap_err().to_string();
+/// assert!(error.ends_with("`add`: shapes [2] and [3] do not broadcast: axes must be equal, or 1"));
+/// # Ok::<(), kiln_array::Error>(())
+/// ```
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Shapes do not fit each other.
+    #[error("{location}: `{op}`: {problem}")]
+    Shape {
+        /// The operation.
+        op: &'static str,
+        /// What is wrong, with the shapes.
+        problem: String,
+        /// The line that recorded it.
+        location: Site,
+    },
+    /// An operation is not there for an element type.
+    #[error("{location}: `{op}` of {dtype}: {hint}")]
+    Type {
+        /// The operation.
+        op: &'static str,
+        /// The element type.
+        dtype: Scalar,
+        /// What to write instead.
+        hint: &'static str,
+        /// The line that recorded it.
+        location: Site,
+    },
+    /// Arrays of two devices meet.
+    #[error("{location}: `{op}`: one array is on {left} and the other on {right}; `to_device` copies an array")]
+    Devices {
+        /// The operation.
+        op: &'static str,
+        /// The device of the first array.
+        left: String,
+        /// The device of the other one.
+        right: String,
+        /// The line that recorded it.
+        location: Site,
+    },
+    /// A gradient was asked for of something that has none.
+    #[error("{location}: {problem}")]
+    Gradient {
+        /// What is wrong.
+        problem: String,
+        /// The line that asked for it.
+        location: Site,
+    },
+    /// A tensor could not be made or read, or a kernel failed.
+    #[error("{location}: {error}")]
+    Run {
+        /// What the runtime says.
+        error: kiln_runtime::Error,
+        /// The line that recorded the operation, or that read the array.
+        location: Site,
+    },
+    /// The runtime failed outside of arrays, where a program opens a device for example.
+    #[error(transparent)]
+    Runtime(#[from] kiln_runtime::Error),
+}

@@ -1,0 +1,201 @@
+//! Gradients, in reverse mode.
+//!
+//! A gradient is recorded as any other arrays are: the rules make arrays of arrays, so that what
+//! they make fuses with the rest, and has gradients itself.
+
+mod parameters;
+mod rules;
+
+pub use parameters::Parameters;
+
+use crate::array::create::constant;
+use crate::dtype::{Kind, kind};
+use crate::error::{Error, Site};
+use crate::node::{Array, GradientScope, Made, Recipe};
+use crate::op::Op;
+use crate::shape::Extents;
+use kiln_ir::Literal;
+use rules::{Rules, zeros_like};
+use smallvec::SmallVec;
+use std::collections::{HashMap, HashSet};
+use std::panic::Location;
+use std::sync::Arc;
+
+/// The gradient of a function's one number with respect to its parameters, of the parameters'
+/// structure.
+///
+/// Nothing is computed yet. Gradients have gradients.
+///
+/// ```
+/// use kiln_array::{Array, grad};
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let x = Array::new(&device, &[1.0f32, 2.0, 3.0], &[3]);
+/// let cubes = |x: &Array| x.pow(3).sum();
+/// assert_eq!(grad(cubes, &x).to_vec::<f32>()?, [3.0, 12.0, 27.0]);
+/// let second = grad(|x| grad(cubes, x).sum(), &x);
+/// assert_eq!(second.to_vec::<f32>()?, [6.0, 12.0, 18.0]);
+/// # Ok::<(), kiln_array::Error>(())
+/// ```
+///
+/// # Errors
+/// The gradients have an error if the function's result does, if it is not one float, or if a
+/// parameter is not of floats.
+#[track_caller]
+pub fn grad<P: Parameters>(f: impl FnOnce(&P) -> Array, at: &P) -> P {
+    differentiate(f, at, Location::caller()).1
+}
+
+/// A function's one number, and its gradient with respect to the parameters.
+///
+/// ```
+/// use kiln_array::{Array, value_and_grad};
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let (x, t) = (Array::new(&device, &[1.0f32, 2.0], &[2]), Array::new(&device, &[3.0f32, 5.0], &[2]));
+/// let at = [Array::scalar(&device, 1.0f32), Array::scalar(&device, 0.0f32)];
+/// let (loss, [slope, offset]) = value_and_grad(|[a, b]| (&x * a + b - &t).square().mean(), &at);
+/// assert_eq!(loss.item::<f32>()?, 6.5);
+/// assert_eq!((slope.item::<f32>()?, offset.item::<f32>()?), (-8.0, -5.0));
+/// # Ok::<(), kiln_array::Error>(())
+/// ```
+///
+/// # Errors
+/// As of [`grad`].
+#[track_caller]
+pub fn value_and_grad<P: Parameters>(f: impl FnOnce(&P) -> Array, at: &P) -> (Array, P) {
+    differentiate(f, at, Location::caller())
+}
+
+/// A result with a rule of its own for gradients: `forward` computes it of the inputs, and
+/// `backward` gives the gradients of the inputs, of the inputs, the result and its gradient.
+///
+/// ```
+/// use kiln_array::{Array, custom_vjp, grad};
+/// let device = kiln_runtime::Device::open("interp")?;
+/// // Rounds, but passes gradients on as if it did not.
+/// let straight = |x: &Array| custom_vjp(&[x], |x| x[0].round(), |_, _, g| vec![g.clone()]);
+/// let x = Array::new(&device, &[0.4f32, 1.7], &[2]);
+/// assert_eq!(straight(&x).to_vec::<f32>()?, [0.0, 2.0]);
+/// assert_eq!(grad(|x| (straight(x) * 3.0).sum(), &x).to_vec::<f32>()?, [3.0, 3.0]);
+/// # Ok::<(), kiln_array::Error>(())
+/// ```
+///
+/// # Errors
+/// A gradient through it has an error if `backward` gives another number of arrays, or other
+/// shapes.
+#[track_caller]
+pub fn custom_vjp(
+    inputs: &[&Array],
+    forward: impl FnOnce(&[Array]) -> Array,
+    backward: impl Fn(&[Array], &Array, &Array) -> Vec<Array> + Send + Sync + 'static,
+) -> Array {
+    let site = Location::caller();
+    let given: Vec<Array> = inputs.iter().map(|&input| input.clone()).collect();
+    let result = forward(&given);
+    if let Some(error) = result.error() {
+        return Array::failed(error, site);
+    }
+    let (dtype, shape) = (result.dtype(), Extents::from_slice(result.shape()));
+    let device = result.device().cloned();
+    let inputs = std::iter::once(result).chain(given).collect();
+    Array::lazy(Recipe { op: Op::Custom, inputs, rule: Some(Arc::new(backward)) }, dtype, shape, device, site)
+}
+
+impl Array {
+    /// The same elements, of which no gradient is taken.
+    #[track_caller]
+    pub fn stop_gradient(&self) -> Array {
+        self.passed(Op::Stop, Location::caller())
+    }
+
+    fn passed(&self, op: Op, site: Site) -> Array {
+        let shape = Extents::from_slice(self.shape());
+        Array::record(&[self], site, || Ok(Made { op, dtype: self.dtype(), shape }))
+    }
+}
+
+fn differentiate<P: Parameters>(f: impl FnOnce(&P) -> Array, at: &P, site: Site) -> (Array, P) {
+    let _scope = GradientScope::open();
+    let mut variables = Vec::new();
+    let point = at.map(&mut |parameter| {
+        let variable = match kind(parameter.dtype()) {
+            Kind::Float => parameter.passed(Op::Variable, site),
+            Kind::Bool | Kind::Integer => {
+                let problem = format!("an array of {} has no gradient; cast it to f32 first", parameter.dtype());
+                Array::failed(Error::Gradient { problem, location: site }, site)
+            }
+        };
+        variables.push(variable.clone());
+        variable
+    });
+    let value = f(&point);
+    let gradients = backward(&value, &variables, site);
+    let mut next = gradients.into_iter();
+    let of = at.map(&mut |parameter| next.next().unwrap_or_else(|| parameter.clone()));
+    (value, of)
+}
+
+/// The gradients of a number with respect to variables.
+fn backward(value: &Array, variables: &[Array], site: Site) -> Vec<Array> {
+    let problem = value.error().or_else(|| variables.iter().find_map(Array::error)).or_else(|| {
+        let (dtype, shape) = (value.dtype(), value.shape());
+        let problem = format!("a gradient is of one float, such as a `mean`, but the function gives {dtype} of shape {shape:?}");
+        let is_number = value.len() == 1 && kind(dtype) == Kind::Float;
+        (!is_number).then_some(Error::Gradient { problem, location: site })
+    });
+    if let Some(error) = problem {
+        return variables.iter().map(|_| Array::failed(error.clone(), site)).collect();
+    }
+    let order = dependent(value, variables);
+    let mut gradients: HashMap<usize, Array> = HashMap::new();
+    if let Some(device) = value.device() {
+        let one = constant(device, "ones", Literal::one(value.dtype()), value.shape(), site);
+        gradients.insert(value.identity(), one);
+    }
+    let depends: HashSet<usize> = order.iter().map(|(array, _)| array.identity()).collect();
+    for (array, recipe) in order.iter().rev() {
+        if variables.iter().any(|variable| variable.identity() == array.identity()) {
+            continue;
+        }
+        let Some(gradient) = gradients.remove(&array.identity()) else { continue };
+        let rules = Rules { recipe, y: array, g: &gradient, site };
+        for (input, of_input) in recipe.inputs.iter().zip(rules.gradients()) {
+            let Some(of_input) = of_input.filter(|_| depends.contains(&input.identity())) else { continue };
+            let sum = match gradients.remove(&input.identity()) {
+                Some(before) => before + of_input,
+                None => of_input,
+            };
+            gradients.insert(input.identity(), sum);
+        }
+    }
+    let of = |variable: &Array| gradients.remove(&variable.identity()).unwrap_or_else(|| zeros_like(variable, site));
+    variables.iter().map(of).collect()
+}
+
+/// The arrays between variables and a value, inputs before what is made of them, with recipes.
+fn dependent(value: &Array, variables: &[Array]) -> Vec<(Array, Recipe)> {
+    let mut found = Vec::new();
+    let mut state: HashMap<usize, bool> = HashMap::new();
+    let mut pending = vec![(value.clone(), false)];
+    while let Some((array, inputs_are_there)) = pending.pop() {
+        if state.contains_key(&array.identity()) {
+            continue;
+        }
+        let Some(recipe) = array.recipe() else {
+            state.insert(array.identity(), false);
+            continue;
+        };
+        if !inputs_are_there {
+            pending.push((array, true));
+            let inputs: SmallVec<[Array; 2]> = recipe.inputs;
+            pending.extend(inputs.into_iter().map(|input| (input, false)));
+            continue;
+        }
+        let is_variable = variables.iter().any(|variable| variable.identity() == array.identity());
+        let of_input = recipe.inputs.iter().any(|input| state.get(&input.identity()).copied().unwrap_or(false));
+        state.insert(array.identity(), is_variable || of_input);
+        if is_variable || of_input {
+            found.push((array, recipe));
+        }
+    }
+    found
+}

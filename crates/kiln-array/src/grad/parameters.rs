@@ -1,0 +1,50 @@
+//! What gradients are taken with respect to.
+
+use crate::node::Array;
+
+/// Arrays in a structure: an array, an array or a vector of such, a pair or a triple.
+///
+/// A gradient has the structure of the parameters.
+///
+/// ```
+/// use kiln_array::{Array, Parameters};
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let pair = (Array::scalar(&device, 1.0f32), vec![Array::scalar(&device, 2.0f32); 2]);
+/// let (one, twos) = pair.map(&mut |x| x + 1.0);
+/// assert_eq!((one.item::<f32>()?, twos[1].item::<f32>()?), (2.0, 3.0));
+/// # Ok::<(), kiln_array::Error>(())
+/// ```
+pub trait Parameters {
+    /// The structure with something else in the place of each array, in a fixed order.
+    fn map(&self, f: &mut dyn FnMut(&Array) -> Array) -> Self;
+}
+
+impl Parameters for Array {
+    fn map(&self, f: &mut dyn FnMut(&Array) -> Array) -> Array {
+        f(self)
+    }
+}
+
+impl<P: Parameters, const N: usize> Parameters for [P; N] {
+    fn map(&self, f: &mut dyn FnMut(&Array) -> Array) -> [P; N] {
+        self.each_ref().map(|part| part.map(f))
+    }
+}
+
+impl<P: Parameters> Parameters for Vec<P> {
+    fn map(&self, f: &mut dyn FnMut(&Array) -> Array) -> Vec<P> {
+        self.iter().map(|part| part.map(f)).collect()
+    }
+}
+
+impl<P: Parameters, Q: Parameters> Parameters for (P, Q) {
+    fn map(&self, f: &mut dyn FnMut(&Array) -> Array) -> (P, Q) {
+        (self.0.map(f), self.1.map(f))
+    }
+}
+
+impl<P: Parameters, Q: Parameters, R: Parameters> Parameters for (P, Q, R) {
+    fn map(&self, f: &mut dyn FnMut(&Array) -> Array) -> (P, Q, R) {
+        (self.0.map(f), self.1.map(f), self.2.map(f))
+    }
+}

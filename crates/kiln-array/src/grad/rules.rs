@@ -1,0 +1,228 @@
+//! The gradient of each operation: a line of arrays.
+//!
+//! Those of element-wise operations are not here: `kiln_ir` has the derivatives as expressions
+//! beside the operations, and they are written as arrays.
+
+use crate::array::arithmetic::binary;
+use crate::array::functions::unary;
+use crate::array::product::product;
+use crate::array::reduce::reduce;
+use crate::array::scan::cumsum;
+use crate::dtype::{Kind, kind};
+use crate::error::{Error, Site};
+use crate::node::{Array, Recipe};
+use crate::op::Op;
+use crate::shape::{Extents, kept};
+use kiln_ir::{Derivative, Expr, Literal, ReduceOp};
+
+/// An array of zeros like another one.
+pub(super) fn zeros_like(x: &Array, site: Site) -> Array {
+    x.filled_like(Literal::zero(x.dtype()), site)
+}
+
+/// What rules are made of.
+pub(super) struct Rules<'a> {
+    pub(super) recipe: &'a Recipe,
+    /// The result of the operation.
+    pub(super) y: &'a Array,
+    /// Its gradient.
+    pub(super) g: &'a Array,
+    pub(super) site: Site,
+}
+
+impl Rules<'_> {
+    /// The gradient of each input; `None` where it has none.
+    pub(super) fn gradients(&self) -> Vec<Option<Array>> {
+        let Rules { g, y, site, .. } = *self;
+        match &self.recipe.op {
+            Op::Full(_) | Op::Iota { .. } => Vec::new(),
+            Op::Compare(_) => vec![None, None],
+            Op::Unary(op) => vec![op.derivative().and_then(|rule| self.by(rule))],
+            Op::Binary(op) => match op.derivatives() {
+                Some(rules) => rules.map(|rule| self.by(rule)).to_vec(),
+                None => vec![None, None],
+            },
+            Op::Select => {
+                let (condition, zero) = (self.input(0), zeros_like(g, site));
+                vec![None, Some(g.where_(condition, &zero)), Some(zero.where_(condition, g))]
+            }
+            Op::Cast => vec![self.is_of_floats(0).then(|| g.cast_at(self.input(0).dtype(), site))],
+            Op::Broadcast => vec![Some(self.summed())],
+            Op::Reshape => vec![Some(g.reshaped(self.input(0).shape(), site))],
+            Op::Permute(order) => vec![Some(g.ordered(inverse(order), site))],
+            Op::Slice { start, step } => vec![Some(self.spread(start, step))],
+            Op::Flip(axes) => vec![Some(g.flipped(axes.clone(), site))],
+            Op::Pad { before } => {
+                let axes = self.input(0).shape().iter().zip(before).enumerate();
+                let part = |g: Array, (axis, (&extent, &from)): (usize, (&usize, &usize))| g.part(axis, from, extent, 1, site);
+                vec![Some(axes.fold(g.clone(), part))]
+            }
+            Op::Reduce { op, axes } => vec![self.of_reduction(*op, axes)],
+            Op::CumSum { axis, reverse } => vec![Some(cumsum(g, *axis, !reverse, site))],
+            Op::Take { axis } => vec![Some(self.gathered(*axis)), None],
+            Op::Product => self.of_product(),
+            Op::Variable => vec![Some(g.clone())],
+            Op::Stop => vec![None],
+            Op::Custom => self.of_user(y),
+        }
+    }
+
+    fn input(&self, number: usize) -> &Array {
+        &self.recipe.inputs[number]
+    }
+
+    fn is_of_floats(&self, input: usize) -> bool {
+        kind(self.input(input).dtype()) == Kind::Float
+    }
+
+    /// The gradient by the derivative of an element-wise operation.
+    fn by(&self, derivative: Derivative) -> Option<Array> {
+        let times = |slope: &Array| binary(kiln_ir::BinaryOp::Mul, self.g, slope, None, self.site);
+        match derivative() {
+            Expr::Number(0.0) => None,
+            Expr::Number(1.0) => Some(self.g.clone()),
+            Expr::Number(-1.0) => Some(-self.g),
+            other => Some(times(&self.expression(&other))),
+        }
+    }
+
+    fn expression(&self, expr: &Expr) -> Array {
+        match expr {
+            Expr::A => self.input(0).clone(),
+            Expr::B => self.recipe.inputs[self.recipe.inputs.len() - 1].clone(),
+            Expr::Y => self.y.clone(),
+            Expr::Number(number) => self.number(*number),
+            Expr::Unary(op, x) => unary(*op, &self.expression(x), self.site),
+            Expr::Binary(op, both) => {
+                let [a, b] = both.each_ref().map(|x| self.expression(x));
+                binary(*op, &a, &b, None, self.site)
+            }
+            Expr::Less(parts) => {
+                let [a, b, yes, no] = parts.each_ref().map(|x| self.expression(x));
+                yes.where_(&a.less(&b), &no)
+            }
+        }
+    }
+
+    fn number(&self, number: f64) -> Array {
+        self.y.filled_like(Literal::from_f64(self.y.dtype(), number), self.site)
+    }
+
+    /// The sum over the axes that a broadcast stretched.
+    fn summed(&self) -> Array {
+        let (from, to) = (self.input(0).shape(), self.y.shape());
+        let axes: Vec<usize> = (0..to.len()).filter(|&axis| from[axis] != to[axis]).collect();
+        wide_sum(self.g, &axes, self.site).reshaped(from, self.site)
+    }
+
+    /// The gradient in the places that a slice took, and zero between and around them.
+    fn spread(&self, start: &Extents, step: &Extents) -> Array {
+        let (shape, site) = (self.input(0).shape(), self.site);
+        let mut g = self.g.clone();
+        for axis in (0..shape.len()).filter(|&axis| step[axis] > 1 && self.y.shape()[axis] > 0) {
+            let count = g.shape()[axis];
+            let mut divided = Extents::from_slice(g.shape());
+            divided.insert(axis + 1, 1);
+            let mut widths = vec![(0, 0); divided.len()];
+            widths[axis + 1].1 = step[axis] - 1;
+            let mut joined = Extents::from_slice(g.shape());
+            joined[axis] = count * step[axis];
+            let apart = g.reshaped(&divided, site).pad(&widths).reshaped(&joined, site);
+            g = apart.part(axis, 0, (count - 1) * step[axis] + 1, 1, site);
+        }
+        let after = |axis: usize| shape[axis] - start[axis].min(shape[axis]) - g.shape()[axis].min(shape[axis] - start[axis]);
+        let widths: Vec<(usize, usize)> = (0..shape.len()).map(|axis| (start[axis], after(axis))).collect();
+        g.pad(&widths)
+    }
+
+    fn of_reduction(&self, op: ReduceOp, axes: &[usize]) -> Option<Array> {
+        let (x, site) = (self.input(0), self.site);
+        let stay = |of: &Array| of.reshaped(&kept(x.shape(), axes), site).stretched(x.shape(), site);
+        let (g, y) = (stay(self.g), stay(self.y));
+        match op {
+            ReduceOp::Sum => Some(g),
+            ReduceOp::Min | ReduceOp::Max => {
+                // Of several extreme elements each has a share.
+                let hit = x.equal(&y).cast_at(x.dtype(), site);
+                let count = stay(&reduce(ReduceOp::Sum, &hit, axes, site));
+                Some(g * hit / count)
+            }
+            ReduceOp::Prod => {
+                // The product of the others: where one factor is zero, it has that of the rest.
+                let zero = x.equal(0.0);
+                let zeros = stay(&reduce(ReduceOp::Sum, &zero.cast_at(x.dtype(), site), axes, site));
+                let one = x.filled_like(Literal::one(x.dtype()), site);
+                let factors = one.where_(&zero, x);
+                let rest = stay(&reduce(ReduceOp::Prod, &factors, axes, site));
+                let others = (&rest / &factors).where_(&zeros.equal(0.0), &zeros_like(x, site));
+                let alone = zero & zeros.equal(1.0);
+                Some(g * rest.where_(&alone, &others))
+            }
+            ReduceOp::And | ReduceOp::Or | ReduceOp::Xor | ReduceOp::ArgMin | ReduceOp::ArgMax => None,
+        }
+    }
+
+    /// The sums of the gradients of all places that an element was taken to.
+    fn gathered(&self, axis: usize) -> Array {
+        let (x, indices, site) = (self.input(0), self.input(1), self.site);
+        let extent = x.shape()[axis];
+        let Some(device) = x.device() else { return x.clone() };
+        let places = (indices + extent).where_(&indices.less(0), indices);
+        let mut apart = Extents::from_slice(self.g.shape());
+        apart.insert(axis + 1, 1);
+        let mut whole = apart.clone();
+        whole[axis + 1] = extent;
+        let index = Array::iota(device, &whole, axis + 1, site);
+        let hit = places.reshaped(&apart, site).equal(&index);
+        let g = self.g.reshaped(&apart, site).stretched(&whole, site);
+        wide_sum(&g.where_(&hit, &zeros_like(&g, site)), &[axis], site)
+    }
+
+    /// g bᵀ and aᵀ g; of a factor that serves for several products the sum.
+    fn of_product(&self) -> Vec<Option<Array>> {
+        let (a, b, site) = (self.input(0), self.input(1), self.site);
+        let turned = |x: &Array| x.ordered(Extents::from_slice(&[0, 2, 1]), site);
+        let shared = |of: Array, x: &Array| match x.shape()[0] == 1 && of.shape()[0] > 1 {
+            true => wide_sum(&of, &[0], site).reshaped(x.shape(), site),
+            false => of,
+        };
+        let (by_a, by_b) = (product(self.g, &turned(b), site), product(&turned(a), self.g, site));
+        vec![Some(shared(by_a, a)), Some(shared(by_b, b))]
+    }
+
+    fn of_user(&self, y: &Array) -> Vec<Option<Array>> {
+        let Some(rule) = &self.recipe.rule else { return Vec::new() };
+        let inputs = &self.recipe.inputs[1..];
+        let given = rule(inputs, y, self.g);
+        let fits = given.len() == inputs.len()
+            && given.iter().zip(inputs).all(|(of, input)| of.error().is_some() || of.shape() == input.shape());
+        let checked = |(at, input): (usize, &Array)| match fits {
+            true => given[at].clone(),
+            false => {
+                let shapes = |arrays: &[Array]| arrays.iter().map(|array| array.shape().to_vec()).collect::<Vec<_>>();
+                let problem = format!(
+                    "the rule of `custom_vjp` gives gradients of shapes {:?} for inputs of shapes {:?}",
+                    shapes(&given),
+                    shapes(inputs)
+                );
+                let location = input.site();
+                Array::failed(Error::Gradient { problem, location }, self.site)
+            }
+        };
+        let of_inputs = inputs.iter().enumerate().map(|each| Some(checked(each)));
+        std::iter::once(None).chain(of_inputs).collect()
+    }
+}
+
+/// A sum over axes, of 16-bit floats in f32.
+fn wide_sum(x: &Array, axes: &[usize], site: Site) -> Array {
+    let wide = x.cast_at(x.dtype().accumulator(), site);
+    reduce(ReduceOp::Sum, &wide, axes, site).cast_at(x.dtype(), site)
+}
+
+/// The order that undoes another one.
+fn inverse(order: &[usize]) -> Extents {
+    let mut inverse = Extents::from_elem(0, order.len());
+    order.iter().enumerate().for_each(|(at, &axis)| inverse[axis] = at);
+    inverse
+}

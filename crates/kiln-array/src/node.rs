@@ -1,0 +1,294 @@
+//! An array, and how one is recorded.
+
+use crate::error::{Error, Result, Site};
+use crate::op::Op;
+use crate::shape::Extents;
+use kiln_ir::Scalar;
+use kiln_runtime::{Device, DynTensor};
+use smallvec::SmallVec;
+use std::cell::Cell;
+use std::fmt;
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// An array of any number of axes: numbers on a device, or how to compute them.
+///
+/// Operations record what is to be done and return at once. [`eval`](Array::eval) and the functions
+/// that read elements compute it, with few kernels. An array never changes; a clone is a handle to
+/// the same one.
+///
+/// ```
+/// use kiln_array::Array;
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let x = Array::new(&device, &[1.0f32, 2.0, 3.0, 4.0], &[2, 2]);
+/// let shares = &x / x.sum_keep(&[1]); // records
+/// assert_eq!(shares.shape(), [2, 2]);
+/// assert_eq!(shares.to_vec::<f32>()?, [1.0 / 3.0, 2.0 / 3.0, 3.0 / 7.0, 4.0 / 7.0]); // computes
+/// # Ok::<(), kiln_array::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Array(Arc<Node>);
+
+/// What arrays point to.
+struct Node {
+    dtype: Scalar,
+    shape: Extents,
+    /// `None` for an array with an error, which is on no device.
+    device: Option<Device>,
+    /// The line that recorded it.
+    site: Site,
+    /// Whether it depends on a variable, so that its recipe stays when it is computed while
+    /// gradients are taken.
+    tracked: bool,
+    state: Mutex<State>,
+}
+
+/// How far an array is.
+enum State {
+    Lazy(Recipe),
+    /// Computed. The recipe of a tracked array stays.
+    Ready { tensor: Arc<DynTensor>, recipe: Option<Recipe> },
+    Failed(Error),
+}
+
+/// How an array is computed.
+#[derive(Clone)]
+pub(crate) struct Recipe {
+    pub(crate) op: Op,
+    pub(crate) inputs: SmallVec<[Array; 2]>,
+    /// The rule of `Op::Custom`.
+    pub(crate) rule: Option<Rule>,
+}
+
+thread_local! {
+    /// Gradients that are being taken on this thread.
+    static OPEN_SCOPES: Cell<usize> = const { Cell::new(0) };
+}
+
+/// While it lives, arrays that depend on variables keep their recipes when they are computed.
+pub(crate) struct GradientScope(());
+
+impl GradientScope {
+    pub(crate) fn open() -> GradientScope {
+        OPEN_SCOPES.set(OPEN_SCOPES.get() + 1);
+        GradientScope(())
+    }
+}
+
+impl Drop for GradientScope {
+    fn drop(&mut self) {
+        OPEN_SCOPES.set(OPEN_SCOPES.get() - 1);
+    }
+}
+
+/// What an array has.
+pub(crate) enum Content {
+    Tensor(Arc<DynTensor>),
+    Recipe(Recipe),
+}
+
+/// What a user's rule computes: of the inputs, the result and its gradient, the gradients of the
+/// inputs.
+pub(crate) type Rule = Arc<dyn Fn(&[Array], &Array, &Array) -> Vec<Array> + Send + Sync>;
+
+/// What an operation makes: its kind, element type and shape.
+pub(crate) struct Made {
+    pub(crate) op: Op,
+    pub(crate) dtype: Scalar,
+    pub(crate) shape: Extents,
+}
+
+impl Array {
+    /// Records an operation. `make` says what comes of it, and is not asked where an input has an
+    /// error, which becomes the result's.
+    pub(crate) fn record(inputs: &[&Array], site: Site, make: impl FnOnce() -> Result<Made>) -> Array {
+        if let Some(error) = inputs.iter().find_map(|input| input.error()) {
+            return Array::failed(error, site);
+        }
+        let made = make().and_then(|made| {
+            let device = common_device(inputs, made.op.name(), site)?;
+            Ok((made, device))
+        });
+        match made {
+            Ok((Made { op, dtype, shape }, device)) => {
+                let inputs: SmallVec<_> = inputs.iter().map(|&input| input.clone()).collect();
+                Array::lazy(Recipe { op, inputs, rule: None }, dtype, shape, device, site)
+            }
+            Err(error) => Array::failed(error, site),
+        }
+    }
+
+    /// An array that is computed by a recipe.
+    pub(crate) fn lazy(
+        recipe: Recipe,
+        dtype: Scalar,
+        shape: Extents,
+        device: Option<Device>,
+        site: Site,
+    ) -> Array {
+        let of_variable = matches!(recipe.op, Op::Variable);
+        let tracked = of_variable || recipe.inputs.iter().any(|input| input.0.tracked);
+        let state = Mutex::new(State::Lazy(recipe));
+        Array(Arc::new(Node { dtype, shape, device, site, tracked, state }))
+    }
+
+    /// An array whose elements are there.
+    pub(crate) fn ready(tensor: DynTensor, site: Site) -> Array {
+        let (dtype, shape) = (tensor.dtype(), Extents::from_slice(tensor.shape()));
+        let device = Some(tensor.device().clone());
+        let state = Mutex::new(State::Ready { tensor: Arc::new(tensor), recipe: None });
+        Array(Arc::new(Node { dtype, shape, device, site, tracked: false, state }))
+    }
+
+    /// An array with an error in place of elements.
+    pub(crate) fn failed(error: Error, site: Site) -> Array {
+        let (dtype, shape) = (Scalar::F32, Extents::new());
+        let state = Mutex::new(State::Failed(error));
+        Array(Arc::new(Node { dtype, shape, device: None, site, tracked: false, state }))
+    }
+
+    /// The type of the elements.
+    pub fn dtype(&self) -> Scalar {
+        self.0.dtype
+    }
+
+    /// The extents, outermost first. An array with an error has none.
+    pub fn shape(&self) -> &[usize] {
+        &self.0.shape
+    }
+
+    /// The number of axes.
+    pub fn rank(&self) -> usize {
+        self.0.shape.len()
+    }
+
+    /// The number of elements.
+    pub fn len(&self) -> usize {
+        crate::shape::count(&self.0.shape)
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The device; `None` of an array with an error.
+    pub fn device(&self) -> Option<&Device> {
+        self.0.device.as_ref()
+    }
+
+    /// Why there are no elements, if an operation that it is made of cannot be.
+    ///
+    /// ```
+    /// # use kiln_array::Array;
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// let x = Array::new(&device, &[1, 2, 3], &[3]);
+    /// assert!(x.error().is_none());
+    /// let wrong = x.reshape(&[2, 2]);
+    /// assert!(wrong.error().unwrap().to_string().contains("`reshape`: 3 elements do not fill shape [2, 2]"));
+    /// # Ok::<(), kiln_array::Error>(())
+    /// ```
+    pub fn error(&self) -> Option<Error> {
+        match &*self.0.lock() {
+            State::Failed(error) => Some(error.clone()),
+            State::Lazy(_) | State::Ready { .. } => None,
+        }
+    }
+
+    /// The line that recorded it.
+    pub(crate) fn site(&self) -> Site {
+        self.0.site
+    }
+
+    /// A number that no other array has while this one is there.
+    pub(crate) fn identity(&self) -> usize {
+        Arc::as_ptr(&self.0) as usize
+    }
+
+    /// The elements, or how to compute them.
+    ///
+    /// # Errors
+    /// The array's error.
+    pub(crate) fn content(&self) -> Result<Content> {
+        match &*self.0.lock() {
+            State::Lazy(recipe) => Ok(Content::Recipe(recipe.clone())),
+            State::Ready { tensor, .. } => Ok(Content::Tensor(tensor.clone())),
+            State::Failed(error) => Err(error.clone()),
+        }
+    }
+
+    /// How it is computed, if that is still known.
+    pub(crate) fn recipe(&self) -> Option<Recipe> {
+        match &*self.0.lock() {
+            State::Lazy(recipe) | State::Ready { recipe: Some(recipe), .. } => Some(recipe.clone()),
+            State::Ready { recipe: None, .. } | State::Failed(_) => None,
+        }
+    }
+
+    /// Sets the elements, which were computed. What only the recipe holds is freed.
+    pub(crate) fn set_tensor(&self, tensor: DynTensor) {
+        let mut state = self.0.lock();
+        if let State::Lazy(recipe) = &mut *state {
+            let recipe = Recipe { op: recipe.op.clone(), inputs: mem::take(&mut recipe.inputs), rule: recipe.rule.take() };
+            let is_needed = self.0.tracked && OPEN_SCOPES.get() > 0;
+            let (kept, freed) = if is_needed { (Some(recipe), None) } else { (None, Some(recipe)) };
+            *state = State::Ready { tensor: Arc::new(tensor), recipe: kept };
+            drop(state);
+            release(freed.map_or_else(SmallVec::new, |recipe| recipe.inputs));
+        }
+    }
+}
+
+/// The one device of all inputs.
+fn common_device(inputs: &[&Array], op: &'static str, site: Site) -> Result<Option<Device>> {
+    let mut devices = inputs.iter().filter_map(|input| input.device());
+    let Some(first) = devices.next() else { return Ok(None) };
+    match devices.find(|device| *device != first) {
+        None => Ok(Some(first.clone())),
+        Some(other) => {
+            let (left, right) = (first.id().to_owned(), other.id().to_owned());
+            Err(Error::Devices { op, left, right, location: site })
+        }
+    }
+}
+
+impl Node {
+    /// The state. A thread that panicked has left it whole: nothing that changes it can panic.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A long chain of arrays is freed link by link: each would free the next one inside its own call
+/// otherwise, until the stack is full.
+impl Drop for Node {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let State::Lazy(recipe) | State::Ready { recipe: Some(recipe), .. } = state {
+            release(mem::take(&mut recipe.inputs));
+        }
+    }
+}
+
+/// Frees arrays, and what only they hold, without recursion.
+fn release(inputs: SmallVec<[Array; 2]>) {
+    let mut pending: Vec<Array> = inputs.into_vec();
+    while let Some(Array(node)) = pending.pop() {
+        let Some(mut node) = Arc::into_inner(node) else { continue };
+        let state = node.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let State::Lazy(recipe) | State::Ready { recipe: Some(recipe), .. } = state {
+            pending.extend(mem::take(&mut recipe.inputs));
+        }
+    }
+}
+
+impl fmt::Debug for Array {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (dtype, shape) = (self.dtype(), self.shape());
+        match &*self.0.lock() {
+            State::Lazy(recipe) => write!(f, "Array<{dtype}>({shape:?}, {:?})", recipe.op),
+            State::Ready { .. } => write!(f, "Array<{dtype}>({shape:?})"),
+            State::Failed(error) => write!(f, "Array({error})"),
+        }
+    }
+}

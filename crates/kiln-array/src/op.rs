@@ -1,0 +1,133 @@
+//! The operations that arrays are made of.
+//!
+//! There are few. What a user calls is mostly written in them: `softmax` is an element-wise chain
+//! and two reductions, `concatenate` is pads and a selection, `argmax` a minimum of indices. So
+//! fusion and gradients have few cases.
+
+use crate::shape::Extents;
+use kiln_ir::{BinaryOp, CompareOp, Literal, ReduceOp, UnaryOp};
+use std::fmt;
+
+/// An operation. Its inputs stand beside it in [`Recipe`](crate::node::Recipe), and its shape and
+/// element type in the node.
+#[derive(Clone)]
+pub(crate) enum Op {
+    /// `()`: one number everywhere.
+    Full(Literal),
+    /// `()`: the index along an axis, of i64.
+    Iota { axis: usize },
+
+    /// `(x)`: a function of each element.
+    Unary(UnaryOp),
+    /// `(a, b)` of one shape and type. `Min` and `Max` give NaN where one of the two is.
+    Binary(BinaryOp),
+    /// `(a, b)` of one shape and type, to bool.
+    Compare(CompareOp),
+    /// `(condition, a, b)`: a where the condition is true.
+    Select,
+    /// `(x)` in another element type.
+    Cast,
+
+    /// `(x)`: as many axes, of which those of extent 1 stretch.
+    Broadcast,
+    /// `(x)`: the elements in row-major order under another shape.
+    Reshape,
+    /// `(x)`: axis `i` of the result is axis `order[i]` of x.
+    Permute(Extents),
+    /// `(x)`: from `start` on every `step`th element on each axis.
+    Slice { start: Extents, step: Extents },
+    /// `(x)`: these axes from their end to their start.
+    Flip(Extents),
+    /// `(x)`: zeros around it, so many before the first element of each axis.
+    Pad { before: Extents },
+
+    /// `(x)` without these axes, combined.
+    Reduce { op: ReduceOp, axes: Extents },
+    /// `(x)`: running sum along an axis that a tile holds, from its start or from its end.
+    CumSum { axis: usize, reverse: bool },
+    /// `(x, indices)`: the element of x whose index on the axis is the one in `indices`, of i64;
+    /// the other indices are its own. Both have the result's extents but x on the axis.
+    Take { axis: usize },
+    /// `(a, b)`: products of matrices, `[n, m, k]` by `[n, k, l]`; an n of 1 serves for all.
+    Product,
+
+    /// `(x)`: x, as the variable of a gradient.
+    Variable,
+    /// `(x)`: x, of which no gradient is taken.
+    Stop,
+    /// `(y, inputs…)`: y, whose gradients with respect to the inputs a rule of the user's gives.
+    Custom,
+}
+
+impl Op {
+    /// The name in errors and in plans.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Op::Full(_) => "full",
+            Op::Iota { .. } => "iota",
+            Op::Unary(op) => op.name(),
+            Op::Binary(BinaryOp::Min) => "minimum",
+            Op::Binary(BinaryOp::Max) => "maximum",
+            Op::Binary(op) => op.name(),
+            Op::Compare(op) => op.name(),
+            Op::Select => "where",
+            Op::Cast => "cast",
+            Op::Broadcast => "broadcast",
+            Op::Reshape => "reshape",
+            Op::Permute(_) => "permute",
+            Op::Slice { .. } => "slice",
+            Op::Flip(_) => "flip",
+            Op::Pad { .. } => "pad",
+            Op::Reduce { op, .. } => op.name(),
+            Op::CumSum { .. } => "cumsum",
+            Op::Take { .. } => "take",
+            Op::Product => "matmul",
+            Op::Variable => "variable",
+            Op::Stop => "stop_gradient",
+            Op::Custom => "custom_vjp",
+        }
+    }
+
+    /// Whether each element of the result is an element of the first input, whose place follows
+    /// from its own: no kernel is needed to read through it.
+    pub(crate) fn is_view(&self) -> bool {
+        match self {
+            Op::Broadcast
+            | Op::Reshape
+            | Op::Permute(_)
+            | Op::Slice { .. }
+            | Op::Flip(_)
+            | Op::Variable
+            | Op::Stop
+            | Op::Custom => true,
+            Op::Full(_)
+            | Op::Iota { .. }
+            | Op::Unary(_)
+            | Op::Binary(_)
+            | Op::Compare(_)
+            | Op::Select
+            | Op::Cast
+            | Op::Pad { .. }
+            | Op::Reduce { .. }
+            | Op::CumSum { .. }
+            | Op::Take { .. }
+            | Op::Product => false,
+        }
+    }
+
+    /// Whether it has a launch of its own, by a kernel of the library.
+    pub(crate) fn is_library(&self) -> bool {
+        matches!(self, Op::Product)
+    }
+
+    /// Whether it combines elements along axes.
+    pub(crate) fn is_row_wise(&self) -> bool {
+        matches!(self, Op::Reduce { .. } | Op::CumSum { .. })
+    }
+}
+
+impl fmt::Debug for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

@@ -1,0 +1,19 @@
+//! From a graph to launches.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `graph.rs` | what has to be computed, inputs first |
+//! | `partition.rs` | which arrays share a kernel |
+//! | `body.rs` | what a kernel computes for each element, down to what it reads |
+//! | `affine.rs` | indices through views |
+//! | `lower.rs` | from a body to a program and its arguments |
+//! | `program.rs` | a kernel before it is IR |
+//! | `sizes.rs` | how large tiles are |
+
+pub(crate) mod affine;
+pub(crate) mod body;
+pub(crate) mod graph;
+pub(crate) mod lower;
+pub(crate) mod partition;
+pub(crate) mod program;
+pub(crate) mod sizes;
