@@ -49,7 +49,9 @@ pub enum Error {
         location: Site,
     },
     /// Arrays of two devices meet.
-    #[error("{location}: `{op}`: one array is on {left} and the other on {right}; `to_device` copies an array")]
+    #[error(
+        "{location}: `{op}`: one array is on {left} and the other on {right}; `to_device` copies an array"
+    )]
     Devices {
         /// The operation.
         op: &'static str,
@@ -72,11 +74,24 @@ pub enum Error {
     #[error("{location}: {error}")]
     Run {
         /// What the runtime says.
-        error: kiln_runtime::Error,
+        error: Box<kiln_runtime::Error>,
         /// The line that recorded the operation, or that read the array.
         location: Site,
     },
     /// The runtime failed outside of arrays, where a program opens a device for example.
     #[error(transparent)]
-    Runtime(#[from] kiln_runtime::Error),
+    Runtime(Box<kiln_runtime::Error>),
+}
+
+impl Error {
+    /// What the runtime says of what a line has recorded or read.
+    pub(crate) fn run(error: kiln_runtime::Error, location: Site) -> Error {
+        Error::Run { error: Box::new(error), location }
+    }
+}
+
+impl From<kiln_runtime::Error> for Error {
+    fn from(error: kiln_runtime::Error) -> Error {
+        Error::Runtime(Box::new(error))
+    }
 }

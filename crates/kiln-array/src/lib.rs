@@ -1,9 +1,88 @@
 //! Arrays: lazy, fused into few kernels, differentiable.
+//!
+//! What MLX, JAX and CuPy are to Python: NumPy's core on every device, where operations record and
+//! whatever reads an element computes.
+//!
+//! ```
+//! use kiln_array::{Array, value_and_grad};
+//!
+//! let device = kiln_runtime::Device::open("cpu")?;
+//! let x = Array::linspace(&device, -1.0, 1.0, 64).reshape(&[64, 1]);
+//! let y = &x * 3.0 - 0.5;
+//! let mut weights = [Array::full(&device, 0.0f64, &[1, 1]), Array::scalar(&device, 0.0f64)];
+//! for _ in 0..200 {
+//!     let (_, slopes) = value_and_grad(|[a, b]| (x.matmul(a) + b - &y).square().mean(), &weights);
+//!     weights = [&weights[0] - &slopes[0] * 0.3, &weights[1] - &slopes[1] * 0.3];
+//!     kiln_array::eval(&[&weights[0], &weights[1]])?;
+//! }
+//! assert!((weights[0].item::<f64>()? - 3.0).abs() < 1e-3);
+//! assert!((weights[1].item::<f64>()? + 0.5).abs() < 1e-3);
+//! # Ok::<(), kiln_array::Error>(())
+//! ```
+//!
+//! An [`Array`] is a handle to a node: an operation with its inputs, an element type, a shape, a
+//! device, the line that recorded it; or, once it is computed, a tensor. Types and shapes are
+//! checked while the program records. A wrong operation makes an array that holds an error with its
+//! line, and the next `eval`, `item` or `to_vec` returns that.
+//!
+//! # From a graph to kernels
+//!
+//! ```text
+//!   x ── sub ── exp ─┬── div ── y         record   node.rs, op.rs, array/
+//!   └─ max ─┘        └ sum ┘
+//!        │ eval
+//!        ▼
+//!   inputs first; what may have to be in memory:   plan/graph.rs, plan/partition.rs
+//!   what is asked for, reductions, products, what several read
+//!        │ each joins a group that counts over the same axes
+//!        ▼
+//!   group  {max, sum, div}   kept axes [rows], row axes [columns]
+//!        │ from each member down to what is read, through views: indices are sums of
+//!        │ multiples of the group's dimensions        plan/body.rs, plan/affine.rs
+//!        ▼
+//!   body   values over dimensions; equal ones are one
+//!        │ dimensions that lie in memory as one become one; tiles, loops, grid
+//!        ▼                                            plan/lower.rs, plan/sizes.rs
+//!   program (the key of the cache) + arguments        plan/program.rs
+//!        │ once for each program
+//!        ▼
+//!   tile IR → DynKernel → the device                  emit/, run.rs
+//! ```
+//!
+//! **Views are indices.** A broadcast, a reshape, a permutation, a slice or a flip computes
+//! nothing: where a kernel reads through them, they change the index. A reshape may divide a
+//! dimension of the kernel in two for that. What no sum of multiples reaches is stored first.
+//!
+//! **A group is a kernel.** It counts over *kept* axes, which its results have, and *row* axes,
+//! along which reductions combine. Softmax, as one writes it, is one group: both reductions are
+//! over the same row, and the division reads both for each element of that row. While a tile holds
+//! the row, the input is read once. Of longer rows a program reads all parts once for each
+//! reduction that needs the one before, and once for the result.
+//!
+//! **A program is a structure.** Extents, strides and most numbers are arguments of the kernel. So
+//! another batch size, another learning rate, another step of a loop is a launch of a kernel that
+//! is there.
+//!
+//! **Gradients are arrays.** [`grad`] walks the recorded graph backwards and records the gradient
+//! of each operation in operations; those of element-wise ones are the expressions that `kiln_ir`
+//! has beside the operations. Nothing is computed meanwhile, so that they fuse, and have gradients.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `node.rs`, `op.rs` | arrays, how one is recorded, the operations |
+//! | `array/` | what a user calls, a file a subject |
+//! | `dtype.rs`, `shape.rs` | promotion and broadcasting, as NumPy's |
+//! | `plan/` | from a graph to launches |
+//! | `emit/` | from a program to IR |
+//! | `run.rs`, `library.rs` | running a plan; products by `kiln-kernels` |
+//! | `grad/` | gradients |
+//! | `explain.rs` | what a plan does, in words |
 
 mod array;
 mod dtype;
 mod emit;
 mod error;
+mod explain;
 mod grad;
 mod library;
 mod node;
@@ -14,5 +93,12 @@ mod shape;
 
 pub use array::{Operand, concatenate, eval, stack};
 pub use error::{Error, Result, Site};
+pub use explain::explain;
 pub use grad::{Parameters, custom_vjp, grad, value_and_grad};
+pub use kiln_ir::Scalar;
 pub use node::Array;
+
+/// The book's chapter, whose programs are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../book/src/arrays.md")]
+struct Chapter;

@@ -47,7 +47,10 @@ struct Node {
 enum State {
     Lazy(Recipe),
     /// Computed. The recipe of a tracked array stays.
-    Ready { tensor: Arc<DynTensor>, recipe: Option<Recipe> },
+    Ready {
+        tensor: Arc<DynTensor>,
+        recipe: Option<Recipe>,
+    },
     Failed(Error),
 }
 
@@ -229,7 +232,11 @@ impl Array {
     pub(crate) fn set_tensor(&self, tensor: DynTensor) {
         let mut state = self.0.lock();
         if let State::Lazy(recipe) = &mut *state {
-            let recipe = Recipe { op: recipe.op.clone(), inputs: mem::take(&mut recipe.inputs), rule: recipe.rule.take() };
+            let recipe = Recipe {
+                op: recipe.op.clone(),
+                inputs: mem::take(&mut recipe.inputs),
+                rule: recipe.rule.take(),
+            };
             let is_needed = self.0.tracked && OPEN_SCOPES.get() > 0;
             let (kept, freed) = if is_needed { (Some(recipe), None) } else { (None, Some(recipe)) };
             *state = State::Ready { tensor: Arc::new(tensor), recipe: kept };

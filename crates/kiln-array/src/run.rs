@@ -5,10 +5,10 @@ use crate::error::{Error, Result, Site};
 use crate::library;
 use crate::node::Array;
 use crate::op::Op;
+use crate::plan::body::{Body, Group};
 use crate::plan::graph::Graph;
 use crate::plan::lower::{Launch, View, lower};
 use crate::plan::partition::{Part, Partition, alone, partition, strided};
-use crate::plan::body::{Body, Group};
 use crate::plan::program::Program;
 use kiln_ir::Literal;
 use kiln_runtime::{Device, DynArg, DynKernel, DynTensor};
@@ -30,8 +30,10 @@ pub(crate) fn evaluate(targets: &[&Array]) -> Result<()> {
     }
     let plan = plan(&graph)?;
     let mut run = Run::new(&graph, &plan);
+    run.share()?;
     for (at, step) in plan.steps.iter().enumerate() {
         run.step(step)?;
+        run.share()?;
         run.free_after(at);
     }
     run.finish()
@@ -47,7 +49,9 @@ pub(crate) struct Plan {
 pub(crate) enum Step {
     Kernel(Box<Launch>),
     /// A kernel of the library, which makes this array.
-    Library { vertex: usize },
+    Library {
+        vertex: usize,
+    },
 }
 
 /// Plans a graph.
@@ -68,9 +72,17 @@ pub(crate) fn plan(graph: &Graph) -> Result<Plan> {
 
 /// The launch of a group, or one for each of its results where they do not lie as its dimensions
 /// do.
-fn kernels(graph: &Graph, partition: &Partition, of: (&Group, &Body), results: &[usize], steps: &mut Vec<Step>) {
+fn kernels(
+    graph: &Graph,
+    partition: &Partition,
+    of: (&Group, &Body),
+    results: &[usize],
+    steps: &mut Vec<Step>,
+) {
     let (group, body) = of;
-    let Some(device) = results.first().and_then(|&at| graph[group.members[at].vertex].array.device()) else { return };
+    let Some(device) = results.first().and_then(|&at| graph[group.members[at].vertex].array.device()) else {
+        return;
+    };
     if let Some(launch) = lower(graph, group, body, results, device) {
         steps.push(Step::Kernel(Box::new(launch)));
         return;
@@ -130,7 +142,7 @@ impl<'a> Run<'a> {
     fn kernel(&mut self, launch: &Launch) -> Result<()> {
         let Some(first) = launch.outputs.first() else { return Ok(()) };
         let site = self.graph[first.vertex].site();
-        let at = |error| Error::Run { error, location: site };
+        let at = |error| Error::run(error, site);
         let device = self.device(first.vertex, site)?;
         let kernel = kernel_of(&launch.program, self.name(launch)).map_err(at)?;
         let inputs = launch.inputs.iter().map(|view| self.view(view)).collect::<Result<Vec<_>>>()?;
@@ -159,7 +171,7 @@ impl<'a> Run<'a> {
         let Some(op) = of.op() else { return Ok(()) };
         let device = self.device(vertex, site)?;
         let inputs = of.inputs.iter().map(|&input| self.input(input)).collect::<Result<Vec<_>>>()?;
-        let at = |error| Error::Run { error, location: site };
+        let at = |error| Error::run(error, site);
         let mut result = DynTensor::uninit(&device, of.array.dtype(), of.shape()).map_err(at)?;
         library::launch(op, &inputs, &mut result).map_err(at)?;
         self.tensors[vertex] = Some(Arc::new(result));
@@ -169,7 +181,9 @@ impl<'a> Run<'a> {
     /// An input of the library: an array in memory, or a view of one.
     fn input(&self, vertex: usize) -> Result<DynTensor> {
         let shape = self.graph[vertex].shape().to_vec();
-        if let Some(tensor) = &self.tensors[vertex] {
+        if self.plan.partition.is_stored[vertex]
+            && let Some(tensor) = &self.tensors[vertex]
+        {
             return Ok(tensor.alias());
         }
         match strided(self.graph, vertex, &self.plan.partition.is_stored) {
@@ -185,13 +199,16 @@ impl<'a> Run<'a> {
         let location = self.graph[view.vertex].site();
         let tensor = self.tensors[view.vertex].as_ref().ok_or_else(|| self.lost(view.vertex))?;
         let strided = tensor.strided(view.offset, &view.extents, &view.strides);
-        strided.map_err(|error| Error::Run { error, location })
+        strided.map_err(|error| Error::run(error, location))
     }
 
     /// That a plan reads what it has not made: an error of ours.
     fn lost(&self, vertex: usize) -> Error {
         let of = &self.graph[vertex];
-        let problem = format!("`{}` was not computed: please report this program", of.op().map_or("array", |op| op.name()));
+        let problem = format!(
+            "`{}` was not computed: please report this program",
+            of.op().map_or("array", |op| op.name())
+        );
         Error::Shape { op: "eval", problem, location: of.site() }
     }
 
@@ -205,6 +222,19 @@ impl<'a> Run<'a> {
     fn name(&self, launch: &Launch) -> String {
         let last = launch.outputs.last().and_then(|view| self.graph[view.vertex].op());
         format!("array_{}", last.map_or("kernel", |op| op.name()))
+    }
+
+    /// Gives arrays that share memory with others their elements, as soon as these are there.
+    fn share(&mut self) -> Result<()> {
+        for &(vertex, source) in &self.plan.partition.aliases {
+            if let (None, Some(tensor)) = (&self.tensors[vertex], &self.tensors[source]) {
+                let of = &self.graph[vertex];
+                let location = of.site();
+                let same = tensor.reshape(of.shape()).map_err(|error| Error::run(error, location))?;
+                self.tensors[vertex] = Some(Arc::new(same));
+            }
+        }
+        Ok(())
     }
 
     /// Frees what no later step reads and nobody has asked for.
@@ -225,7 +255,7 @@ impl<'a> Run<'a> {
                 None if of.array.is_empty() => {
                     let device = self.device(vertex, location)?;
                     let empty = DynTensor::zeros(&device, of.array.dtype(), of.shape());
-                    empty.map_err(|error| Error::Run { error, location })?
+                    empty.map_err(|error| Error::run(error, location))?
                 }
                 None => return Err(self.lost(vertex)),
             };

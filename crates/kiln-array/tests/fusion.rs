@@ -1,6 +1,6 @@
 //! How many kernels programs take, by counting launches.
 
-use kiln_array::{Array, eval};
+use kiln_array::{Array, eval, explain};
 use kiln_runtime::{Activity, Device};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -74,4 +74,127 @@ fn several_results_of_one_chain_are_one_kernel() {
     assert_eq!(launches(&device, || eval(&[&b, &c, &d]).unwrap()), 1);
     let (b, c, d) = (b.to_vec::<f32>().unwrap(), c.to_vec::<f32>().unwrap(), d.to_vec::<f32>().unwrap());
     assert!((0..30).all(|i| d[i] == b[i] * c[i]));
+}
+
+/// A row-wise function of f64 numbers.
+type OfRow = fn(&[f64]) -> Vec<f64>;
+
+fn close(name: &str, x: &[f32], got: &[f32], columns: usize, f: OfRow) {
+    for (row, got) in x.chunks(columns).zip(got.chunks(columns)) {
+        let row: Vec<f64> = row.iter().map(|&v| v.into()).collect();
+        for (e, &g) in f(&row).into_iter().zip(got) {
+            assert!(
+                (e - f64::from(g)).abs() < 2e-5 * e.abs().max(1.0),
+                "{name} of {columns} columns: {g}, expected {e}"
+            );
+        }
+    }
+}
+
+fn softmax(row: &[f64]) -> Vec<f64> {
+    let max = row.iter().copied().fold(f64::MIN, f64::max);
+    let sum: f64 = row.iter().map(|v| (v - max).exp()).sum();
+    row.iter().map(|v| (v - max).exp() / sum).collect()
+}
+
+fn layer_norm(row: &[f64]) -> Vec<f64> {
+    let n = row.len() as f64;
+    let mean = row.iter().sum::<f64>() / n;
+    let variance = row.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / n;
+    row.iter().enumerate().map(|(i, v)| (v - mean) / (variance + 1e-5).sqrt() * weight(i) + bias(i)).collect()
+}
+
+fn rms_norm(row: &[f64]) -> Vec<f64> {
+    let square = row.iter().map(|v| v * v).sum::<f64>() / row.len() as f64;
+    row.iter().enumerate().map(|(i, v)| v / (square + 1e-5).sqrt() * weight(i)).collect()
+}
+
+fn weight(i: usize) -> f64 {
+    1.0 + (i % 5) as f64 / 8.0
+}
+
+fn bias(i: usize) -> f64 {
+    (i % 3) as f64 / 4.0 - 0.25
+}
+
+/// Rows that a tile holds, and rows that no tile holds.
+#[test]
+fn norms_are_one_kernel_each() {
+    for (at, columns) in [3, 64, 1000, 20_001].into_iter().enumerate() {
+        let device = Device::open(&format!("cpu:{at}"))
+            .or_else(|_| Device::open(&format!("interp:{}", 9000 + at)))
+            .unwrap();
+        let rows = if columns > 10_000 { 2 } else { 5 };
+        let x = numbers(rows * columns);
+        let vector = |f: fn(usize) -> f64| -> Vec<f32> { (0..columns).map(|i| f(i) as f32).collect() };
+        let a = Array::new(&device, &x, &[rows, columns]);
+        let (w, b) = (
+            Array::new(&device, &vector(weight), &[columns]),
+            Array::new(&device, &vector(bias), &[columns]),
+        );
+        let all: [(&str, Array, OfRow); 3] = [
+            ("softmax", a.softmax(-1), softmax),
+            ("layer_norm", a.layer_norm(&w, &b, 1e-5), layer_norm),
+            ("rms_norm", a.rms_norm(&w, 1e-5), rms_norm),
+        ];
+        for (name, y, f) in all {
+            let launched = launches(&device, || y.eval().unwrap());
+            let whole_rows = rows >= 64 || columns <= 16384;
+            assert!(launched == 1 || !whole_rows, "{name} of {columns} columns: {launched} launches");
+            close(name, &x, &y.to_vec::<f32>().unwrap(), columns, f);
+        }
+    }
+}
+
+#[test]
+fn another_batch_size_compiles_nothing() {
+    let device = device(7003);
+    let compiled = Arc::new(AtomicUsize::new(0));
+    let counted = compiled.clone();
+    let _observation = device.observe(move |activity: &Activity| {
+        if matches!(activity, Activity::Compile(_)) {
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let step = |batch: usize| {
+        let x = Array::new(&device, &numbers(batch * 48), &[batch, 48]);
+        ((x * 3.0).softmax(-1) + 1.0).to_vec::<f32>().unwrap();
+        compiled.load(Ordering::Relaxed)
+    };
+    let first = step(32);
+    assert!(first > 0);
+    assert_eq!(step(48), first);
+    assert_eq!(step(160), first);
+}
+
+#[test]
+fn long_reductions_to_few_numbers_are_two_kernels() {
+    let device = device(7004);
+    let len = 1 << 17;
+    let x = Array::new(&device, &vec![0.5f32; len], &[len]);
+    let sum = (&x + &x).sum();
+    assert_eq!(launches(&device, || sum.eval().unwrap()), 2);
+    assert_eq!(sum.item::<f32>().unwrap(), len as f32);
+    // An odd length leaves a rest, which one kernel more adds up.
+    let odd = Array::arange(&device, 70_001);
+    assert_eq!(odd.sum().item::<i64>().unwrap(), 70_000 * 70_001 / 2);
+    assert_eq!(odd.max().item::<i64>().unwrap(), 70_000);
+    assert_eq!(odd.reshape(&[1, -1, 1]).min_axes(&[1]).to_vec::<i64>().unwrap(), [0]);
+}
+
+#[test]
+fn a_plan_is_explained() {
+    let device = device(7005);
+    let x = Array::new(&device, &numbers(12), &[3, 4]);
+    let y = (&x * 2.0).softmax(-1).matmul(&x.transpose());
+    let plan = explain(&[&y]).unwrap();
+    let expected = "2 kernels, 144 bytes read, 84 bytes written
+1. array_div: max, sum; 9 operations, rows of 4 in a tile
+   reads f32 [3, 4]
+   writes f32 [3, 4] for kernel 2: matmul reads it from memory
+2. matmul: by the kernel library
+   reads f32 [3, 4], f32 [3, 4]
+   writes f32 [1, 3, 3]
+";
+    assert_eq!(plan, expected, "{plan}");
 }

@@ -32,6 +32,7 @@
 //! | [`lang`] | the kernel language: values, views, operations |
 //! | [`kernels`] | kernels to call: softmax, layer norm, sums, … |
 //! | `ring` | ring kernels: actors that live on a device |
+//! | `array` | lazy arrays: fused into few kernels, with gradients |
 //! | [`Device`], [`Tensor`], [`Stream`], [`Event`] | where kernels run, on what, in which order |
 //! | [`DynTensor`], [`DynKernel`], [`ir`] | tensors with run-time types, kernels from IR |
 //! | [`Observer`] | who is told of compiles, launches, copies and allocations |
@@ -39,8 +40,8 @@
 //!
 //! # Features
 //!
-//! All but `wgpu` and `files` are on by default; a program that needs less sets `default-features =
-//! false` and names those that it uses.
+//! All but `wgpu`, `files` and `array` are on by default; a program that needs less sets
+//! `default-features = false` and names those that it uses.
 //!
 //! | feature | what it adds |
 //! |---|---|
@@ -50,10 +51,13 @@
 //! | `interp` | the interpreter with its sanitizer |
 //! | `ring` | ring kernels: the module `ring` |
 //! | `files` | tensors in `.npy` and safetensors files: the module `files`; not on by default |
+//! | `array` | lazy arrays with gradients: the module `array`; not on by default |
 //!
 //! Opening a device whose backend is not in the build is [`Error::MissingBackend`], which names the
 //! feature.
 
+#[cfg(feature = "array")]
+pub use kiln_array as array;
 #[cfg(feature = "files")]
 pub use kiln_files as files;
 pub use kiln_ir as ir;
@@ -96,8 +100,12 @@ mod book {
             struct $name;
         )*};
     }
+    // It shows arrays too.
+    #[cfg(feature = "array")]
     pages! {
         Readme "README.md"
+    }
+    pages! {
         Install "book/src/install.md"
         FirstKernel "book/src/first-kernel.md"
         MentalModel "book/src/mental-model.md"

@@ -72,7 +72,13 @@ fn number_beside(of: Kind, float: f64, integer: i128, other: &Array, site: Site)
 }
 
 /// Both in one shape and of one element type.
-pub(crate) fn paired(op: &'static str, a: &Array, b: &Array, dtype: Option<Scalar>, site: Site) -> Result<[Array; 2]> {
+pub(crate) fn paired(
+    op: &'static str,
+    a: &Array,
+    b: &Array,
+    dtype: Option<Scalar>,
+    site: Site,
+) -> Result<[Array; 2]> {
     if let Some(error) = [a, b].into_iter().find_map(|array| array.error()) {
         return Err(error);
     }
@@ -88,7 +94,8 @@ pub(crate) fn common_shape(op: &'static str, arrays: &[&Array], location: Site) 
     for array in arrays {
         shape = broadcast(&shape, array.shape()).ok_or_else(|| {
             let shapes: Vec<String> = arrays.iter().map(|array| format!("{:?}", array.shape())).collect();
-            let problem = format!("shapes {} do not broadcast: axes must be equal, or 1", shapes.join(" and "));
+            let problem =
+                format!("shapes {} do not broadcast: axes must be equal, or 1", shapes.join(" and "));
             Error::Shape { op, problem, location }
         })?;
     }
@@ -124,13 +131,14 @@ pub(crate) fn checked_class(op: &'static str, class: Class, dtype: Scalar, locat
 /// Sums and products of bools are those of NumPy: or, and.
 fn of_numbers(op: BinaryOp, a: &Array, b: &Array, site: Site) -> Array {
     let both_bool = a.dtype() == Scalar::Bool && b.dtype() == Scalar::Bool && a.error().is_none();
-    let op = match op {
-        BinaryOp::Add if both_bool => BinaryOp::Or,
-        BinaryOp::Mul if both_bool => BinaryOp::And,
-        BinaryOp::Max if both_bool => BinaryOp::Or,
-        BinaryOp::Min if both_bool => BinaryOp::And,
-        other => other,
-    };
+    let of_bools = [
+        (BinaryOp::Add, BinaryOp::Or),
+        (BinaryOp::Mul, BinaryOp::And),
+        (BinaryOp::Max, BinaryOp::Or),
+        (BinaryOp::Min, BinaryOp::And),
+    ];
+    let instead = of_bools.iter().find(|(of, _)| both_bool && *of == op);
+    let op = instead.map_or(op, |&(_, instead)| instead);
     binary(op, a, b, None, site)
 }
 
@@ -154,7 +162,7 @@ fn floor_division(a: &Array, b: &Array, site: Site) -> [Array; 2] {
     let by_zero = b.equal(&zero);
     let of = |op, x: &Array, y: &Array| binary(op, x, y, None, site);
     let other_sign = |left: &Array| {
-        let differ = left.less(&zero).not_equal(&b.less(&zero));
+        let differ = left.less(&zero).not_equal(b.less(&zero));
         differ & left.not_equal(&zero)
     };
     if kind(dtype) == Kind::Float {

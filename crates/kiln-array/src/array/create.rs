@@ -30,7 +30,7 @@ impl Array {
         let site = Location::caller();
         let made = checked_type("new", T::SCALAR, site).and_then(|()| {
             let tensor = DynTensor::new(device, elements, shape);
-            tensor.map_err(|error| Error::Run { error, location: site })
+            tensor.map_err(|error| Error::run(error, site))
         });
         made.map_or_else(|error| Array::failed(error, site), |tensor| Array::ready(tensor, site))
     }
@@ -62,10 +62,11 @@ impl Array {
     #[track_caller]
     pub fn from_tensor(tensor: DynTensor) -> Array {
         let site = Location::caller();
-        let made = checked_type("from_tensor", tensor.dtype(), site).and_then(|()| match tensor.is_contiguous() {
-            true => Ok(tensor),
-            false => tensor.copy().map_err(|error| Error::Run { error, location: site }),
-        });
+        let made =
+            checked_type("from_tensor", tensor.dtype(), site).and_then(|()| match tensor.is_contiguous() {
+                true => Ok(tensor),
+                false => tensor.copy().map_err(|error| Error::run(error, site)),
+            });
         made.map_or_else(|error| Array::failed(error, site), |tensor| Array::ready(tensor, site))
     }
 
@@ -159,8 +160,15 @@ impl Array {
 }
 
 /// An array of one number.
-pub(crate) fn constant(device: &Device, op: &'static str, number: Literal, shape: &[usize], site: Site) -> Array {
-    let sized = checked_type(op, number.elem(), site).and_then(|()| checked_size(op, shape, number.elem(), site));
+pub(crate) fn constant(
+    device: &Device,
+    op: &'static str,
+    number: Literal,
+    shape: &[usize],
+    site: Site,
+) -> Array {
+    let sized =
+        checked_type(op, number.elem(), site).and_then(|()| checked_size(op, shape, number.elem(), site));
     if let Err(error) = sized {
         return Array::failed(error, site);
     }
@@ -179,7 +187,8 @@ pub(crate) fn checked_type(op: &'static str, dtype: Scalar, location: Site) -> R
 
 /// Refuses shapes whose bytes cannot be addressed.
 pub(crate) fn checked_size(op: &'static str, shape: &[usize], dtype: Scalar, location: Site) -> Result<()> {
-    let bytes = shape.iter().try_fold(dtype.bytes() as usize, |bytes, &extent| bytes.checked_mul(extent.max(1)));
+    let bytes =
+        shape.iter().try_fold(dtype.bytes() as usize, |bytes, &extent| bytes.checked_mul(extent.max(1)));
     match bytes {
         Some(bytes) if isize::try_from(bytes).is_ok() => Ok(()),
         _ => {

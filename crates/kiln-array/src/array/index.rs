@@ -57,14 +57,17 @@ impl Array {
         let taken = || -> Result<Array> {
             let at = self.axis_at("take_along", axis, site)?;
             self.check_indices("take_along", indices, at, site)?;
-            let (mut own, mut others) = (Extents::from_slice(self.shape()), Extents::from_slice(indices.shape()));
+            let (mut own, mut others) =
+                (Extents::from_slice(self.shape()), Extents::from_slice(indices.shape()));
             let fits = own.len() == others.len();
             if fits {
                 (own[at], others[at]) = (1, 1);
             }
             let common = crate::shape::broadcast(&own, &others).filter(|_| fits).ok_or_else(|| {
                 let (shape, of) = (indices.shape(), self.shape());
-                let problem = format!("indices of shape {shape:?} for shape {of:?}: all axes but {at} must be equal, or 1");
+                let problem = format!(
+                    "indices of shape {shape:?} for shape {of:?}: all axes but {at} must be equal, or 1"
+                );
                 Error::Shape { op: "take_along", problem, location: site }
             })?;
             let (mut from, mut to) = (common.clone(), common);

@@ -96,7 +96,8 @@ impl Array {
         let at = match self.axis_at("split", axis, site) {
             Ok(at) if extents.iter().sum::<usize>() == self.shape()[at] => at,
             Ok(_) => {
-                let problem = format!("extents {extents:?} are not those of axis {axis} of shape {:?}", self.shape());
+                let problem =
+                    format!("extents {extents:?} are not those of axis {axis} of shape {:?}", self.shape());
                 let error = Error::Shape { op: "split", problem, location: site };
                 return extents.iter().map(|_| Array::failed(error.clone(), site)).collect();
             }

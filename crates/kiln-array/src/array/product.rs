@@ -13,8 +13,8 @@ use std::panic::Location;
 
 impl Array {
     /// The product of matrices, as NumPy's `matmul`: the last two axes are the matrices', those
-    /// before them broadcast. A vector on the left is a row, one on the right a column, and its axis
-    /// goes.
+    /// before them broadcast. A vector on the left is a row, one on the right a column, and its
+    /// axis goes.
     ///
     /// Sums of 16-bit floats are added up in f32; those of integers wrap.
     ///
@@ -68,7 +68,8 @@ impl Factors {
         if k != inner {
             return Err(refused(&format!("the left one has {k} columns and the right one {inner} rows")));
         }
-        let stack = broadcast(before_a, before_b).ok_or_else(|| refused("the axes before the matrices' do not broadcast"))?;
+        let stack = broadcast(before_a, before_b)
+            .ok_or_else(|| refused("the axes before the matrices' do not broadcast"))?;
         let mut shape = stack.clone();
         if !is_row {
             shape.push(m);

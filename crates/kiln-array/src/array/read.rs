@@ -58,7 +58,7 @@ impl Array {
     #[track_caller]
     pub fn to_vec<T: Elem>(&self) -> Result<Vec<T>> {
         let location = Location::caller();
-        self.tensor()?.to_vec().map_err(|error| Error::Run { error, location })
+        self.tensor()?.to_vec().map_err(|error| Error::run(error, location))
     }
 
     /// The one element. Waits for the device.
@@ -82,9 +82,9 @@ impl Array {
     #[track_caller]
     pub fn to_device(&self, device: &Device) -> Array {
         let site = Location::caller();
-        let copied = self.tensor().and_then(|tensor| {
-            tensor.to_device(device).map_err(|error| Error::Run { error, location: site })
-        });
+        let copied = self
+            .tensor()
+            .and_then(|tensor| tensor.to_device(device).map_err(|error| Error::run(error, site)));
         copied.map_or_else(|error| Array::failed(error, site), |tensor| Array::ready(tensor, site))
     }
 }

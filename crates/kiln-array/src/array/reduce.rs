@@ -4,12 +4,13 @@
 //! axes that stay with an extent of 1 (`sum_keep`), so that the result combines with the array. In
 //! the last two no axes at all are all axes.
 
+use super::arithmetic::binary;
 use crate::dtype::{Kind, accumulator, kind, mean_of, sum_of};
 use crate::error::{Error, Site};
 use crate::node::{Array, Made};
 use crate::op::Op;
 use crate::shape::{Extents, kept, without};
-use kiln_ir::{Literal, ReduceOp, Scalar};
+use kiln_ir::{Literal, ReduceOp, Scalar, eval};
 use std::panic::Location;
 
 /// Combines along axes, which go.
@@ -22,10 +23,47 @@ pub(crate) fn reduce(op: ReduceOp, x: &Array, axes: &[usize], site: Site) -> Arr
     if axes.iter().any(|&axis| x.shape()[axis] == 0) {
         return x.of_nothing(op, &shape, site);
     }
+    if let Some(divided) = divided(op, x, &axes, site) {
+        return divided.reshaped(&shape, site);
+    }
     // Axes of extent 1 are no work.
     let reduced = without(x.shape(), &axes);
     let made = Made { op: Op::Reduce { op, axes }, dtype: x.dtype(), shape: reduced };
     Array::record(&[x], site, || Ok(made)).reshaped(&shape, site)
+}
+
+/// Elements from which on few results are combined in two kernels.
+const LONG: usize = 1 << 16;
+
+/// Results that are enough to keep a device busy with one program each.
+const MANY: usize = 64;
+
+/// Parts into which a long row is divided.
+const PARTS: usize = 64;
+
+/// A long reduction to few numbers: of parts, which programs combine side by side, and then of what
+/// they give. `None` where that is not worth it.
+fn divided(op: ReduceOp, x: &Array, axes: &[usize], site: Site) -> Option<Array> {
+    let kept_axes: Extents = (0..x.rank()).filter(|axis| !axes.contains(axis)).collect();
+    let rows: usize = kept_axes.iter().map(|&axis| x.shape()[axis]).product();
+    let row: usize = axes.iter().map(|&axis| x.shape()[axis]).product();
+    if row < LONG || rows >= MANY {
+        return None;
+    }
+    let order = kept_axes.iter().chain(axes).copied().collect();
+    let flat = x.ordered(order, site).reshaped(&[rows, row], site);
+    // Parts of one length, if there are; else the last elements are a rest.
+    let even = (PARTS..4 * PARTS).find(|&parts| row.is_multiple_of(parts));
+    let parts = even.unwrap_or(PARTS);
+    let length = row / parts;
+    let whole = flat.part(1, 0, parts * length, 1, site).reshaped(&[rows, parts, length], site);
+    let total = reduce(op, &reduce(op, &whole, &[2], site), &[1], site);
+    let rest = row - parts * length;
+    if rest == 0 {
+        return Some(total);
+    }
+    let rest = reduce(op, &flat.part(1, parts * length, rest, 1, site), &[1], site);
+    Some(binary(eval::combination(op)?, &total, &rest, None, site))
 }
 
 /// Which axes, and whether they stay.
@@ -51,7 +89,13 @@ impl Array {
     }
 
     /// Reduces along checked axes.
-    fn along(&self, name: &'static str, along: Along<'_>, site: Site, f: impl FnOnce(&[usize]) -> Array) -> Array {
+    fn along(
+        &self,
+        name: &'static str,
+        along: Along<'_>,
+        site: Site,
+        f: impl FnOnce(&[usize]) -> Array,
+    ) -> Array {
         match self.axes_at(name, along.axes, site) {
             Err(error) => Array::failed(error, site),
             Ok(axes) => {
@@ -118,11 +162,15 @@ impl Array {
     }
 
     fn any_along(&self, along: Along<'_>, site: Site) -> Array {
-        self.along("any", along, site, |axes| reduce(ReduceOp::Or, &self.cast_at(Scalar::Bool, site), axes, site))
+        self.along("any", along, site, |axes| {
+            reduce(ReduceOp::Or, &self.cast_at(Scalar::Bool, site), axes, site)
+        })
     }
 
     fn all_along(&self, along: Along<'_>, site: Site) -> Array {
-        self.along("all", along, site, |axes| reduce(ReduceOp::And, &self.cast_at(Scalar::Bool, site), axes, site))
+        self.along("all", along, site, |axes| {
+            reduce(ReduceOp::And, &self.cast_at(Scalar::Bool, site), axes, site)
+        })
     }
 
     /// The i64 index along an axis of its first greatest element, or of its first NaN. The axis

@@ -42,7 +42,9 @@ pub(crate) fn cumsum(x: &Array, axis: usize, reverse: bool, site: Site) -> Array
     }
     if fits_tile(extent) {
         let shape = Extents::from_slice(x.shape());
-        return Array::record(&[x], site, || Ok(Made { op: Op::CumSum { axis, reverse }, dtype: x.dtype(), shape }));
+        return Array::record(&[x], site, || {
+            Ok(Made { op: Op::CumSum { axis, reverse }, dtype: x.dtype(), shape })
+        });
     }
     // Sums of parts, and of the parts before each.
     let parts = extent.div_ceil(PART);

@@ -9,7 +9,12 @@ use std::ops::{Bound, RangeBounds};
 use std::panic::Location;
 
 impl Array {
-    fn view(&self, site: Site, make: impl FnOnce() -> Result<(Op, Extents), String>, name: &'static str) -> Array {
+    fn view(
+        &self,
+        site: Site,
+        make: impl FnOnce() -> Result<(Op, Extents), String>,
+        name: &'static str,
+    ) -> Array {
         Array::record(&[self], site, || match make() {
             Ok((op, shape)) => Ok(Made { op, dtype: self.dtype(), shape }),
             Err(problem) => Err(Error::Shape { op: name, problem, location: site }),
@@ -199,7 +204,10 @@ impl Array {
             (Some(from), Some(to)) if from <= to && to <= extent && step != 0 => (from, to),
             _ => {
                 let ends = (range.start_bound(), range.end_bound());
-                let problem = format!("{ends:?} in steps of {step} is no part of axis {axis} of shape {:?}", self.shape());
+                let problem = format!(
+                    "{ends:?} in steps of {step} is no part of axis {axis} of shape {:?}",
+                    self.shape()
+                );
                 return Array::failed(Error::Shape { op: "slice", problem, location: site }, site);
             }
         };
@@ -286,7 +294,8 @@ impl Array {
         };
         if self.is_empty() && self.error().is_none() && widths.len() == self.rank() {
             // Nothing of it is left to read.
-            let shape: Vec<usize> = self.shape().iter().zip(widths).map(|(n, width)| n + width.0 + width.1).collect();
+            let shape: Vec<usize> =
+                self.shape().iter().zip(widths).map(|(n, width)| n + width.0 + width.1).collect();
             let Some(device) = self.device() else { return self.clone() };
             return Array::zeros(device, self.dtype(), &shape);
         }

@@ -38,7 +38,12 @@ pub(crate) fn kernel(program: &Program, name: &str) -> Kernel {
     let mut numbers = Vec::new();
     for (number, &elem) in program.numbers.iter().enumerate() {
         let ty = Type::scalar(elem);
-        numbers.push(kernel.add_param(Param { name: format!("n{number}"), ty, mutable: false, facts: Facts::default() }));
+        numbers.push(kernel.add_param(Param {
+            name: format!("n{number}"),
+            ty,
+            mutable: false,
+            facts: Facts::default(),
+        }));
     }
     let along_row = program.along_row();
     let depths = program.depths();
@@ -98,7 +103,8 @@ impl Emitter<'_, '_> {
 
     /// Where the program's part begins.
     fn locate(&mut self) {
-        let parts = [(Part::Outer, 1), (Part::Tall, self.program.tile[0]), (Part::Wide, self.program.tile[1])];
+        let parts =
+            [(Part::Outer, 1), (Part::Tall, self.program.tile[0]), (Part::Wide, self.program.tile[1])];
         for (axis, part) in [Axis::X, Axis::Y, Axis::Z].into_iter().zip(self.program.grid) {
             if part == Part::Wide && self.program.columns != Columns::Grid {
                 self.column = Some(self.b.index(0));
@@ -178,7 +184,8 @@ impl Emitter<'_, '_> {
         let reductions: Vec<usize> = (0..self.program.code.len()).filter(reductions).collect();
         let deepest = self.depths.iter().copied().max().unwrap_or(0);
         for depth in 0..deepest {
-            let here: Vec<usize> = reductions.iter().copied().filter(|&at| self.depths[at] == depth + 1).collect();
+            let here: Vec<usize> =
+                reductions.iter().copied().filter(|&at| self.depths[at] == depth + 1).collect();
             self.before_loop(depth);
             self.reduce_by_loop(&here);
         }
@@ -249,7 +256,11 @@ impl Emitter<'_, '_> {
         })
     }
 
-    fn each_tile(&mut self, starts: &[Value], body: &impl Fn(&mut Self, &[Value]) -> Vec<Value>) -> Vec<Value> {
+    fn each_tile(
+        &mut self,
+        starts: &[Value],
+        body: &impl Fn(&mut Self, &[Value]) -> Vec<Value>,
+    ) -> Vec<Value> {
         let wide = self.program.at(Place::Wide).next();
         let high = match wide {
             Some(dim) => self.numbers[dim],

@@ -120,7 +120,8 @@ fn differentiate<P: Parameters>(f: impl FnOnce(&P) -> Array, at: &P, site: Site)
         let variable = match kind(parameter.dtype()) {
             Kind::Float => parameter.passed(Op::Variable, site),
             Kind::Bool | Kind::Integer => {
-                let problem = format!("an array of {} has no gradient; cast it to f32 first", parameter.dtype());
+                let problem =
+                    format!("an array of {} has no gradient; cast it to f32 first", parameter.dtype());
                 Array::failed(Error::Gradient { problem, location: site }, site)
             }
         };
@@ -138,7 +139,9 @@ fn differentiate<P: Parameters>(f: impl FnOnce(&P) -> Array, at: &P, site: Site)
 fn backward(value: &Array, variables: &[Array], site: Site) -> Vec<Array> {
     let problem = value.error().or_else(|| variables.iter().find_map(Array::error)).or_else(|| {
         let (dtype, shape) = (value.dtype(), value.shape());
-        let problem = format!("a gradient is of one float, such as a `mean`, but the function gives {dtype} of shape {shape:?}");
+        let problem = format!(
+            "a gradient is of one float, such as a `mean`, but the function gives {dtype} of shape {shape:?}"
+        );
         let is_number = value.len() == 1 && kind(dtype) == Kind::Float;
         (!is_number).then_some(Error::Gradient { problem, location: site })
     });
@@ -167,7 +170,9 @@ fn backward(value: &Array, variables: &[Array], site: Site) -> Vec<Array> {
             gradients.insert(input.identity(), sum);
         }
     }
-    let of = |variable: &Array| gradients.remove(&variable.identity()).unwrap_or_else(|| zeros_like(variable, site));
+    let of = |variable: &Array| {
+        gradients.remove(&variable.identity()).unwrap_or_else(|| zeros_like(variable, site))
+    };
     variables.iter().map(of).collect()
 }
 
@@ -191,7 +196,8 @@ fn dependent(value: &Array, variables: &[Array]) -> Vec<(Array, Recipe)> {
             continue;
         }
         let is_variable = variables.iter().any(|variable| variable.identity() == array.identity());
-        let of_input = recipe.inputs.iter().any(|input| state.get(&input.identity()).copied().unwrap_or(false));
+        let of_input =
+            recipe.inputs.iter().any(|input| state.get(&input.identity()).copied().unwrap_or(false));
         state.insert(array.identity(), is_variable || of_input);
         if is_variable || of_input {
             found.push((array, recipe));

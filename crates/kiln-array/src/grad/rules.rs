@@ -54,7 +54,9 @@ impl Rules<'_> {
             Op::Flip(axes) => vec![Some(g.flipped(axes.clone(), site))],
             Op::Pad { before } => {
                 let axes = self.input(0).shape().iter().zip(before).enumerate();
-                let part = |g: Array, (axis, (&extent, &from)): (usize, (&usize, &usize))| g.part(axis, from, extent, 1, site);
+                let part = |g: Array, (axis, (&extent, &from)): (usize, (&usize, &usize))| {
+                    g.part(axis, from, extent, 1, site)
+                };
                 vec![Some(axes.fold(g.clone(), part))]
             }
             Op::Reduce { op, axes } => vec![self.of_reduction(*op, axes)],
@@ -130,7 +132,9 @@ impl Rules<'_> {
             let apart = g.reshaped(&divided, site).pad(&widths).reshaped(&joined, site);
             g = apart.part(axis, 0, (count - 1) * step[axis] + 1, 1, site);
         }
-        let after = |axis: usize| shape[axis] - start[axis].min(shape[axis]) - g.shape()[axis].min(shape[axis] - start[axis]);
+        let after = |axis: usize| {
+            shape[axis] - start[axis].min(shape[axis]) - g.shape()[axis].min(shape[axis] - start[axis])
+        };
         let widths: Vec<(usize, usize)> = (0..shape.len()).map(|axis| (start[axis], after(axis))).collect();
         g.pad(&widths)
     }
@@ -154,7 +158,7 @@ impl Rules<'_> {
                 let one = x.filled_like(Literal::one(x.dtype()), site);
                 let factors = one.where_(&zero, x);
                 let rest = stay(&reduce(ReduceOp::Prod, &factors, axes, site));
-                let others = (&rest / &factors).where_(&zeros.equal(0.0), &zeros_like(x, site));
+                let others = (&rest / &factors).where_(&zeros.equal(0.0), zeros_like(x, site));
                 let alone = zero & zeros.equal(1.0);
                 Some(g * rest.where_(&alone, &others))
             }
@@ -175,7 +179,7 @@ impl Rules<'_> {
         let index = Array::iota(device, &whole, axis + 1, site);
         let hit = places.reshaped(&apart, site).equal(&index);
         let g = self.g.reshaped(&apart, site).stretched(&whole, site);
-        wide_sum(&g.where_(&hit, &zeros_like(&g, site)), &[axis], site)
+        wide_sum(&g.where_(&hit, zeros_like(&g, site)), &[axis], site)
     }
 
     /// g bᵀ and aᵀ g; of a factor that serves for several products the sum.
@@ -195,11 +199,15 @@ impl Rules<'_> {
         let inputs = &self.recipe.inputs[1..];
         let given = rule(inputs, y, self.g);
         let fits = given.len() == inputs.len()
-            && given.iter().zip(inputs).all(|(of, input)| of.error().is_some() || of.shape() == input.shape());
+            && given
+                .iter()
+                .zip(inputs)
+                .all(|(of, input)| of.error().is_some() || of.shape() == input.shape());
         let checked = |(at, input): (usize, &Array)| match fits {
             true => given[at].clone(),
             false => {
-                let shapes = |arrays: &[Array]| arrays.iter().map(|array| array.shape().to_vec()).collect::<Vec<_>>();
+                let shapes =
+                    |arrays: &[Array]| arrays.iter().map(|array| array.shape().to_vec()).collect::<Vec<_>>();
                 let problem = format!(
                     "the rule of `custom_vjp` gives gradients of shapes {:?} for inputs of shapes {:?}",
                     shapes(&given),

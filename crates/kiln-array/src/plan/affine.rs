@@ -85,7 +85,10 @@ pub(crate) fn linear(indices: &[Affine], strides: &[usize]) -> Affine {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Indivisible {
     /// The dimension, whose inner part must have this extent.
-    Divide { dim: usize, inner: usize },
+    Divide {
+        dim: usize,
+        inner: usize,
+    },
     Never,
 }
 
@@ -162,7 +165,8 @@ mod tests {
     fn reversed_axes_are_split_too() {
         // 5 - 3 i - j of [2, 3] is (1 - i, 2 - j).
         let dims = [2usize, 3];
-        let index = Affine::constant(5).plus(&Affine::of(Var::Dim(0), -3), 1).plus(&Affine::of(Var::Dim(1), -1), 1);
+        let index =
+            Affine::constant(5).plus(&Affine::of(Var::Dim(0), -3), 1).plus(&Affine::of(Var::Dim(1), -1), 1);
         let split = delinear(&index, &[2, 3], |dim| dims[dim]).unwrap();
         assert_eq!((split[0].constant, split[0].factor(0)), (1, -1));
         assert_eq!((split[1].constant, split[1].factor(1)), (2, -1));

@@ -79,7 +79,11 @@ pub(crate) enum Value {
     Index(Affine),
     /// An element of an array in memory, by the index on each of its axes, or by the one in
     /// row-major order. Where the mask is false nothing is read.
-    Read { vertex: usize, index: Vec<Affine>, mask: Option<usize> },
+    Read {
+        vertex: usize,
+        index: Vec<Affine>,
+        mask: Option<usize>,
+    },
     Unary(UnaryOp, usize),
     Binary(BinaryOp, [usize; 2]),
     Compare(CompareOp, [usize; 2]),
@@ -88,9 +92,16 @@ pub(crate) enum Value {
     /// Combined along the row.
     Reduce(ReduceOp, usize),
     /// The running sum along the row.
-    CumSum { reverse: bool, of: usize },
+    CumSum {
+        reverse: bool,
+        of: usize,
+    },
     /// The value, after a check that the index lies on an axis of this extent.
-    Checked { index: usize, extent: usize, mask: Option<usize> },
+    Checked {
+        index: usize,
+        extent: usize,
+        mask: Option<usize>,
+    },
 }
 
 /// Why a group has no body.
@@ -156,7 +167,9 @@ impl Body {
     /// The index on an axis of the group.
     pub(crate) fn axis_index(&self, axis: usize) -> Affine {
         let parts = self.dims.iter().enumerate().filter(|(_, dim)| dim.axis == axis);
-        parts.fold(Affine::default(), |sum, (at, dim)| sum.plus(&Affine::of(Var::Dim(at), dim.stride as i64), 1))
+        parts.fold(Affine::default(), |sum, (at, dim)| {
+            sum.plus(&Affine::of(Var::Dim(at), dim.stride as i64), 1)
+        })
     }
 
     /// The indices on a member's axes.
@@ -251,7 +264,8 @@ impl Writer<'_> {
             },
             Op::Broadcast => {
                 let from = self.graph[of.inputs[0]].shape();
-                let stretched = |(index, extent): (Affine, &usize)| if *extent == 1 { Affine::default() } else { index };
+                let stretched =
+                    |(index, extent): (Affine, &usize)| if *extent == 1 { Affine::default() } else { index };
                 let index = index.into_iter().zip(from).map(stretched).collect();
                 return self.operand(vertex, 0, index, mask);
             }
@@ -324,7 +338,13 @@ impl Writer<'_> {
     }
 
     /// Zero outside of the input, whose elements there are not read.
-    fn padded(&mut self, vertex: usize, before: &Extents, index: Vec<Affine>, mask: Option<usize>) -> Written {
+    fn padded(
+        &mut self,
+        vertex: usize,
+        before: &Extents,
+        index: Vec<Affine>,
+        mask: Option<usize>,
+    ) -> Written {
         let of = &self.graph[vertex];
         let (elem, outer, inner) = (of.array.dtype(), of.shape(), self.graph[of.inputs[0]].shape());
         let mut inside = mask;

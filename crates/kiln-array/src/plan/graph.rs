@@ -79,7 +79,8 @@ impl Graph {
                 pending.extend(inputs.iter().rev().map(|input| (input.clone(), false)));
                 continue;
             }
-            let inputs = inputs.iter().filter_map(|input| positions.get(&input.identity()).copied()).collect();
+            let inputs =
+                inputs.iter().filter_map(|input| positions.get(&input.identity()).copied()).collect();
             positions.insert(array.identity(), self.0.len());
             self.0.push(Vertex { array, recipe, tensor, inputs, users: Vec::new(), is_target: false });
         }

@@ -30,7 +30,13 @@ pub(crate) struct Launch {
 
 /// The launch of a group; `None` where its results do not lie as its dimensions do, so that it must
 /// be divided.
-pub(crate) fn lower(graph: &Graph, group: &Group, body: &Body, stored: &[usize], device: &Device) -> Option<Launch> {
+pub(crate) fn lower(
+    graph: &Graph,
+    group: &Group,
+    body: &Body,
+    stored: &[usize],
+    device: &Device,
+) -> Option<Launch> {
     let mut lowering = Lowering::new(graph, group, body, stored);
     lowering.merge();
     lowering.launch(device)
@@ -62,7 +68,11 @@ impl<'a> Lowering<'a> {
             Value::Read { vertex, index, .. } => {
                 let shape = graph[*vertex].shape();
                 // One index is that of all elements in order.
-                if index.len() == shape.len() { Some(linear(index, &row_major(shape))) } else { index.first().cloned() }
+                if index.len() == shape.len() {
+                    Some(linear(index, &row_major(shape)))
+                } else {
+                    index.first().cloned()
+                }
             }
             _ => None,
         };
@@ -151,7 +161,9 @@ impl<'a> Lowering<'a> {
     /// dimensions, one along which neighbors lie in memory.
     fn choose_tall(&self, kept: &[usize], wide: &[usize]) -> Option<usize> {
         let last = kept.last().copied();
-        if kept.len() > 2 || wide.iter().all(|&dim| self.is_adjacent(dim)) && last.is_some_and(|dim| !self.is_adjacent(dim)) {
+        if kept.len() > 2
+            || wide.iter().all(|&dim| self.is_adjacent(dim)) && last.is_some_and(|dim| !self.is_adjacent(dim))
+        {
             return last;
         }
         kept.iter().copied().find(|&dim| self.is_adjacent(dim)).or(last)
@@ -160,9 +172,8 @@ impl<'a> Lowering<'a> {
     /// Whether the outer dimensions of a result, and those of rounds, are each like one dimension.
     fn lies_in_order(&self, at: &Affine, order: &Order) -> bool {
         let as_one = |dims: &[usize]| {
-            dims.windows(2).all(|pair| {
-                at.factor(pair[0]) == at.factor(pair[1]) * self.dims[pair[1]].extent as i64
-            })
+            dims.windows(2)
+                .all(|pair| at.factor(pair[0]) == at.factor(pair[1]) * self.dims[pair[1]].extent as i64)
         };
         as_one(&order.outer) && as_one(&order.rounds) && as_one(&order.wide)
     }
@@ -180,9 +191,14 @@ impl Order {
     fn all(&self) -> impl Iterator<Item = (usize, Place)> + '_ {
         let of = |dims: &'_ [usize], place| dims.iter().map(move |&dim| (dim, place)).collect::<Vec<_>>();
         let tall: Vec<usize> = self.tall.into_iter().collect();
-        [of(&self.outer, Place::Outer), of(&tall, Place::Tall), of(&self.rounds, Place::Round), of(&self.wide, Place::Wide)]
-            .into_iter()
-            .flatten()
+        [
+            of(&self.outer, Place::Outer),
+            of(&tall, Place::Tall),
+            of(&self.rounds, Place::Round),
+            of(&self.wide, Place::Wide),
+        ]
+        .into_iter()
+        .flatten()
     }
 }
 
@@ -211,7 +227,10 @@ impl<'a, 'b> Builder<'a, 'b> {
         let of = Sizes { columns, rows: tall, columns_extent: extent(&order.wide), crossed };
         let (tile, warps) = sizes::tile(of, device);
         let counts = [
-            (Part::Wide, if columns == Columns::Grid { extent(&order.wide).div_ceil(tile[1] as usize) } else { 1 }),
+            (
+                Part::Wide,
+                if columns == Columns::Grid { extent(&order.wide).div_ceil(tile[1] as usize) } else { 1 },
+            ),
             (Part::Tall, tall.div_ceil(tile[0] as usize)),
             (Part::Outer, extent(&order.outer)),
         ];
@@ -299,7 +318,8 @@ impl<'a, 'b> Builder<'a, 'b> {
         let is_dim = |term: &(Var, i64)| matches!(term.0, Var::Dim(_)) && term.1 > 0;
         let mut dims: Vec<usize> = at.terms.iter().filter_map(|term| dim_of(term.0)).collect();
         dims.sort_by_key(|&dim| self.position[dim]);
-        let parts_of_columns = self.order.wide.len() > 1 && dims.iter().any(|dim| self.order.wide.contains(dim));
+        let parts_of_columns =
+            self.order.wide.len() > 1 && dims.iter().any(|dim| self.order.wide.contains(dim));
         let strided = mask.is_none() && at.terms.iter().all(is_dim) && !parts_of_columns;
         let elem = self.from.graph[vertex].array.dtype();
         let input = self.launch.inputs.len();

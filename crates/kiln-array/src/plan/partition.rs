@@ -33,7 +33,7 @@ const MANY_ROWS: usize = 64;
 /// One step of a plan.
 pub(crate) enum Part {
     /// A kernel that is made for it.
-    Kernel { group: Group, body: Body },
+    Kernel { group: Group, body: Box<Body> },
     /// A kernel of the library.
     Library { vertex: usize },
 }
@@ -43,13 +43,17 @@ pub(crate) struct Partition {
     pub(crate) parts: Vec<Part>,
     pub(crate) is_stored: Vec<bool>,
     pub(crate) home: Vec<Option<usize>>,
+    /// Arrays that are asked for and have the elements of another one, in the same order: they
+    /// share its memory.
+    pub(crate) aliases: Vec<(usize, usize)>,
 }
 
 /// Divides a graph among kernels. Arrays that no kernel has to make (they have no elements) are
 /// left out.
 pub(crate) fn partition(graph: &Graph) -> Partition {
     let is_stored = may_be_stored(graph);
-    let mut partition = Partition { parts: Vec::new(), is_stored, home: vec![None; graph.len()] };
+    let mut partition =
+        Partition { parts: Vec::new(), is_stored, home: vec![None; graph.len()], aliases: Vec::new() };
     for vertex in 0..graph.len() {
         if partition.is_stored[vertex] {
             partition.place(graph, vertex);
@@ -80,7 +84,8 @@ fn may_be_stored(graph: &Graph) -> Vec<bool> {
         let is_constant = of.inputs.is_empty();
         let shared = readers[vertex] > 1 && operations[vertex] >= STORED_FROM && !op.is_view();
         let large = operations[vertex] > MOST_OPERATIONS || depth[vertex] > DEEPEST;
-        stored[vertex] = of.is_target || op.is_row_wise() || op.is_library() || !is_constant && (shared || large);
+        stored[vertex] =
+            of.is_target || op.is_row_wise() || op.is_library() || !is_constant && (shared || large);
         if let Op::Take { .. } = op {
             // A gather would repeat what its source computes.
             store_source(graph, of.inputs[0], &mut stored);
@@ -113,6 +118,9 @@ impl Partition {
         if self.home[vertex].is_some() || of.array.is_empty() {
             return;
         }
+        if op.is_view() && self.alias(graph, vertex) {
+            return;
+        }
         if op.is_library() {
             for &input in &of.inputs {
                 self.place_library_input(graph, input);
@@ -138,13 +146,36 @@ impl Partition {
             let Some(joined) = aligned(graph, &alone, &body, group, other) else { continue };
             let Ok(body) = Body::of(graph, &joined, &self.is_stored) else { continue };
             if body_reads(&body).all(|read| self.home[read].is_none_or(|home| home < at)) {
-                self.parts[at] = Part::Kernel { group: joined, body };
+                self.parts[at] = Part::Kernel { group: joined, body: Box::new(body) };
                 self.home[vertex] = Some(at);
                 return;
             }
         }
         self.home[vertex] = Some(self.parts.len());
-        self.parts.push(Part::Kernel { group: alone, body });
+        self.parts.push(Part::Kernel { group: alone, body: Box::new(body) });
+    }
+
+    /// Lets a view share the memory of all that it is a view of, if it is that in order.
+    fn alias(&mut self, graph: &Graph, vertex: usize) -> bool {
+        let mut source = vertex;
+        while source == vertex || is_view(graph, source) && !self.is_stored[source] {
+            source = graph[source].inputs[0];
+        }
+        if graph[source].inputs.is_empty() && graph[source].tensor.is_none() {
+            return false;
+        }
+        let was_stored = std::mem::replace(&mut self.is_stored[source], true);
+        self.is_stored[vertex] = false;
+        let dense = crate::shape::row_major(graph[vertex].shape());
+        let is_whole = graph[vertex].array.len() == graph[source].array.len();
+        let view = strided(graph, vertex, &self.is_stored);
+        if is_whole && view.is_some_and(|view| view.source == source && view.strides == dense[..]) {
+            self.place(graph, source);
+            self.aliases.push((vertex, source));
+            return true;
+        }
+        (self.is_stored[source], self.is_stored[vertex]) = (was_stored, true);
+        false
     }
 
     /// Has an input of the library's in memory, if it is no view that the library can read.
@@ -160,6 +191,7 @@ impl Partition {
     /// The arrays that each part stores: those that are asked for, and that other parts read.
     pub(crate) fn results(&self, graph: &Graph) -> Vec<Vec<usize>> {
         let mut needed: Vec<bool> = (0..graph.len()).map(|vertex| graph[vertex].is_target).collect();
+        self.aliases.iter().for_each(|&(_, source)| needed[source] = true);
         for part in &self.parts {
             self.reads(graph, part).into_iter().for_each(|read| needed[read] = true);
         }
@@ -218,7 +250,9 @@ pub(crate) fn strided(graph: &Graph, vertex: usize, is_stored: &[bool]) -> Optio
         return None;
     }
     let body = Body::of(graph, &group, is_stored).ok()?;
-    let Value::Read { vertex: source, index, mask: None } = body.values.get(*body.results.first()?)? else { return None };
+    let Value::Read { vertex: source, index, mask: None } = body.values.get(*body.results.first()?)? else {
+        return None;
+    };
     let shape = graph[*source].shape();
     let flat = match index.len() == shape.len() {
         true => super::affine::linear(index, &crate::shape::row_major(shape)),
@@ -236,9 +270,9 @@ pub(crate) fn strided(graph: &Graph, vertex: usize, is_stored: &[bool]) -> Optio
         };
         // An axis that a reshape divides has no one stride, unless its parts lie as one.
         let parts: Vec<usize> = (0..body.dims.len()).filter(|&dim| body.dims[dim].axis == *of).collect();
-        let as_one = parts.windows(2).all(|pair| {
-            flat.factor(pair[0]) == flat.factor(pair[1]) * body.dims[pair[1]].extent as i64
-        });
+        let as_one = parts
+            .windows(2)
+            .all(|pair| flat.factor(pair[0]) == flat.factor(pair[1]) * body.dims[pair[1]].extent as i64);
         let stride = flat.factor(*parts.last()?);
         if !as_one || stride == 0 {
             return None;
@@ -281,7 +315,10 @@ fn aligned(graph: &Graph, alone: &Group, body: &Body, group: &Group, other: &Bod
     let mut shares = false;
     for value in &body.values {
         let Value::Read { vertex, index, .. } = value else { continue };
-        shares |= other.values.iter().any(|value| matches!(value, Value::Read { vertex: read, .. } if read == vertex));
+        shares |= other
+            .values
+            .iter()
+            .any(|value| matches!(value, Value::Read { vertex: read, .. } if read == vertex));
         let Some(member) = group.member(*vertex) else { continue };
         shares = true;
         assign(graph, member, index, body, alone, &mut axis_of)?;
@@ -343,7 +380,8 @@ fn assign_rest(alone: &Group, group: &Group, axis_of: &mut [Option<usize>]) -> O
     let kept: Vec<usize> = free.iter().copied().filter(|&axis| !group.axes[axis].row).collect();
     let fits = |to: &[usize]| {
         let pairs = missing.iter().zip(to);
-        to.len() == missing.len() && pairs.into_iter().all(|(&a, &b)| alone.axes[a].extent == group.axes[b].extent)
+        to.len() == missing.len()
+            && pairs.into_iter().all(|(&a, &b)| alone.axes[a].extent == group.axes[b].extent)
     };
     let to = if fits(&free) {
         &free

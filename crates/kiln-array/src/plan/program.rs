@@ -53,18 +53,31 @@ pub(crate) enum Step {
     Argument(usize),
     Index(Sum),
     /// A box of a view over some of the dimensions.
-    Box { input: usize },
+    Box {
+        input: usize,
+    },
     /// Element by element, at an index in row-major order.
-    Gather { input: usize, at: Sum, mask: Option<usize> },
+    Gather {
+        input: usize,
+        at: Sum,
+        mask: Option<usize>,
+    },
     Unary(UnaryOp, usize),
     Binary(BinaryOp, [usize; 2]),
     Compare(CompareOp, [usize; 2]),
     Select([usize; 3]),
     Cast(Scalar, usize),
     Reduce(ReduceOp, usize),
-    CumSum { reverse: bool, of: usize },
+    CumSum {
+        reverse: bool,
+        of: usize,
+    },
     /// An index, counted from the end where it is negative. It must lie on an axis of this extent.
-    Checked { index: usize, extent: Number, mask: Option<usize> },
+    Checked {
+        index: usize,
+        extent: Number,
+        mask: Option<usize>,
+    },
 }
 
 /// A parameter that is read.
@@ -121,6 +134,12 @@ impl Program {
         self.dims.iter().enumerate().filter(move |(_, of)| **of == place).map(|(dim, _)| dim)
     }
 
+    /// The length of a row, of the numbers among the arguments.
+    pub(crate) fn rows_extent(&self, numbers: &[Literal]) -> i128 {
+        let dims = self.at(Place::Round).chain(self.at(Place::Wide));
+        dims.filter_map(|dim| numbers.get(dim)).map(|extent| extent.as_i128()).product()
+    }
+
     /// The operands of a step.
     pub(crate) fn operands(step: &Step) -> Vec<usize> {
         let of_sum = |sum: &Sum| -> Vec<usize> {
@@ -134,7 +153,9 @@ impl Program {
             Step::Literal(_) | Step::Argument(_) | Step::Box { .. } => Vec::new(),
             Step::Index(sum) => of_sum(sum),
             Step::Gather { at, mask, .. } => of_sum(at).into_iter().chain(*mask).collect(),
-            Step::Unary(_, x) | Step::Cast(_, x) | Step::Reduce(_, x) | Step::CumSum { of: x, .. } => vec![*x],
+            Step::Unary(_, x) | Step::Cast(_, x) | Step::Reduce(_, x) | Step::CumSum { of: x, .. } => {
+                vec![*x]
+            }
             Step::Binary(_, both) | Step::Compare(_, both) => both.to_vec(),
             Step::Select(three) => three.to_vec(),
             Step::Checked { index, mask, .. } => [Some(*index), *mask].into_iter().flatten().collect(),

@@ -140,14 +140,16 @@ impl DynTensor {
     /// there are not as many strides as extents, or if two indices name one element.
     pub fn strided(&self, offset: usize, extents: &[usize], strides: &[usize]) -> Result<DynTensor> {
         let start = self.dense_range()?.start;
-        let what = || format!("offset {offset}, extents {extents:?} and strides {strides:?}");
         let inside = || {
-            let steps = extents.iter().zip(strides).map(|(extent, stride)| (extent.max(&1) - 1).checked_mul(*stride));
-            let reach = steps.fold(Some(offset), |sum, step| sum?.checked_add(step?));
-            reach.is_some_and(|last| last < self.len() || extents.contains(&0))
+            let mut axes = extents.iter().zip(strides);
+            let last = axes.try_fold(offset, |sum, (extent, stride)| {
+                sum.checked_add((extent.max(&1) - 1).checked_mul(*stride)?)
+            });
+            last.is_some_and(|last| last < self.len()) || extents.contains(&0)
         };
         if extents.len() != strides.len() || !inside() || has_overlap(extents, strides) {
-            return Err(self.out_of_range(what()));
+            let what = format!("offset {offset}, extents {extents:?} and strides {strides:?}");
+            return Err(self.out_of_range(what));
         }
         let start = if extents.contains(&0) { 0 } else { start + offset };
         Ok(self.view(Layout {

@@ -1,0 +1,168 @@
+//! What a plan does, in words.
+
+use crate::error::Result;
+use crate::node::Array;
+use crate::op::Op;
+use crate::plan::body::{Body, Group, Value};
+use crate::plan::graph::Graph;
+use crate::plan::partition::Part;
+use crate::plan::program::Columns;
+use crate::run::{Plan, Step, plan};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// The kernels that would compute arrays: what each reads and writes, and why what it writes is not
+/// kept in registers for the kernel that reads it.
+///
+/// ```
+/// use kiln_array::{Array, explain};
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let x = Array::new(&device, &[1.0f32; 12], &[3, 4]);
+/// let text = explain(&[&((x * 2.0).exp() + 1.0)])?;
+/// assert_eq!(
+///     text,
+///     "1 kernel, 48 bytes read, 48 bytes written\n\
+///      1. array_add: 3 operations\n   reads f32 [3, 4]\n   writes f32 [3, 4]\n"
+/// );
+/// # Ok::<(), kiln_array::Error>(())
+/// ```
+///
+/// # Errors
+/// The error of an array that has one.
+pub fn explain(arrays: &[&Array]) -> Result<String> {
+    let graph = Graph::of(arrays)?;
+    let plan = plan(&graph)?;
+    let explanation = Explanation::of(&graph, &plan);
+    Ok(explanation.text())
+}
+
+/// A kernel of a plan.
+struct Kernel {
+    what: String,
+    reads: Vec<usize>,
+    writes: Vec<usize>,
+}
+
+struct Explanation<'a> {
+    graph: &'a Graph,
+    kernels: Vec<Kernel>,
+}
+
+impl<'a> Explanation<'a> {
+    fn of(graph: &'a Graph, plan: &Plan) -> Explanation<'a> {
+        let kernels = plan.steps.iter().map(|step| kernel(graph, plan, step)).collect();
+        Explanation { graph, kernels }
+    }
+
+    fn text(&self) -> String {
+        let bytes = |arrays: fn(&Kernel) -> &Vec<usize>| -> usize {
+            self.kernels.iter().flat_map(arrays).map(|&vertex| self.bytes(vertex)).sum()
+        };
+        let count = self.kernels.len();
+        let mut text = format!(
+            "{count} kernel{}, {} bytes read, {} bytes written\n",
+            if count == 1 { "" } else { "s" },
+            bytes(|kernel| &kernel.reads),
+            bytes(|kernel| &kernel.writes)
+        );
+        for (at, kernel) in self.kernels.iter().enumerate() {
+            // Writing to a text cannot fail.
+            let _ = writeln!(text, "{}. {}", at + 1, kernel.what);
+            let reads: Vec<String> = kernel.reads.iter().map(|&vertex| self.array(vertex)).collect();
+            if !reads.is_empty() {
+                let _ = writeln!(text, "   reads {}", reads.join(", "));
+            }
+            for &vertex in &kernel.writes {
+                let _ = writeln!(text, "   writes {}{}", self.array(vertex), self.reason(vertex));
+            }
+        }
+        text
+    }
+
+    fn bytes(&self, vertex: usize) -> usize {
+        let array = &self.graph[vertex].array;
+        array.len() * array.dtype().bytes() as usize
+    }
+
+    fn array(&self, vertex: usize) -> String {
+        let array = &self.graph[vertex].array;
+        format!("{} {:?}", array.dtype(), array.shape())
+    }
+
+    /// Why a result that nobody asks for is written.
+    fn reason(&self, vertex: usize) -> String {
+        if self.graph[vertex].is_target {
+            return String::new();
+        }
+        let readers = self.kernels.iter().enumerate().filter(|(_, kernel)| kernel.reads.contains(&vertex));
+        let reason = |(at, kernel): (usize, &Kernel)| {
+            let of_library =
+                kernel.writes.iter().find_map(|&made| self.graph[made].op().filter(|op| op.is_library()));
+            let is_made_by_library = self.graph[vertex].op().is_some_and(Op::is_library);
+            let why = match of_library {
+                Some(op) => format!("{} reads it from memory", op.name()),
+                None if is_made_by_library => "nothing fuses with what the library makes".to_owned(),
+                None => "which counts over other axes, or reads it in another order".to_owned(),
+            };
+            format!(" for kernel {}: {why}", at + 1)
+        };
+        readers.map(reason).next().unwrap_or_default()
+    }
+}
+
+fn kernel(graph: &Graph, plan: &Plan, step: &Step) -> Kernel {
+    match step {
+        Step::Library { vertex } => {
+            let part = Part::Library { vertex: *vertex };
+            let name = graph[*vertex].op().map_or("", |op| op.name());
+            let what = format!("{name}: by the kernel library");
+            Kernel { what, reads: plan.partition.reads(graph, &part), writes: vec![*vertex] }
+        }
+        Step::Kernel(launch) => {
+            let mut reads: Vec<usize> = launch.inputs.iter().map(|view| view.vertex).collect();
+            reads.sort_unstable();
+            reads.dedup();
+            let writes: Vec<usize> = launch.outputs.iter().map(|view| view.vertex).collect();
+            let name = writes.last().and_then(|&vertex| graph[vertex].op()).map_or("kernel", |op| op.name());
+            let of = plan.partition.parts.iter().find_map(|part| match part {
+                Part::Kernel { group, body } if writes.iter().all(|&made| group.member(made).is_some()) => {
+                    Some(operations(graph, group, body))
+                }
+                Part::Kernel { .. } | Part::Library { .. } => None,
+            });
+            let mut what = format!("array_{name}: {}", of.unwrap_or_default());
+            let row = launch.program.rows_extent(&launch.numbers);
+            let _ = match launch.program.columns {
+                Columns::Grid => Ok(()),
+                Columns::Whole => write!(what, ", rows of {row} in a tile"),
+                Columns::Loop => write!(what, ", rows of {row} in loops"),
+            };
+            Kernel { what, reads, writes }
+        }
+    }
+}
+
+/// What a group combines, and how many operations it has.
+fn operations(graph: &Graph, group: &Group, body: &Body) -> String {
+    let mut combined: BTreeMap<usize, &str> = BTreeMap::new();
+    for member in &group.members {
+        if let Some(op) = graph[member.vertex].op().filter(|op| op.is_row_wise()) {
+            combined.insert(member.vertex, op.name());
+        }
+    }
+    let is_work = |value: &&Value| match value {
+        Value::Literal(_) | Value::Index(_) | Value::Read { .. } => false,
+        Value::Unary(..)
+        | Value::Binary(..)
+        | Value::Compare(..)
+        | Value::Select(_)
+        | Value::Cast(..)
+        | Value::Reduce(..)
+        | Value::CumSum { .. }
+        | Value::Checked { .. } => true,
+    };
+    let count = body.values.iter().filter(is_work).count();
+    let names: Vec<&str> = combined.into_values().collect();
+    let of = if names.is_empty() { String::new() } else { format!("{}; ", names.join(", ")) };
+    format!("{of}{count} operations")
+}

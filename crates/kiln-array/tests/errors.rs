@@ -1,0 +1,125 @@
+//! What is wrong is said at the next read, with the operation, the shapes and the line.
+
+use kiln_array::{Array, concatenate, eval, grad};
+use kiln_ir::Scalar;
+use kiln_runtime::Device;
+
+fn x(shape: &[usize]) -> Array {
+    let device = Device::open("interp").unwrap();
+    Array::new(&device, &vec![1.0f32; shape.iter().product()], shape)
+}
+
+#[track_caller]
+fn refused(array: Array, expected: &str) {
+    let line = std::panic::Location::caller().line();
+    let error = (array.exp() + 1.0).to_vec::<f32>().unwrap_err().to_string();
+    // A call of several lines has its argument on the next one.
+    let is_here = (line..line + 2).any(|line| error.contains(&format!("tests/errors.rs:{line}:")));
+    assert!(is_here && error.ends_with(expected), "{error}\nexpected line {line}: {expected}");
+}
+
+#[test]
+fn shapes_that_do_not_fit() {
+    refused(
+        &x(&[2, 3]) + &x(&[2]),
+        "`add`: shapes [2, 3] and [2] do not broadcast: axes must be equal, or 1",
+    );
+    refused(x(&[2]).less(x(&[3])), "`lt`: shapes [2] and [3] do not broadcast: axes must be equal, or 1");
+    refused(
+        x(&[2, 3]).matmul(&x(&[2, 3])),
+        "`matmul`: shapes [2, 3] and [2, 3]: the left one has 3 columns and the right one 2 rows",
+    );
+    refused(x(&[]).matmul(&x(&[3])), "`matmul`: shapes [] and [3]: a number is no matrix; multiply by `*`");
+    refused(x(&[6]).reshape(&[4, -1]), "`reshape`: 6 elements do not fill shape [4, -1]");
+    refused(x(&[6]).permute(&[0, 1]), "`permute`: [0, 1] does not name each axis of shape [6] once");
+    refused(
+        x(&[6]).slice(0, 2..9),
+        "`slice`: (Included(2), Excluded(9)) in steps of 1 is no part of axis 0 of shape [6]",
+    );
+    refused(x(&[2, 3]).sum_axes(&[2]), "`sum`: [2] are no different axes of shape [2, 3]");
+    refused(x(&[2, 3]).sum_axes(&[1, -1]), "`sum`: [1, -1] are no different axes of shape [2, 3]");
+    refused(x(&[2, 0]).max_axes(&[1]), "`max`: no elements along an axis of shape [2, 0]");
+    refused(x(&[2]).softmax(1), "`max`: [1] are no different axes of shape [2]");
+    refused(x(&[2, 3]).squeeze(0), "`squeeze`: axis 0 of shape [2, 3] does not have extent 1");
+    refused(
+        concatenate(&[&x(&[2, 3]), &x(&[2])], 0),
+        "`concatenate`: shapes [2, 3], [2] differ beside axis 0",
+    );
+    refused(x(&[2]).broadcast_to(&[3]), "`broadcast_to`: shape [2] does not stretch to [3]");
+}
+
+#[test]
+fn types_that_an_operation_is_not_for() {
+    let flag = x(&[2]).greater(0.0);
+    refused(-&flag, "`neg` of bool: it is for numbers; cast to i32 first, or use `&`, `|` and `^`");
+    refused(&x(&[2]) & &x(&[2]), "`and` of f32: it is for integers and bool");
+    refused(
+        x(&[2]).where_(&x(&[2]), 0.0),
+        "`where` of f32: the condition is an array of bool, such as `x.greater(0)`",
+    );
+    refused(x(&[2]).take(&x(&[1]), 0), "`take` of f32: indices are integers");
+    let device = Device::open("interp").unwrap();
+    refused(
+        Array::new(&device, &[1u64], &[1]),
+        "`new` of u64: arrays are of bool, i32, u32, i64, f16, bf16, f32 or f64; cast the elements first",
+    );
+    refused(
+        x(&[2]).cast(Scalar::U8),
+        "`cast` of u8: arrays are of bool, i32, u32, i64, f16, bf16, f32 or f64; cast the elements first",
+    );
+}
+
+#[test]
+fn what_is_found_out_later() {
+    let device = Device::open("interp").unwrap();
+    let other = Array::new(&Device::open("cpu").unwrap(), &[1.0f32], &[1]);
+    let error = (&x(&[1]) + &other).eval().unwrap_err().to_string();
+    assert!(
+        error.contains("`add`: one array is on interp and the other on cpu; `to_device` copies an array"),
+        "{error}"
+    );
+
+    let at = Array::new(&device, &[0i32, 5], &[2]);
+    let error = x(&[3]).take(&at, 0).to_vec::<f32>().unwrap_err().to_string();
+    assert!(error.contains("an index lies outside of the axis that it is for"), "{error}");
+
+    let error = x(&[3]).item::<f32>().unwrap_err().to_string();
+    assert!(error.contains("`item`: shape [3] does not have one element"), "{error}");
+    let error = x(&[3]).to_vec::<i32>().unwrap_err().to_string();
+    assert!(error.contains("expected elements of i32, got a tensor of f32 and shape [3]"), "{error}");
+
+    let (fine, wrong) = (x(&[2]).exp(), x(&[2]).reshape(&[3]));
+    assert!(eval(&[&fine, &wrong]).is_err());
+    assert!(eval(&[&fine]).is_ok());
+    let error = grad(|x| x.reshape(&[7]).sum(), &x(&[2])).eval().unwrap_err().to_string();
+    assert!(error.contains("`reshape`: 2 elements do not fill shape [7]"), "{error}");
+    assert!(wrong.to_string().starts_with("an array without elements: "));
+}
+
+#[test]
+fn long_chains_are_computed_and_freed() {
+    let device = Device::open("interp:fast").unwrap();
+    let mut x = Array::new(&device, &[0.0f32, 1.0], &[2]);
+    for _ in 0..3000 {
+        x = x + 1.0;
+    }
+    assert_eq!(x.slice(0, 1..).item::<f32>().unwrap(), 3001.0);
+    let mut never = Array::new(&device, &[0.0f32], &[1]);
+    for _ in 0..200_000 {
+        never = never + 1.0;
+    }
+    drop(never);
+}
+
+#[test]
+fn arrays_are_sent_between_threads() {
+    let x = x(&[64]);
+    let sums = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4)
+            .map(|i| (i, x.clone()))
+            .map(|(i, x)| scope.spawn(move || (x * i).sum().item::<f32>()))
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap().unwrap()).collect::<Vec<_>>()
+    });
+    assert_eq!(sums, [0.0, 64.0, 128.0, 192.0]);
+}

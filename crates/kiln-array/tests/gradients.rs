@@ -1,0 +1,214 @@
+//! Gradients against differences of the function itself, in f64.
+
+use kiln_array::{Array, concatenate, custom_vjp, grad, value_and_grad};
+use kiln_ir::Scalar;
+use kiln_runtime::Device;
+
+/// A function and its name.
+type Named = (&'static str, fn(&Array) -> Array);
+
+fn device() -> Device {
+    Device::open("cpu").unwrap()
+}
+
+/// Numbers without ties, away from zero by turns of both signs.
+fn numbers(len: usize, positive: bool) -> Vec<f64> {
+    let number = |i: usize| 0.3 + ((i * 37 + 11) % 101) as f64 / 41.0 + i as f64 * 1e-3;
+    (0..len).map(|i| if positive || i % 3 != 1 { number(i) } else { -number(i) }).collect()
+}
+
+/// Weights that make one number of a result, so that all of it counts differently.
+fn weighted(y: &Array) -> Array {
+    let device = y.device().unwrap().clone();
+    let weights: Vec<f64> = (0..y.len()).map(|i| 0.5 + ((i * 7 + 3) % 11) as f64 / 10.0).collect();
+    let shape = y.shape().to_vec();
+    (y.cast(Scalar::F64) * Array::new(&device, &weights, &shape)).sum()
+}
+
+fn check_at(name: &str, f: impl Fn(&Array) -> Array, x: &[f64], shape: &[usize]) {
+    let device = device();
+    let value = |x: &[f64]| weighted(&f(&Array::new(&device, x, shape))).item::<f64>().unwrap();
+    let at = Array::new(&device, x, shape);
+    let gradient = grad(|x| weighted(&f(x)), &at);
+    assert_eq!(gradient.shape(), shape, "{name}: {:?}", gradient.error());
+    let gradient = gradient.to_vec::<f64>().unwrap();
+    let step = 1e-5;
+    for i in (0..x.len()).step_by(x.len().div_ceil(7).max(1)) {
+        let moved = |by: f64| {
+            let mut x = x.to_vec();
+            x[i] += by;
+            value(&x)
+        };
+        let slope = (moved(step) - moved(-step)) / (2.0 * step);
+        let error = (gradient[i] - slope).abs();
+        assert!(
+            error < 2e-6 * slope.abs().max(1.0),
+            "{name}: element {i}: {}, expected {slope}",
+            gradient[i]
+        );
+    }
+}
+
+fn check(name: &str, shape: &[usize], f: impl Fn(&Array) -> Array) {
+    check_at(name, f, &numbers(shape.iter().product(), false), shape);
+}
+
+#[test]
+fn functions_of_each_element() {
+    let positive = numbers(7, true);
+    let all: [Named; 20] = [
+        ("exp", Array::exp),
+        ("exp2", Array::exp2),
+        ("log", Array::log),
+        ("log2", Array::log2),
+        ("log1p", Array::log1p),
+        ("sin", Array::sin),
+        ("cos", Array::cos),
+        ("tanh", Array::tanh),
+        ("erf", Array::erf),
+        ("sigmoid", Array::sigmoid),
+        ("sqrt", Array::sqrt),
+        ("rsqrt", Array::rsqrt),
+        ("recip", Array::recip),
+        ("abs", Array::abs),
+        ("neg", |x| -x),
+        ("square", Array::square),
+        ("relu", Array::relu),
+        ("silu", Array::silu),
+        ("gelu", Array::gelu),
+        ("pow", |x| x.pow(2.5)),
+    ];
+    for (name, f) in all {
+        check_at(name, f, &positive, &[7]);
+    }
+    for (name, f) in &all[13..19] {
+        check(name, &[2, 4], f);
+    }
+}
+
+#[test]
+fn two_operands() {
+    let device = device();
+    let other = Array::new(&device, &numbers(4, true), &[4]).flip(&[0]) + 0.07;
+    type Pair = fn(&Array, &Array) -> Array;
+    let f: [(&str, Pair); 9] = [
+        ("add", |x, y| x + y),
+        ("sub", |x, y| y - x),
+        ("mul", |x, y| x * y),
+        ("div", |x, y| y / x),
+        ("max", |x, y| x.maximum(y)),
+        ("min", |x, y| x.minimum(y)),
+        ("pow", |x, y| x.pow(y)),
+        ("atan2", |x, y| x.atan2(y)),
+        ("exponent", |x, y| y.pow(x)),
+    ];
+    for (name, f) in f {
+        let x = numbers(12, true);
+        check_at(name, |x| f(x, &other), &x, &[3, 4]);
+        check_at(name, |x| f(x, &other.reshape(&[4, 1])), &x[..4], &[4]);
+    }
+    check("where", &[3, 4], |x| x.where_(&x.greater(0.2), x * 3.0));
+    check("clip", &[3, 4], |x| x.clip(-0.4, 1.1));
+}
+
+#[test]
+fn views() {
+    check("broadcast", &[3, 1], |x| x.broadcast_to(&[2, 3, 4]));
+    check("reshape", &[4, 3], |x| x.reshape(&[2, -1]));
+    check("transpose", &[4, 3], |x| x.transpose() * 2.0);
+    check("permute", &[2, 3, 4], |x| x.permute(&[1, 2, 0]));
+    check("slice", &[5, 4], |x| x.slice(0, 1..3).slice(1, 2..));
+    check("slice_step", &[7, 3], |x| x.slice_step(0, 1..6, 2));
+    check("slice_back", &[7, 3], |x| x.slice_step(0, .., -3));
+    check("flip", &[3, 4], |x| x.flip(&[1]));
+    check("pad", &[2, 3], |x| x.exp().pad(&[(1, 0), (2, 1)]));
+    check("select", &[3, 4], |x| x.select(1, -2));
+    check("concatenate", &[2, 3], |x| concatenate(&[&x.exp(), x, &(x * x)], 1));
+    check("split", &[5, 2], |x| x.split(0, &[2, 3])[1].clone());
+}
+
+#[test]
+fn reductions() {
+    let all: [Named; 12] = [
+        ("sum", |x| x.sum_axes(&[1])),
+        ("mean", |x| x.mean_axes(&[0])),
+        ("var", |x| x.var_keep(&[-1])),
+        ("max", |x| x.max_axes(&[1])),
+        ("min", |x| x.min_axes(&[0, 2])),
+        ("prod", |x| x.prod_axes(&[2])),
+        ("cumsum", |x| x.cumsum(1)),
+        ("softmax", |x| x.softmax(-1)),
+        ("log_softmax", |x| x.log_softmax(1)),
+        ("logsumexp", |x| x.logsumexp(-1)),
+        ("layer_norm", |x| x.layer_norm(&x.sum_axes(&[0, 1]), &x.mean_axes(&[0, 1]), 1e-5)),
+        ("rms_norm", |x| x.rms_norm(&x.sum_axes(&[0, 1]), 1e-5)),
+    ];
+    for (name, f) in all {
+        check(name, &[2, 3, 4], f);
+    }
+    // One zero, and two, in a row.
+    check_at("prod", |x| x.prod_axes(&[1]), &[0.0, 2.0, 3.0, 0.0, 0.0, 5.0], &[2, 3]);
+}
+
+#[test]
+fn products_and_indices() {
+    let device = device();
+    let right = Array::new(&device, &numbers(12, false), &[3, 4]);
+    check("left", &[2, 3], |x| x.matmul(&right));
+    check("right", &[4, 2], |x| right.matmul(x).tanh());
+    check("both", &[3, 3], |x| x.matmul(x));
+    check("stack", &[5, 2, 3], |x| x.matmul(&right));
+    check("shared", &[2, 3], |x| x.matmul(&right.broadcast_to(&[5, 3, 4])));
+    check("vector", &[3], |x| x.matmul(&right));
+    let at = Array::new(&device, &[2i32, 0, -1, 2], &[2, 2]);
+    check("take", &[3, 2], |x| x.exp().take(&at, 0));
+    check("take_along", &[2, 4], |x| x.take_along(&at, 1));
+}
+
+#[test]
+fn gradients_of_gradients() {
+    check("second", &[3], |x| grad(|x| (x.exp() * x.sin()).sum(), x));
+    check("hessian", &[2, 3], |x| grad(|x| x.softmax(-1).square().sum(), x));
+    check("through a product", &[3, 3], |x| grad(|x| x.matmul(&x.transpose()).tanh().sum(), x));
+}
+
+#[test]
+fn rules_of_ones_own() {
+    let device = device();
+    let x = Array::new(&device, &[2.0f32, -3.0], &[2]);
+    assert_eq!(grad(|x| (x * x.stop_gradient()).sum(), &x).to_vec::<f32>().unwrap(), [2.0, -3.0]);
+    let doubled = |x: &Array| custom_vjp(&[x], |x| &x[0] * 7.0, |x, y, g| vec![g * y / &x[0] * 2.0]);
+    let (value, gradient) = value_and_grad(|x| doubled(x).sum(), &x);
+    assert_eq!((value.item::<f32>().unwrap(), gradient.to_vec::<f32>().unwrap()), (-7.0, vec![14.0, 14.0]));
+    let wrong = |x: &Array| custom_vjp(&[x], |x| x[0].clone(), |_, _, _| Vec::new());
+    let error = grad(|x| wrong(x).sum(), &x).eval().unwrap_err().to_string();
+    assert!(error.contains("the rule of `custom_vjp` gives gradients of shapes []"), "{error}");
+}
+
+#[test]
+fn what_is_evaluated_meanwhile_keeps_its_gradient() {
+    let device = device();
+    let x = Array::new(&device, &[2.0f64, 3.0], &[2]);
+    let gradient = grad(
+        |x| {
+            let y = x.square();
+            let loss = (&y * x).sum();
+            assert_eq!(loss.item::<f64>().unwrap(), 35.0);
+            loss
+        },
+        &x,
+    );
+    assert_eq!(gradient.to_vec::<f64>().unwrap(), [12.0, 27.0]);
+}
+
+#[test]
+fn parameters_that_do_not_count_and_those_that_have_no_gradient() {
+    let device = device();
+    let (x, y) = (Array::new(&device, &[2.0f32], &[1]), Array::new(&device, &[3.0f32, 4.0], &[2]));
+    let (_, [a, b]) = value_and_grad(|[x, _]| x.sum(), &[x.clone(), y]);
+    assert_eq!((a.to_vec::<f32>().unwrap(), b.to_vec::<f32>().unwrap()), (vec![1.0], vec![0.0, 0.0]));
+    let error = grad(|x| x.exp(), &Array::arange(&device, 1)).eval().unwrap_err().to_string();
+    assert!(error.contains("an array of i64 has no gradient"), "{error}");
+    let error = grad(|x| x.broadcast_to(&[2]), &x).eval().unwrap_err().to_string();
+    assert!(error.contains("tests/gradients.rs") && error.contains("gives f32 of shape [2]"), "{error}");
+}

@@ -1,0 +1,201 @@
+//! Operation by operation against NumPy's results, which `tools/array_cases.py` has written to
+//! `numpy/cases.txt`.
+
+use half::f16;
+use kiln_array::{Array, concatenate, stack};
+use kiln_ir::Scalar;
+use kiln_runtime::Device;
+
+/// An array of a case. Elements are compared as f64, or as i128 where they are integers.
+#[derive(Debug)]
+struct Given {
+    dtype: Scalar,
+    shape: Vec<usize>,
+    elements: Vec<String>,
+}
+
+impl Given {
+    fn parse(text: &str) -> Given {
+        let mut words = text.split_whitespace();
+        let dtype = Scalar::from_name(words.next().unwrap()).unwrap();
+        let shape = words.next().unwrap().trim_matches(['[', ']']);
+        let shape = shape
+            .split(',')
+            .filter(|extent| !extent.is_empty())
+            .map(|extent| extent.parse().unwrap())
+            .collect();
+        Given { dtype, shape, elements: words.map(str::to_owned).collect() }
+    }
+
+    fn on(&self, device: &Device) -> Array {
+        macro_rules! of {
+            ($($scalar:ident $t:ty),*) => {
+                match self.dtype {
+                    Scalar::Bool => {
+                        let all: Vec<bool> = self.elements.iter().map(|e| e == "1").collect();
+                        Array::new(device, &all, &self.shape)
+                    }
+                    Scalar::F16 => {
+                        let all: Vec<f16> = self.elements.iter().map(|e| f16::from_f64(e.parse().unwrap())).collect();
+                        Array::new(device, &all, &self.shape)
+                    }
+                    $(Scalar::$scalar => {
+                        let all: Vec<$t> = self.elements.iter().map(|e| e.parse().unwrap()).collect();
+                        Array::new(device, &all, &self.shape)
+                    })*
+                    other => panic!("no arrays of {other}"),
+                }
+            };
+        }
+        of!(I32 i32, U32 u32, I64 i64, F32 f32, F64 f64)
+    }
+}
+
+/// The elements as f64. Those of the cases are small enough.
+fn elements(x: &Array) -> Vec<f64> {
+    x.cast(Scalar::F64).to_vec().unwrap()
+}
+
+/// Applies operations, one after the other, to the inputs.
+fn apply(ops: &str, inputs: &[Array]) -> Array {
+    let mut x = inputs[0].clone();
+    for op in ops.split(';') {
+        let words: Vec<&str> = op.split_whitespace().collect();
+        let numbers: Vec<isize> = words[1..].iter().filter_map(|word| word.parse().ok()).collect();
+        x = one(&words, &numbers, &x, &inputs[1..]);
+    }
+    x
+}
+
+fn one(words: &[&str], n: &[isize], x: &Array, rest: &[Array]) -> Array {
+    let sizes: Vec<usize> = n.iter().map(|&n| n.unsigned_abs()).collect();
+    macro_rules! reduced {
+        ($all:ident $axes:ident $keep:ident) => {
+            match (words[1], n) {
+                ("keep", axes) => x.$keep(axes),
+                ("drop", []) => x.$all(),
+                (_, axes) => x.$axes(axes),
+            }
+        };
+    }
+    macro_rules! unary {
+        ($($name:ident)*) => {
+            match words[0] {
+                $(stringify!($name) => Some(x.$name()),)*
+                _ => None,
+            }
+        };
+    }
+    macro_rules! binary {
+        ($($name:ident)*) => {
+            match (words[0], rest.first()) {
+                $((stringify!($name), Some(y)) => Some(x.$name(y)),)*
+                _ => None,
+            }
+        };
+    }
+    let simple = unary!(exp exp2 log log2 log1p sin cos tanh sqrt abs floor ceil round trunc sign is_nan square
+        transpose flatten);
+    let simple = simple.or_else(|| {
+        binary!(maximum minimum less less_equal greater greater_equal equal not_equal
+        floor_divide pow atan2 matmul)
+    });
+    if let Some(y) = simple {
+        return y;
+    }
+    match words[0] {
+        "neg" => -x,
+        "not" => !x,
+        "add" => x + &rest[0],
+        "sub" => x - &rest[0],
+        "mul" => x * &rest[0],
+        "div" => x / &rest[0],
+        "rem" => x % &rest[0],
+        "and" => x & &rest[0],
+        "or" => x | &rest[0],
+        "xor" => x ^ &rest[0],
+        "where" => rest[0].where_(x, &rest[1]),
+        "cast" => x.cast(Scalar::from_name(words[1]).unwrap()),
+        "sum" => reduced!(sum sum_axes sum_keep),
+        "prod" => reduced!(prod prod_axes prod_keep),
+        "mean" => reduced!(mean mean_axes mean_keep),
+        "var" => reduced!(var var_axes var_keep),
+        "max" => reduced!(max max_axes max_keep),
+        "min" => reduced!(min min_axes min_keep),
+        "any" => reduced!(any any_axes any_keep),
+        "all" => reduced!(all all_axes all_keep),
+        "argmax" => x.argmax(n[0]),
+        "argmin" => x.argmin(n[0]),
+        "cumsum" => x.cumsum(n[0]),
+        "permute" => x.permute(n),
+        "reshape" => x.reshape(n),
+        "slice" => x.slice_step(n[0], sizes[1]..sizes[2], n[3]),
+        "flip" => x.flip(n),
+        "pad" => x.pad(&sizes.chunks(2).map(|pair| (pair[0], pair[1])).collect::<Vec<_>>()),
+        "select" => x.select(n[0], n[1]),
+        "unsqueeze" => x.unsqueeze(n[0]),
+        "swap_axes" => x.swap_axes(n[0], n[1]),
+        "broadcast_to" => x.broadcast_to(&sizes),
+        "concatenate" | "stack" => {
+            let mut all = vec![x];
+            all.extend(rest);
+            if words[0] == "stack" { stack(&all, n[0]) } else { concatenate(&all, n[0]) }
+        }
+        "take" => x.take(&rest[0], n[0]),
+        "take_along" => x.take_along(&rest[0], n[0]),
+        "matmul_transposed" => x.transpose().matmul(&rest[0]),
+        other => panic!("no operation {other}"),
+    }
+}
+
+/// How much a result may differ: a few units in the last place of sums.
+fn tolerance(dtype: Scalar) -> f64 {
+    match dtype {
+        Scalar::F16 => 2e-3,
+        Scalar::F32 => 3e-6,
+        Scalar::F64 => 1e-12,
+        _ => 0.0,
+    }
+}
+
+fn check(device: &Device, every: usize) {
+    let mut wrong = Vec::new();
+    let mut tested = 0;
+    for line in include_str!("numpy/cases.txt").lines().step_by(every) {
+        let mut parts: Vec<&str> = line.split('|').collect();
+        let expected = Given::parse(parts.pop().unwrap());
+        let inputs: Vec<Array> = parts[1..].iter().map(|text| Given::parse(text).on(device)).collect();
+        let result = apply(parts[0], &inputs);
+        tested += 1;
+        if let Err(error) = result.eval() {
+            wrong.push(format!("{line}: {error}"));
+            continue;
+        }
+        if (result.dtype(), result.shape()) != (expected.dtype, &expected.shape[..]) {
+            wrong.push(format!("{line}: {result:?}, expected {} {:?}", expected.dtype, expected.shape));
+            continue;
+        }
+        let got = elements(&result);
+        let numbers = expected.elements.iter().map(|e| e.parse::<f64>().unwrap());
+        let close = |(&a, b): (&f64, f64)| {
+            a == b
+                || a.is_nan() && b.is_nan()
+                || (a - b).abs() <= tolerance(expected.dtype) * b.abs().max(1.0)
+        };
+        if got.len() != expected.elements.len() || !got.iter().zip(numbers).all(close) {
+            wrong.push(format!("{line}: {got:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {tested} are wrong:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(tested > 100);
+}
+
+#[test]
+fn on_the_cpu() {
+    check(&Device::open("cpu").unwrap(), 1);
+}
+
+#[test]
+fn in_the_interpreter() {
+    check(&Device::open("interp").unwrap(), 3);
+}

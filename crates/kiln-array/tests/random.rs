@@ -1,0 +1,93 @@
+//! Random graphs: computed together, which fuses, and each array by itself, which does not.
+
+use kiln_array::{Array, concatenate, eval};
+use kiln_runtime::Device;
+
+/// One random operation on arrays of before.
+fn grow(random: &mut fastrand::Rng, all: &[Array]) -> Array {
+    let x = &all[random.usize(..all.len())];
+    let y = &all[random.usize(..all.len())];
+    let axis = |random: &mut fastrand::Rng, x: &Array| random.usize(..x.rank().max(1)) as isize;
+    let a = axis(random, x);
+    if x.rank() == 0 {
+        return x.broadcast_to(&[random.usize(1..4), 2]) * 0.5;
+    }
+    match random.u32(..22) {
+        0 => (x * 0.25).exp().minimum(8.0),
+        1 => x.tanh(),
+        2 => x - 1.5,
+        3 => x.maximum(0.25),
+        4..7 if x.shape() == y.shape() => (x + y) * 0.5,
+        7 => x - x.mean_keep(&[a]),
+        8 => x.softmax(a),
+        9 => x.sum_axes(&[a]) * 0.25,
+        10 => x.max_keep(&[a]) + x,
+        11 => x.transpose(),
+        12 => x.flip(&[a]),
+        13 => x.reshape(&[-1]),
+        14 if x.len().is_multiple_of(6) => x.reshape(&[6, -1]),
+        15 if x.shape()[a as usize] > 1 => x.slice(a, 1..),
+        16 if x.len() < 200 => {
+            let mut widths = vec![(0, 0); x.rank()];
+            widths[a as usize] = (1, 2);
+            x.pad(&widths)
+        }
+        17 => x.cumsum(a) * 0.125,
+        18 if x.len() < 200 => concatenate(&[x, &x.sin()], a),
+        19 if x.rank() == 2 => x.matmul(&x.transpose()) * 0.0625,
+        20 => x.where_(&x.greater(0.0), &(x * 2.0)),
+        21 => x.take(&x.argmax(a).flatten().slice(0, ..1), a),
+        _ => (x.abs() + 1.0).log(),
+    }
+}
+
+fn graph(seed: u64, device: &Device, each_by_itself: bool) -> Vec<Array> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let shapes: [&[usize]; 4] = [&[3, 4], &[12], &[2, 3, 2], &[6, 5]];
+    let mut all: Vec<Array> = Vec::new();
+    for shape in shapes {
+        let numbers: Vec<f32> = (0..shape.iter().product()).map(|_| random.f32() * 4.0 - 2.0).collect();
+        all.push(Array::new(device, &numbers, shape));
+    }
+    for _ in 0..random.usize(4..24) {
+        let next = grow(&mut random, &all);
+        if each_by_itself {
+            next.eval().unwrap();
+        }
+        all.push(next);
+    }
+    all
+}
+
+#[test]
+fn fused_graphs_compute_what_single_operations_do() {
+    check("cpu", 0..60);
+}
+
+/// Where the sanitizer sees what is read before it is written, and what two programs write.
+#[test]
+fn fused_graphs_are_clean() {
+    check("interp", 60..80);
+}
+
+fn check(device: &str, seeds: std::ops::Range<u64>) {
+    let device = Device::open(device).unwrap();
+    for seed in seeds {
+        let apart = graph(seed, &device, true);
+        let together = graph(seed, &device, false);
+        // Some of the arrays are asked for, all of the last ones among them.
+        let mut random = fastrand::Rng::with_seed(seed + 1000);
+        let last = together.len() - 3;
+        let chosen: Vec<usize> = (0..together.len()).filter(|&i| i >= last || random.u32(..4) == 0).collect();
+        let targets: Vec<&Array> = chosen.iter().map(|&i| &together[i]).collect();
+        eval(&targets).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        for i in chosen {
+            let (a, b) = (apart[i].to_vec::<f32>().unwrap(), together[i].to_vec::<f32>().unwrap());
+            assert_eq!((apart[i].shape(), a.len()), (together[i].shape(), b.len()), "seed {seed}");
+            for (x, y) in a.iter().zip(&b) {
+                let close = x == y || x.is_nan() && y.is_nan() || (x - y).abs() <= 2e-4 * x.abs().max(1.0);
+                assert!(close, "seed {seed}, array {i} {:?}: {x} by itself, {y} fused", together[i]);
+            }
+        }
+    }
+}

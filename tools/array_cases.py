@@ -1,0 +1,216 @@
+#!/usr/bin/env python3
+"""Writes what NumPy computes for the tests of kiln-array.
+
+    tools/array_cases.py > crates/kiln-array/tests/numpy/cases.txt
+
+Needs NumPy (PyPI package `numpy`). A line is a case: the operation with its arguments, the inputs
+and the result, separated by `|`. An array is its element type, its shape and its elements in
+row-major order. The cases follow from the seed, so that another run writes the same file.
+"""
+
+import sys
+
+import numpy as np
+
+SEED = 20261124
+rng = np.random.default_rng(SEED)
+
+TYPES = {
+    "bool": np.bool_,
+    "i32": np.int32,
+    "u32": np.uint32,
+    "i64": np.int64,
+    "f16": np.float16,
+    "f32": np.float32,
+    "f64": np.float64,
+}
+NAMES = {np.dtype(dtype): name for name, dtype in TYPES.items()}
+SHAPES = [(), (1,), (7,), (2, 3), (3, 1, 4), (0,), (2, 0, 3), (5, 33)]
+
+
+def array(dtype, shape, low=-4, high=5, special=True):
+    dtype = np.dtype(TYPES[dtype])
+    if dtype == np.bool_:
+        return rng.integers(0, 2, shape).astype(dtype)
+    if dtype.kind == "u":
+        return rng.integers(0, high, shape).astype(dtype)
+    if dtype.kind == "i":
+        return rng.integers(low, high, shape).astype(dtype)
+    x = np.asarray(rng.integers(low * 8, high * 8, shape) / 8, dtype)
+    if special and x.size > 3:
+        at = rng.integers(0, x.size, 2)
+        x.flat[at[0]] = np.nan
+        x.flat[at[1]] = [np.inf, -np.inf][rng.integers(2)]
+    return x
+
+
+def element(x):
+    if isinstance(x, (bool, np.bool_)):
+        return "1" if x else "0"
+    if isinstance(x, np.integer):
+        return str(int(x))
+    return repr(float(x))
+
+
+def text(x):
+    x = np.asarray(x)
+    shape = ",".join(map(str, x.shape))
+    return f"{NAMES[x.dtype]} [{shape}] {' '.join(element(e) for e in x.ravel())}".rstrip()
+
+
+def case(op, inputs, result):
+    print("|".join([op] + [text(x) for x in inputs] + [text(result)]))
+
+
+def elementwise():
+    functions = {
+        "exp": np.exp, "exp2": np.exp2, "log": np.log, "log2": np.log2, "log1p": np.log1p, "sin": np.sin,
+        "cos": np.cos, "tanh": np.tanh, "sqrt": np.sqrt, "abs": np.abs, "floor": np.floor, "ceil": np.ceil,
+        "round": np.round, "trunc": np.trunc, "neg": np.negative, "sign": np.sign, "is_nan": np.isnan,
+        "square": np.square,
+    }
+    for name, function in functions.items():
+        for dtype in ["f32", "f64", "f16", "i32"]:
+            x = array(dtype, SHAPES[rng.integers(len(SHAPES))] if dtype == "f16" else (2, 9))
+            y = function(x)
+            if np.dtype(y.dtype) in NAMES:
+                case(name, [x], y)
+    mask = array("bool", (5,))
+    case("not", [mask], ~mask)
+    binary = {
+        "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.true_divide, "maximum": np.maximum,
+        "minimum": np.minimum, "less": np.less, "less_equal": np.less_equal, "greater": np.greater,
+        "greater_equal": np.greater_equal, "equal": np.equal, "not_equal": np.not_equal,
+        "floor_divide": np.floor_divide, "rem": np.remainder,
+    }
+    pairs = [((2, 3), (3,)), ((4, 1), (1, 5)), ((), (6,)), ((0,), (1,)), ((2, 1, 3), (4, 1)), ((3,), (3,))]
+    types = list(TYPES)
+    for name, function in binary.items():
+        for a in types:
+            for b in types:
+                left, right = pairs[rng.integers(len(pairs))]
+                x, y = array(a, left), array(b, right)
+                if name == "sub" and a == b == "bool":
+                    continue
+                if name in ("floor_divide", "rem") and "f16" in (a, b):
+                    continue
+                if name in ("floor_divide", "rem") and {a, b} <= {"bool"}:
+                    continue
+                result = function(x, y)
+                if result.dtype in NAMES:
+                    case(name, [x, y], result)
+    for a, b in [("f32", "f32"), ("f64", "f64"), ("f32", "f64")]:
+        x, y = np.abs(array(a, (3, 4), special=False)) + 0.5, array(b, (4,), special=False)
+        case("pow", [x.astype(x.dtype), y], np.power(x, y))
+        p, q = array(a, (9,), special=False), array(b, (9,), special=False)
+        case("atan2", [p, q], np.arctan2(p, q))
+    for name, function in {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}.items():
+        for a, b in [("i32", "i32"), ("bool", "bool"), ("u32", "i64")]:
+            x, y = array(a, (2, 3)), array(b, (3,))
+            case(name, [x, y], function(x, y))
+    for a, b in [("f32", "f32"), ("i32", "f16"), ("bool", "i64")]:
+        c, x, y = array("bool", (3, 1)), array(a, (4,)), array(b, (3, 4))
+        case("where", [c, x, y], np.where(c, x, y))
+
+
+def casts():
+    for a in TYPES:
+        for b in TYPES:
+            x = array(a, (6,), low=0 if "u32" in (a, b) else -4, special=False)
+            case(f"cast {b}", [x], x.astype(TYPES[b]))
+
+
+def reductions():
+    sums = {"sum": np.sum, "prod": np.prod, "mean": np.mean, "var": np.var, "max": np.max, "min": np.min,
+            "any": np.any, "all": np.all}
+    axes_of = {0: [()], 1: [(), (0,), (-1,)], 2: [(), (0,), (1,), (-1,), (0, 1)],
+               3: [(), (0,), (1,), (2,), (0, 2), (-1, 0), (1, 2)]}
+    for name, function in sums.items():
+        for dtype in ["f32", "f64", "i32", "bool", "f16", "i64"]:
+            for shape in [(), (7,), (2, 3), (3, 4, 5), (33, 2), (2, 0, 3)]:
+                choices = axes_of[len(shape)]
+                for axes in [choices[rng.integers(len(choices))], choices[0]]:
+                    x = array(dtype, shape, special=name in ("max", "min", "sum", "any") and rng.integers(2) == 0)
+                    axis = axes if axes else None
+                    reduced = [shape[a] for a in axes] if axes else list(shape)
+                    if name in ("max", "min", "mean", "var") and 0 in reduced:
+                        continue
+                    if dtype == "f16" and name == "var":
+                        continue
+                    for keep in [False, True]:
+                        result = np.asarray(function(x, axis=axis, keepdims=keep))
+                        if dtype == "f16" and name in ("sum", "prod", "mean"):
+                            result = np.asarray(function(x.astype(np.float32), axis=axis, keepdims=keep), np.float16)
+                        if dtype == "bool" and name in ("max", "min"):
+                            result = result.astype(np.bool_)
+                        word = f"{name} {'keep' if keep else 'drop'} {' '.join(map(str, axes))}".strip()
+                        case(word, [x], result)
+                        if not axes and not keep:
+                            break
+    for name, function in {"argmax": np.argmax, "argmin": np.argmin}.items():
+        for dtype in ["f32", "i32", "f64"]:
+            for shape, axis in [((7,), 0), ((3, 4), 0), ((3, 4), -1), ((2, 3, 5), 1)]:
+                x = array(dtype, shape, special=rng.integers(2) == 0)
+                case(f"{name} {axis}", [x], function(x, axis=axis).astype(np.int64))
+    for dtype in ["f32", "f64", "i32", "bool"]:
+        for shape, axis in [((9,), 0), ((3, 4), 0), ((2, 3, 4), 1), ((3, 0), 1)]:
+            x = array(dtype, shape, special=False)
+            case(f"cumsum {axis}", [x], np.cumsum(x, axis=axis))
+
+
+def views():
+    x = array("f32", (2, 3, 4), special=False)
+    case("transpose", [x], x.T)
+    case("permute 2 0 1", [x], x.transpose(2, 0, 1))
+    case("reshape 4 -1", [x], x.reshape(4, -1))
+    case("permute 1 0 2;reshape 6 4", [x], x.transpose(1, 0, 2).reshape(6, 4))
+    case("permute 2 1 0;reshape 3 8;reshape 24", [x], x.transpose(2, 1, 0).reshape(24))
+    case("slice 2 1 4 1", [x], x[:, :, 1:4])
+    case("slice 2 0 4 -1", [x], x[:, :, ::-1])
+    case("slice 1 0 3 -2;slice 2 1 4 2", [x], x[:, ::-2, :][:, :, 1:4:2])
+    case("flip 0 2;exp;sum drop 1", [x], np.exp(x[::-1, :, ::-1]).sum(1))
+    case("flip 1;reshape 8 3;transpose", [x], x[:, ::-1].reshape(8, 3).T)
+    case("pad 1 2 0 0 0 1", [x], np.pad(x, [(1, 2), (0, 0), (0, 1)]))
+    case("exp;pad 0 0 2 0 1 1;reshape 10 6", [x], np.pad(np.exp(x), [(0, 0), (2, 0), (1, 1)]).reshape(10, 6))
+    case("pad 0 1 1 0 0 0;permute 2 0 1;sum keep -1", [x], np.pad(x, [(0, 1), (1, 0), (0, 0)]).transpose(2, 0, 1).sum(-1, keepdims=True))
+    case("select 1 -1", [x], x[:, -1])
+    case("unsqueeze 1", [x], x[:, None])
+    case("swap_axes 0 -1;flatten", [x], x.swapaxes(0, -1).flatten())
+    y = array("i32", (6,))
+    case("reshape 2 3;transpose;reshape 2 3", [y], y.reshape(2, 3).T.reshape(2, 3))
+    for shape, to in [((3,), (2, 3)), ((2, 1), (2, 4)), ((), (3,)), ((1,), (0,))]:
+        z = array("f64", shape, special=False)
+        case("broadcast_to " + " ".join(map(str, to)), [z], np.broadcast_to(z, to))
+    for parts, axis in [([(2, 3), (1, 3)], 0), ([(2, 1), (2, 4), (2, 0)], 1), ([(3,)] * 3, 0)]:
+        many = [array("f32", shape) for shape in parts]
+        case(f"concatenate {axis}", many, np.concatenate(many, axis))
+    pair = [array("i32", (2, 3)), array("f64", (2, 3))]
+    case("stack 1", pair, np.stack(pair, 1))
+    table, at = array("f32", (5, 3)), np.array([[4, 0], [-1, 2]], np.int32)
+    case("take 0", [table, at], np.take(table, at, 0))
+    case("take 1", [table, np.array([2, -3, 1, 1], np.int64)], np.take(table, [2, -3, 1, 1], 1))
+    order = rng.integers(-5, 5, (2, 3)).astype(np.int64)
+    case("take_along 0", [table, order], np.take_along_axis(table, order, 0))
+
+
+def products():
+    shapes = [((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 4)), ((2, 3), (3, 4)), ((5, 2, 3), (3, 4)), ((2, 3), (5, 3, 4)),
+              ((5, 1, 2, 3), (4, 3, 2)), ((2, 0), (0, 3)), ((0, 3), (3, 2)), ((33, 17), (17, 20))]
+    for a, b in shapes:
+        for dtype in ["f32", "f64", "i32"]:
+            x, y = array(dtype, a, special=False), array(dtype, b, special=False)
+            case("matmul", [x, y], np.matmul(x, y))
+    x, y = array("f32", (4, 3), special=False), array("f32", (4, 5), special=False)
+    case("matmul_transposed", [x, y], x.T @ y)
+
+
+def main():
+    with np.errstate(all="ignore"):
+        elementwise()
+        casts()
+        reductions()
+        views()
+        products()
+
+
+sys.exit(main())
