@@ -57,6 +57,16 @@ pub enum Error {
         /// The names of the file's tensors.
         names: Vec<String>,
     },
+    /// The file's metadata lack a key, or have a value of another kind.
+    #[error("{}: the metadata `{key}` {problem}", path.display())]
+    Metadata {
+        /// The file.
+        path: PathBuf,
+        /// The key.
+        key: String,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// The tensor could not be made, or not be read from its device.
     #[error("{}: {source}", path.display())]
     Tensor {

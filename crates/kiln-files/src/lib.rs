@@ -1,5 +1,6 @@
-//! Tensors in files: NumPy's `.npy` ([`read_npy`], [`write_npy`]) and safetensors ([`Safetensors`],
-//! [`write_safetensors`]), the format of weights on model hubs.
+//! Tensors in files: NumPy's `.npy` ([`read_npy`], [`write_npy`]); safetensors ([`Safetensors`],
+//! [`write_safetensors`]), the format of weights on model hubs; and GGUF ([`Gguf`]), that of
+//! language models with quantized weights, which is read only.
 //!
 //! ```
 //! use kiln_files::{Safetensors, read_npy, write_npy, write_safetensors};
@@ -31,16 +32,19 @@
 //! | `npy.rs` | a file of one tensor |
 //! | `npy_header.rs` | its header, which is a Python dictionary |
 //! | `safetensors.rs` | a file of named tensors |
+//! | `gguf/` | a file of a quantized language model |
 //! | `replace.rs` | a file in place of another |
 //! | `error.rs` | what can be wrong |
 
 mod error;
+pub mod gguf;
 mod npy;
 mod npy_header;
 mod replace;
 mod safetensors;
 
 pub use crate::error::{Error, Result};
+pub use crate::gguf::Gguf;
 pub use crate::npy::{read_npy, write_npy};
 pub use crate::safetensors::{Safetensors, write_safetensors};
 
