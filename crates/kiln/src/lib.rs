@@ -50,7 +50,7 @@
 //! | `cpu` | the host's processor |
 //! | `interp` | the interpreter with its sanitizer |
 //! | `ring` | ring kernels: the module `ring` |
-//! | `files` | tensors in `.npy` and safetensors files: the module `files`; not on by default |
+//! | `files` | tensors in `.npy`, safetensors and GGUF files: `files`; not on by default |
 //! | `array` | lazy arrays with gradients: the module `array`; not on by default |
 //!
 //! Opening a device whose backend is not in the build is [`Error::MissingBackend`], which names the
@@ -122,6 +122,7 @@ mod book {
         Debugging "book/src/debugging.md"
         Performance "book/src/performance.md"
         Library "book/src/library.md"
+        LanguageModel "book/src/language-model.md"
         RingKernels "book/src/ring-kernels.md"
         RingTimeouts "book/src/ring-timeouts.md"
         RingDelivery "book/src/ring-delivery.md"

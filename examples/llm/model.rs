@@ -1,0 +1,363 @@
+//! A model of the Llama architecture: what its file must say, its weights, and a conversation.
+
+use crate::kernels::{self, Heads, Input};
+use crate::weights::Matrix;
+use kiln::Graph;
+use kiln::prelude::*;
+use kiln_files::Gguf;
+use std::error::Error;
+
+/// Logits that one program looks through.
+const PART: usize = 1024;
+/// Keys of a turn of attention.
+const KEYS: usize = 64;
+
+/// The sizes of a model.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// The length of the vector that stands for a token.
+    pub width: usize,
+    /// The length of the vector inside of a feed-forward layer.
+    pub inner: usize,
+    /// Layers.
+    pub layers: usize,
+    /// Heads of queries.
+    pub heads: usize,
+    /// Heads of keys and values.
+    pub key_heads: usize,
+    /// The most tokens of a conversation.
+    pub context: usize,
+    /// Tokens that there are.
+    pub tokens: usize,
+    /// Added to mean squares.
+    pub epsilon: f32,
+    /// The base of the angles by which pairs are rotated.
+    pub base: f64,
+}
+
+impl Config {
+    /// What a file says.
+    ///
+    /// # Errors
+    /// If the model is of another architecture or has what this program does not know, by name.
+    pub fn of(file: &Gguf) -> Result<Config, Box<dyn Error>> {
+        let path = file.path().display();
+        let architecture = file.text("general.architecture")?;
+        if architecture != "llama" {
+            return Err(format!(
+                "{path} is a model of the architecture `{architecture}`; this program runs `llama`"
+            )
+            .into());
+        }
+        let scaling =
+            file.value("llama.rope.scaling.type").and_then(|value| value.as_str()).unwrap_or("none");
+        if scaling != "none" || file.names().any(|name| name == "rope_freqs.weight") {
+            return Err(format!("{path} scales the angles of its places, which this program does not").into());
+        }
+        let size = |key: &str| -> Result<usize, Box<dyn Error>> {
+            Ok(usize::try_from(file.unsigned(&format!("llama.{key}"))?)?)
+        };
+        let config = Config {
+            width: size("embedding_length")?,
+            inner: size("feed_forward_length")?,
+            layers: size("block_count")?,
+            heads: size("attention.head_count")?,
+            key_heads: size("attention.head_count_kv")?,
+            context: size("context_length")?,
+            tokens: file.texts("tokenizer.ggml.tokens")?.len(),
+            epsilon: file.float("llama.attention.layer_norm_rms_epsilon")? as f32,
+            base: file.float("llama.rope.freq_base")?,
+        };
+        let Config { width, inner, heads, key_heads, .. } = config;
+        let divides = |whole: usize, part: usize| part > 0 && whole.is_multiple_of(part);
+        if !divides(width, heads) || !divides(width / heads, 2) || !divides(heads, key_heads) || inner == 0 {
+            return Err(format!(
+                "{path} has impossible sizes: width {width}, {heads} heads, {key_heads} of keys, {inner} inside"
+            )
+            .into());
+        }
+        Ok(config)
+    }
+
+    fn head_width(&self) -> usize {
+        self.width / self.heads
+    }
+}
+
+/// The weights of a layer, and what it remembers.
+struct Layer {
+    attention_gain: Tensor<f32, 1>,
+    /// Queries, keys and values, one after the other.
+    qkv: Matrix,
+    output: Matrix,
+    feed_forward_gain: Tensor<f32, 1>,
+    /// Gates, then what they are multiplied with.
+    gate_up: Matrix,
+    down: Matrix,
+    keys: Tensor<f32, 3>,
+    values: Tensor<f32, 3>,
+}
+
+/// How the next token is chosen.
+#[derive(Clone, Copy, Debug)]
+pub struct Sampling {
+    /// 0 for the likeliest; 1 for each with its probability.
+    pub temperature: f32,
+    /// What decides between tokens.
+    pub seed: u64,
+}
+
+/// A conversation with a model: its tokens so far, on the device, and what is computed for each of
+/// them as two graphs.
+pub struct Conversation {
+    config: Config,
+    tokens: Tensor<i32, 1>,
+    /// The present place, and the number of tokens that are known.
+    place: Tensor<i32, 1>,
+    #[allow(dead_code)]
+    logits: Tensor<f32, 1>,
+    /// Reads the token at the present place.
+    read: Graph,
+    /// Reads it and chooses the next.
+    decode: Graph,
+    /// The tokens that are known, and how many of them were read.
+    known: Vec<i32>,
+    position: usize,
+    /// Bytes of weights that a token takes.
+    bytes: usize,
+}
+
+/// The weights outside of the layers.
+struct Ends {
+    embedding: Matrix,
+    /// If the logits have weights of their own.
+    head: Option<Matrix>,
+    gain: Tensor<f32, 1>,
+    /// Cosines and sines: place by pair.
+    angles: Tensor<f32, 3>,
+}
+
+/// Vectors between kernels.
+struct Scratch {
+    x: Tensor<f32, 1>,
+    qkv: Tensor<f32, 1>,
+    attended: Tensor<f32, 1>,
+    gate_up: Tensor<f32, 1>,
+    /// The likeliest of each part of the logits.
+    best: Tensor<f32, 1>,
+    token: Tensor<i32, 1>,
+}
+
+impl Conversation {
+    /// Loads a model for conversations of at most `context` tokens.
+    ///
+    /// # Errors
+    /// If the file is of another architecture, damaged, or too large for the device.
+    pub fn new(
+        device: &Device,
+        file: &Gguf,
+        context: usize,
+        sampling: Sampling,
+    ) -> Result<Conversation, Box<dyn Error>> {
+        let mut config = Config::of(file)?;
+        config.context = config.context.min(context).max(1);
+        let load = Load { device, file, config };
+        let mut layers = (0..config.layers).map(|i| load.layer(i)).collect::<Result<Vec<_>, _>>()?;
+        let ends = load.ends()?;
+        let mut tokens = device.zeros([config.context + 1])?;
+        let mut place = device.tensor(&[0, 0], [2])?;
+        let mut logits = device.uninit([config.tokens])?;
+        let parts = config.tokens.div_ceil(PART);
+        let mut scratch = Scratch {
+            x: device.uninit([config.width])?,
+            qkv: device.uninit([(config.heads + 2 * config.key_heads) * config.head_width()])?,
+            attended: device.uninit([config.width])?,
+            gate_up: device.uninit([2 * config.inner])?,
+            best: device.uninit([parts])?,
+            token: device.uninit([parts])?,
+        };
+        let (read, ()) = device.graph(|_| {
+            ends.embedding.embed(&tokens, &place, &mut scratch.x)?;
+            layers.iter_mut().try_for_each(|layer| layer.record(&config, &ends, &place, &mut scratch))?;
+            kernels::advance(&mut place).grid([1]).launch(device)
+        })?;
+        let (decode, ()) = device.graph(|_| {
+            ends.embedding.embed(&tokens, &place, &mut scratch.x)?;
+            layers.iter_mut().try_for_each(|layer| layer.record(&config, &ends, &place, &mut scratch))?;
+            let Scratch { x, best, token, .. } = &mut scratch;
+            let head = ends.head.as_ref().unwrap_or(&ends.embedding);
+            head.product(x, (Input::Normalized, Some(&ends.gain), config.epsilon), &mut logits, false)?;
+            let Sampling { temperature, seed } = sampling;
+            kernels::likeliest(&logits, &place, best, token, temperature, seed, PART).launch(device)?;
+            kernels::choose(best, token, &mut tokens, &mut place, parts).grid([1]).launch(device)
+        })?;
+        let head = ends.head.as_ref().unwrap_or(&ends.embedding).bytes();
+        let bytes = head + layers.iter().map(Layer::bytes).sum::<usize>();
+        let known = Vec::new();
+        Ok(Conversation { config, tokens, place, logits, read, decode, known, position: 0, bytes })
+    }
+
+    /// Bytes of weights that are read for a token.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// How many more tokens there is room for.
+    pub fn room(&self) -> usize {
+        self.config.context - self.known.len()
+    }
+
+    /// Appends tokens, and reads all but the last of those that were not read yet.
+    ///
+    /// # Errors
+    /// If there is no room for them, or a token is none of the model's.
+    pub fn feed(&mut self, tokens: &[u32]) -> Result<(), Box<dyn Error>> {
+        if tokens.len() > self.room() {
+            return Err(format!(
+                "the text has {} tokens, and of {} there is room for {}",
+                tokens.len(),
+                self.config.context,
+                self.room()
+            )
+            .into());
+        }
+        if let Some(token) = tokens.iter().find(|&&token| token as usize >= self.config.tokens) {
+            return Err(
+                format!("the model has {} tokens, and none of number {token}", self.config.tokens).into()
+            );
+        }
+        self.known.extend(tokens.iter().map(|&token| token as i32));
+        let mut all = self.known.clone();
+        all.resize(self.config.context + 1, 0);
+        self.tokens.write(&all)?;
+        self.place.write(&[self.position as i32, self.known.len() as i32])?;
+        while self.position + 1 < self.known.len() {
+            self.read.replay()?;
+            self.position += 1;
+        }
+        Ok(())
+    }
+
+    /// Appends the next token, and gives it; none if there is no room, or nothing to continue.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn next(&mut self) -> kiln::Result<Option<u32>> {
+        let next = self.known.len();
+        if next == 0 || next >= self.config.context {
+            return Ok(None);
+        }
+        self.decode.replay()?;
+        self.position += 1;
+        let token = self.tokens.slice(0, next..next + 1)?.item()?;
+        self.known.push(token);
+        Ok(Some(token as u32))
+    }
+
+    /// The logits that the last token was chosen by.
+    ///
+    /// # Errors
+    /// What the device reports; if none was chosen yet.
+    #[allow(dead_code)] // Only the tests look at them.
+    pub fn logits(&self) -> kiln::Result<Vec<f32>> {
+        self.logits.to_vec()
+    }
+}
+
+impl Layer {
+    fn bytes(&self) -> usize {
+        [&self.qkv, &self.output, &self.gate_up, &self.down].into_iter().map(Matrix::bytes).sum()
+    }
+
+    /// Enqueues what the layer does to `scratch.x`.
+    fn record(
+        &mut self,
+        config: &Config,
+        ends: &Ends,
+        place: &Tensor<i32, 1>,
+        scratch: &mut Scratch,
+    ) -> kiln::Result<()> {
+        let Scratch { x, qkv, attended, gate_up, .. } = scratch;
+        let device = x.device().clone();
+        let heads = Heads {
+            count: config.heads,
+            shared: config.heads / config.key_heads,
+            width: config.head_width(),
+            keys: KEYS,
+            by_dot: !device.capabilities().is_simt(),
+        };
+        let (angles, plain) = (&ends.angles, (Input::Plain, None, 0.0));
+        let normalized = |gain| (Input::Normalized, Some(gain), config.epsilon);
+        self.qkv.product(x, normalized(&self.attention_gain), qkv, false)?;
+        kernels::remember(qkv, angles, place, &mut self.keys, &mut self.values, heads).launch(&device)?;
+        kernels::attend(qkv, angles, place, &self.keys, &self.values, attended, heads).launch(&device)?;
+        self.output.product(attended, plain, x, true)?;
+        self.gate_up.product(x, normalized(&self.feed_forward_gain), gate_up, false)?;
+        self.down.product(gate_up, (Input::Gated, None, 0.0), x, true)
+    }
+}
+
+/// What is being loaded, and where to.
+struct Load<'a> {
+    device: &'a Device,
+    file: &'a Gguf,
+    config: Config,
+}
+
+impl Load<'_> {
+    fn layer(&self, i: usize) -> Result<Layer, Box<dyn Error>> {
+        let Config { width, inner, key_heads, context, .. } = self.config;
+        let head = self.config.head_width();
+        let keys = key_heads * head;
+        let name = |part: &str| format!("blk.{i}.{part}.weight");
+        let matrices = |parts: &[(&str, usize)], columns: usize| -> Result<Matrix, Box<dyn Error>> {
+            let read = parts.iter().map(|(part, rows)| self.weights(&name(part), &[*rows, columns]));
+            Ok(Matrix::of(self.device, &read.collect::<Result<Vec<_>, _>>()?)?)
+        };
+        Ok(Layer {
+            attention_gain: self.vector(&name("attn_norm"))?,
+            qkv: matrices(&[("attn_q", width), ("attn_k", keys), ("attn_v", keys)], width)?,
+            output: matrices(&[("attn_output", width)], width)?,
+            feed_forward_gain: self.vector(&name("ffn_norm"))?,
+            gate_up: matrices(&[("ffn_gate", inner), ("ffn_up", inner)], width)?,
+            down: matrices(&[("ffn_down", width)], inner)?,
+            keys: self.device.zeros([key_heads, head, context])?,
+            values: self.device.zeros([key_heads, context, head])?,
+        })
+    }
+
+    fn ends(&self) -> Result<Ends, Box<dyn Error>> {
+        let Config { width, tokens, context, base, .. } = self.config;
+        let table = |name: &str| -> Result<Matrix, Box<dyn Error>> {
+            Ok(Matrix::of(self.device, &[self.weights(name, &[tokens, width])?])?)
+        };
+        let pairs = self.config.head_width() / 2;
+        let angle = |i: usize| (i / pairs) as f64 * base.powf(-((i % pairs) as f64) / pairs as f64);
+        let cosines = (0..context * pairs).map(|i| angle(i).cos() as f32);
+        let angles: Vec<f32> = cosines.chain((0..context * pairs).map(|i| angle(i).sin() as f32)).collect();
+        let own_head = self.file.names().any(|name| name == "output.weight");
+        Ok(Ends {
+            embedding: table("token_embd.weight")?,
+            head: if own_head { Some(table("output.weight")?) } else { None },
+            gain: self.vector("output_norm.weight")?,
+            angles: self.device.tensor(&angles, [2, context, pairs])?,
+        })
+    }
+
+    /// A tensor of the file, if it has the shape that follows from the sizes.
+    fn weights(&self, name: &str, shape: &[usize]) -> Result<kiln_files::gguf::Weights, Box<dyn Error>> {
+        let weights = self.file.read(name)?;
+        if weights.shape() != shape {
+            let path = self.file.path().display();
+            return Err(
+                format!("{path}: `{name}` has shape {:?}, expected {shape:?}", weights.shape()).into()
+            );
+        }
+        Ok(weights)
+    }
+
+    fn vector(&self, name: &str) -> Result<Tensor<f32, 1>, Box<dyn Error>> {
+        let weights = self.weights(name, &[self.config.width])?;
+        Ok(self.device.tensor(&weights.dequantize(), [self.config.width])?)
+    }
+}

