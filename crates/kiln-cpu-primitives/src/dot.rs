@@ -56,12 +56,12 @@ impl<T: Accumulate<Acc: Number>> DotLoop for ProductLoop<T> {
         unsafe {
             let shape = &*shape;
             match (I::LANES_32, size_of::<T::Acc>()) {
-                (16, 4) => product::<I, T, 12, 32>(c, a, b, shape),
-                (16, _) => product::<I, T, 12, 16>(c, a, b, shape),
-                (8, 4) => product::<I, T, 6, 16>(c, a, b, shape),
-                (8, _) => product::<I, T, 6, 8>(c, a, b, shape),
-                (_, 4) => product::<I, T, 6, 8>(c, a, b, shape),
-                (_, _) => product::<I, T, 6, 4>(c, a, b, shape),
+                (16, 4) => product::<I, T, 12, 32, 128>(c, a, b, shape),
+                (16, _) => product::<I, T, 12, 16, 64>(c, a, b, shape),
+                (8, 4) => product::<I, T, 6, 16, 64>(c, a, b, shape),
+                (8, _) => product::<I, T, 6, 8, 32>(c, a, b, shape),
+                (_, 4) => product::<I, T, 6, 8, 32>(c, a, b, shape),
+                (_, _) => product::<I, T, 6, 4, 16>(c, a, b, shape),
             }
         }
     }
@@ -75,7 +75,13 @@ const PACKED_SLIVERS: usize = 8;
 /// # Safety
 /// As for [`DotFn`].
 #[inline(always)]
-unsafe fn product<I: IsaProfile, T: Accumulate<Acc: Number>, const MR: usize, const NR: usize>(
+unsafe fn product<
+    I: IsaProfile,
+    T: Accumulate<Acc: Number>,
+    const MR: usize,
+    const NR: usize,
+    const WIDE: usize,
+>(
     c: *mut T::Acc,
     a: *const T,
     b: *const T,
@@ -99,6 +105,13 @@ unsafe fn product<I: IsaProfile, T: Accumulate<Acc: Number>, const MR: usize, co
                 let a = a.offset(k0 as isize * shape.a_column);
                 let b = b.offset(k0 as isize * shape.b_row + j0 as isize * shape.b_column);
                 let whole = if in_place { columns / NR * NR } else { 0 };
+                // A single row is done as far as its tiles go, which are wider than panels.
+                let done = if is_accumulator::<T>() && m == 1 { whole / WIDE * WIDE } else { 0 };
+                if done > 0 {
+                    multiply_row::<I, T, WIDE>(c.add(j0), a, b, shape, depth, done);
+                }
+                let (c, b) = (c.add(j0 + done), b.offset(done as isize * shape.b_column));
+                let (columns, whole) = (columns - done, whole - done);
                 pack_panels::<I, T, NR>(panels, b, shape, depth, whole..columns);
                 let panel = |j: usize| {
                     if j < whole {
@@ -107,8 +120,35 @@ unsafe fn product<I: IsaProfile, T: Accumulate<Acc: Number>, const MR: usize, co
                         (panels.add(j * depth).cast_const(), NR as isize)
                     }
                 };
-                multiply_block::<I, T, MR, NR>(c.add(j0), a, shape, depth, columns, panel);
+                multiply_block::<I, T, MR, NR>(c, a, shape, depth, columns, panel);
             }
+        }
+    }
+}
+
+/// Multiplies a single row by columns that are read where they are, `WIDE` at a time: the sums of one
+/// panel alone would wait for each other, and other rows of the tile be thrown away.
+///
+/// # Safety
+/// As for [`multiply_block`]; the elements of `b` are accumulators and adjacent, and `columns` is a
+/// multiple of `WIDE`.
+#[inline(always)]
+unsafe fn multiply_row<I: IsaProfile, T: Accumulate<Acc: Number>, const WIDE: usize>(
+    c: *mut T::Acc,
+    a: *const T,
+    b: *const T,
+    shape: &DotShape,
+    depth: usize,
+    columns: usize,
+) {
+    let mut packed = MaybeUninit::<[T::Acc; DEPTH]>::uninit();
+    let sliver = packed.as_mut_ptr().cast::<T::Acc>();
+    // SAFETY: `depth` columns are within the row; the tiles are within `c`.
+    unsafe {
+        pack_row::<I, T>(sliver, a, shape.a_column, depth);
+        let multiply = RegisterTile::<T::Acc, 1, WIDE>::at(I::ISA);
+        for j in (0..columns).step_by(WIDE) {
+            multiply(c.add(j).cast(), shape.c_row, sliver.cast(), b.add(j).cast(), shape.b_row, depth);
         }
     }
 }
@@ -358,4 +398,57 @@ pub(crate) fn lookup(isa: Isa, scalar: Scalar) -> Option<DotFn> {
         Scalar::F32 => ProductLoop::<f32>::at(isa),
         Scalar::F64 => ProductLoop::<f64>::at(isa),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// c + a b of f32, of elements that are not adjacent for some strides, against f64.
+    fn compare(isa: Isa, [m, n, k]: [usize; 3], b_row: usize) {
+        let of = |len: usize, seed: usize| -> Vec<f32> {
+            (0..len).map(|i| ((i * 31 + seed * 17) % 97) as f32 / 48.0 - 1.0).collect()
+        };
+        let (a, b, before) = (of(m * k, 1), of(k * b_row, 2), of(m * n, 3));
+        let mut c = before.clone();
+        let mut scratch = vec![0f32; DotShape::scratch_bytes(n, k, 4) / 4];
+        let shape = DotShape {
+            m,
+            n,
+            k,
+            c_row: n as isize,
+            a_row: k as isize,
+            a_column: 1,
+            b_row: b_row as isize,
+            b_column: 1,
+            scratch: scratch.as_mut_ptr().cast(),
+        };
+        let Some(dot) = lookup(isa, Scalar::F32) else { panic!("there are products of f32") };
+        // SAFETY: the matrices have these extents, and the scratch memory is as large as asked for.
+        unsafe { dot(c.as_mut_ptr().cast(), a.as_ptr().cast(), b.as_ptr().cast(), &shape) };
+        for (i, (&given, &before)) in c.iter().zip(&before).enumerate() {
+            let (row, column) = (i / n, i % n);
+            let terms = (0..k).map(|p| f64::from(a[row * k + p]) * f64::from(b[p * b_row + column]));
+            let expected = f64::from(before) + terms.sum::<f64>();
+            let bound = 1e-5 * (1.0 + k as f64).sqrt();
+            assert!(
+                (f64::from(given) - expected).abs() <= bound,
+                "{isa:?}, {m}x{n}x{k}, element {i}: {given}, expected {expected}"
+            );
+        }
+    }
+
+    #[test]
+    fn rows_one_by_one_and_several() {
+        for isa in Isa::available() {
+            for m in [1, 2, 7] {
+                for n in [1, 15, 16, 63, 64, 65, 130, 200, 300] {
+                    for k in [0, 1, 31, 256, 300] {
+                        compare(isa, [m, n, k], n);
+                        compare(isa, [m, n, k], n + 5);
+                    }
+                }
+            }
+        }
+    }
 }
