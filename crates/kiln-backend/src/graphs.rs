@@ -1,18 +1,20 @@
 //! Graphs: launches, copies and fills that a device has been given once and enqueues in one call.
 
-use crate::{DevicePtr, Program, Result, StreamId};
+use crate::{BufferBinding, DevicePtr, Program, Result, StreamId};
 
 /// What a node of a graph does.
 #[derive(Clone, Copy)]
 pub enum GraphWork<'a> {
-    /// A launch, as [`Backend::launch`](crate::Backend::launch) makes it. The words are copied.
+    /// A launch, as [`Backend::launch`](crate::Backend::launch) makes it. The arguments are copied.
     Launch {
         /// A program of the device.
         program: &'a dyn Program,
         /// Blocks on x, y and z. A zero extent launches nothing.
         grid: [u32; 3],
-        /// The parameters' words.
-        words: &'a [u64],
+        /// As [`Launch::buffers`](crate::Launch::buffers).
+        buffers: &'a [BufferBinding],
+        /// As [`Launch::numbers`](crate::Launch::numbers).
+        numbers: &'a [u64],
     },
     /// A copy from device to device, of at least one byte, between places that do not overlap.
     Copy {
@@ -60,7 +62,7 @@ pub trait Graphs {
     /// of the whole.
     ///
     /// # Safety
-    /// The words of each launch are right for its kernel, as
+    /// The arguments of each launch are right for its kernel, as
     /// [`Backend::launch`](crate::Backend::launch) demands. The memory must be there while the
     /// graph runs, which the caller promises at each [`DeviceGraph::launch`].
     unsafe fn build_graph(&self, nodes: &[GraphNode<'_>], stream: StreamId) -> Result<Box<dyn DeviceGraph>>;

@@ -1,11 +1,11 @@
 //! The contract between Kiln's runtime and a device.
 //!
 //! [`Backend`] is what `kiln-interp`, `kiln-cpu` and `kiln-cuda` implement and `kiln-runtime`
-//! drives: memory, streams, compiling a verified [`Kernel`], launching it with 64-bit parameter
-//! words. It is object-safe. What only some devices can do is a trait of its own that a backend
-//! hands out: [`Artifacts`], [`Asynchronous`], [`Graphs`], [`MappedMemory`], [`Residents`],
-//! [`Peers`], [`Diagnostics`]. Failures are [`Error`] values; a kernel's own failure is a [`Fault`]
-//! that surfaces at the next synchronization and leaves the device usable.
+//! drives: memory, streams, compiling a verified [`Kernel`], launching it with buffers and numbers.
+//! It is object-safe. What only some devices can do is a trait of its own that a backend hands out:
+//! [`Artifacts`], [`Asynchronous`], [`Graphs`], [`MappedMemory`], [`Residents`], [`Peers`],
+//! [`Diagnostics`]. Failures are [`Error`] values; a kernel's own failure is a [`Fault`] that
+//! surfaces at the next synchronization and leaves the device usable.
 
 mod capabilities;
 mod cost_model;
@@ -14,6 +14,7 @@ mod dump;
 mod error;
 mod graphs;
 mod later;
+mod launch;
 mod limit;
 mod mapped;
 mod message;
@@ -33,6 +34,7 @@ pub use error::{Error, Fault, FaultKind, Finding, Result};
 
 pub use graphs::{DeviceGraph, GraphNode, GraphWork, Graphs};
 pub use later::{Asynchronous, Later, Promise, Promised, on_thread, promise};
+pub use launch::{ArgumentCount, BufferBinding, Launch, LaunchArguments};
 pub use limit::{LAUNCH_LIMIT, launch_limit_of_environment, parse_launch_limit};
 pub use mapped::{MapObstacle, Mapped, MappedMemory, MappedPlace, MappedPlaces};
 pub use message::fill_message;
@@ -95,17 +97,6 @@ pub struct Stages {
     pub loading: Duration,
 }
 
-/// One launch.
-#[derive(Debug, Clone, Copy)]
-pub struct Launch<'a> {
-    /// Blocks (programs) on x, y and z. A zero extent launches nothing.
-    pub grid: [u32; 3],
-    /// The parameters' words, in the order and number that [`kiln_ir::Param`] says.
-    pub words: &'a [u64],
-    /// The stream.
-    pub stream: StreamId,
-}
-
 /// A device: what every backend has, and by `Option` what some have beside it.
 ///
 /// Work on one stream happens in order; the caller orders streams by events. All methods may be
@@ -157,8 +148,9 @@ pub trait Backend: Send + Sync {
     /// Enqueues a launch. Limits of the grid are checked here.
     ///
     /// # Safety
-    /// The words are right for the kernel: views point to memory of this device that covers their
-    /// extents and strides, and that lives until the launch is over.
+    /// The arguments are right for the kernel. The buffer of each view is memory of this device
+    /// that covers, from the byte offset on, the view's extents and strides, and that lives until
+    /// the launch is over. What the kernel writes is said to be [written](BufferBinding::written).
     unsafe fn launch(&self, program: &dyn Program, launch: Launch<'_>) -> Result<()>;
 
     /// A new stream.

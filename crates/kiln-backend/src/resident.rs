@@ -35,7 +35,7 @@ pub trait Residents {
     /// [`Error::LaunchLimit`](crate::Error::LaunchLimit) for more blocks than can run at once.
     ///
     /// # Safety
-    /// As for [`launch`](crate::Backend::launch): what the words point to lives until
+    /// As for [`launch`](crate::Backend::launch): the memory of the views lives until
     /// [`resident_done`](Self::resident_done) or [`resident_wait`](Self::resident_wait) has said
     /// that the launch is over.
     unsafe fn launch_resident(&self, program: &Arc<dyn Program>, launch: Launch<'_>) -> Result<ResidentId>;

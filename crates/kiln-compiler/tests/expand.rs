@@ -1,7 +1,7 @@
 //! The expansions of elementary functions, run by the interpreter, against the standard library in
 //! f64.
 
-use kiln_backend::{Backend, Launch, StreamId};
+use kiln_backend::{Backend, BufferBinding, LaunchArguments, StreamId};
 use kiln_compiler::expand::expand;
 use kiln_interp::Interp;
 use kiln_ir::*;
@@ -30,19 +30,19 @@ fn run(kind: OpKind, elem: Scalar, inputs: &[Vec<u64>]) -> Vec<u64> {
     let device = Interp::new(kiln_interp::Options::default());
     let stream = StreamId::default();
     let size = elem.bytes() as usize;
-    let mut words = Vec::new();
+    let mut arguments = LaunchArguments::new();
     let mut buffers = Vec::new();
     for data in inputs.iter().chain([&vec![0x7777; n]]) {
         let bytes: Vec<u8> = data.iter().flat_map(|v| v.to_le_bytes()[..size].to_vec()).collect();
         let ptr = device.allocate(bytes.len(), stream).unwrap();
         // SAFETY: the allocation has this many bytes.
         unsafe { device.upload(ptr, &bytes, stream).unwrap() };
-        words.extend([ptr.0, n as u64, 1]);
+        arguments = arguments.view(BufferBinding::write(ptr), &[n as u64]);
         buffers.push(ptr);
     }
     let program = device.compile(&kernel).unwrap().program;
-    // SAFETY: three words a view, over live allocations.
-    unsafe { device.launch(&*program, Launch { grid: [1, 1, 1], words: &words, stream }).unwrap() };
+    // SAFETY: each view is all of a live allocation.
+    unsafe { device.launch(&*program, arguments.launch([1, 1, 1], stream)).unwrap() };
     let mut bytes = vec![0u8; n * size];
     // SAFETY: the output has this many bytes.
     unsafe { device.download(&mut bytes, *buffers.last().unwrap(), stream).unwrap() };

@@ -3,7 +3,7 @@
 //!
 //! `cargo run --release -p kiln-cpu --example throughput [FILTER [LOG2_ELEMENTS [THREADS]]]`
 
-use kiln_backend::{Backend, DevicePtr, Launch, Result, StreamId};
+use kiln_backend::{Backend, BufferBinding, DevicePtr, LaunchArguments, Result, StreamId};
 use kiln_cpu::CpuBackend;
 use kiln_ir::*;
 use std::time::Instant;
@@ -85,7 +85,7 @@ fn measure(
     let begun = Instant::now();
     let program = cpu.compile(kernel)?.program;
     let compile = begun.elapsed();
-    let (mut words, mut buffers) = (Vec::new(), Vec::new());
+    let (mut arguments, mut buffers) = (LaunchArguments::new(), Vec::new());
     for shape in shapes {
         let len: usize = shape.iter().product();
         let at = cpu.allocate(len * 4, STREAM)?;
@@ -98,17 +98,16 @@ fn measure(
             .collect();
         // SAFETY: the allocation is as long as the data.
         unsafe { cpu.upload(at, &data, STREAM)? };
-        words.push(at.0);
-        words.extend(shape.iter().map(|&e| e as u64));
-        words.extend((0..shape.len()).map(|i| shape[i + 1..].iter().product::<usize>() as u64));
+        let extents: Vec<u64> = shape.iter().map(|&e| e as u64).collect();
+        arguments = arguments.view(BufferBinding::write(at), &extents);
         buffers.push((at, len * 4));
     }
     let mut times = Vec::new();
     let begun = Instant::now();
     while times.len() < 5 || (begun.elapsed().as_secs_f64() < 0.7 && times.len() < 1000) {
         let start = Instant::now();
-        // SAFETY: the words describe live allocations of the right sizes.
-        unsafe { cpu.launch(&*program, Launch { grid, words: &words, stream: STREAM })? };
+        // SAFETY: the views are live allocations of the right sizes.
+        unsafe { cpu.launch(&*program, arguments.launch(grid, STREAM))? };
         times.push(start.elapsed().as_secs_f64());
     }
     cpu.synchronize(STREAM)?;

@@ -146,12 +146,7 @@ fn properties(threads: usize) -> Properties {
 
 fn check_launch(program: &CpuProgram, launch: &Launch<'_>) -> Result<()> {
     check_grid(program, launch.grid)?;
-    if launch.words.len() != program.words {
-        let (given, wanted) = (launch.words.len(), program.words);
-        let message = format!("`{}` takes {wanted} words, not {given}", program.name);
-        return Err(Error::Internal { place: "kiln-cpu", message });
-    }
-    Ok(())
+    program.arguments.check("kiln-cpu", &program.name, launch.buffers, launch.numbers)
 }
 
 fn check_grid(program: &CpuProgram, grid: [u32; 3]) -> Result<()> {
@@ -228,9 +223,9 @@ impl Backend for CpuBackend {
     unsafe fn launch(&self, program: &dyn Program, launch: Launch<'_>) -> Result<()> {
         let program = CpuProgram::of(program)?;
         check_launch(program, &launch)?;
-        let (words, watch) = (launch.words, &self.watch);
-        // SAFETY: the caller vouches for the words.
-        let fault = unsafe { launch::run(program, launch.grid, words, &self.pool, self.prints(), watch)? };
+        // SAFETY: buffers and numbers are as many as the kernel takes; the caller vouches for what
+        // they say.
+        let fault = unsafe { launch::run(program, launch, &self.pool, self.prints(), &self.watch)? };
         if let Some(fault) = fault {
             locked(&self.faults).entry(launch.stream).or_insert(fault);
         }
@@ -324,9 +319,9 @@ impl MappedMemory for CpuBackend {
 impl kiln_backend::Residents for CpuBackend {
     unsafe fn launch_resident(&self, program: &Arc<dyn Program>, launch: Launch<'_>) -> Result<ResidentId> {
         check_launch(CpuProgram::of(&**program)?, &launch)?;
-        // SAFETY: the caller vouches for the words, and for what they point to until the launch is
-        // over.
-        unsafe { self.residents.begin(program.clone(), launch.grid, launch.words.to_vec(), self.prints()) }
+        // SAFETY: buffers and numbers are as many as the kernel takes; the caller vouches for what
+        // they say, and for the memory until the launch is over.
+        unsafe { self.residents.begin(program.clone(), launch, self.prints()) }
     }
 
     fn resident_done(&self, id: ResidentId) -> Result<bool> {

@@ -2,6 +2,7 @@
 //! back on faults and prints.
 
 use crate::report::{Incident, Reporter};
+use kiln_backend::BufferBinding;
 
 /// What a program is called with. Generated code reads the fields by their offsets.
 #[repr(C)]
@@ -10,8 +11,10 @@ pub(crate) struct Frame {
     pub(crate) program: [i64; 3],
     /// The number of programs on x, y and z.
     pub(crate) grid: [i64; 3],
-    /// The launch's parameter words.
-    pub(crate) words: *const u64,
+    /// Where each view of the launch is.
+    pub(crate) buffers: *const BufferBinding,
+    /// The launch's numbers.
+    pub(crate) numbers: *const u64,
     /// Memory of this worker, aligned to [`SCRATCH_ALIGN`], of the size that the program declares.
     pub(crate) scratch: *mut u8,
     /// Where faults and prints go.
@@ -27,8 +30,8 @@ pub(crate) const SCRATCH_ALIGN: usize = 64;
 /// reported.
 ///
 /// # Safety
-/// The frame's pointers are as its fields say, and the words as [`kiln_backend::Backend::launch`]
-/// says.
+/// The frame's pointers are as its fields say, to as many buffers and numbers as the kernel takes,
+/// and those are as [`kiln_backend::Backend::launch`] says.
 pub(crate) type Entry = unsafe extern "C" fn(frame: *const Frame) -> u32;
 
 /// A report as generated code makes it. Each value is 8 bytes, its bits in the lowest.

@@ -6,7 +6,7 @@ use crate::limit::Watch;
 use crate::pool::Pool;
 use crate::program::CpuProgram;
 use crate::report::Reporter;
-use kiln_backend::{Error, Fault, Prints, Result};
+use kiln_backend::{BufferBinding, Error, Fault, Prints, Result};
 use std::alloc::Layout;
 use std::cell::RefCell;
 use std::ptr::NonNull;
@@ -28,16 +28,16 @@ const LONGEST_BATCH: u64 = 64;
 /// As for [`kiln_backend::Backend::launch`].
 pub(crate) unsafe fn run(
     program: &CpuProgram,
-    grid: [u32; 3],
-    words: &[u64],
+    launch: kiln_backend::Launch<'_>,
     pool: &Pool,
     prints: Arc<Prints>,
     watch: &Watch,
 ) -> Result<Option<Fault>> {
+    let kiln_backend::Launch { grid, buffers, numbers, .. } = launch;
     let total: u64 = grid.iter().map(|&g| u64::from(g)).product();
     let watched = if program.code.checks_time { watch.begin()? } else { None };
     let reporter = Reporter::new(program.sites.clone(), prints, watched);
-    let launch = Launch { program, grid, words, reporter: &reporter };
+    let launch = Launch { program, grid, buffers, numbers, reporter: &reporter };
     let begun = Instant::now();
     let mut first = 0;
     let mut step = 1;
@@ -81,7 +81,8 @@ pub(crate) unsafe fn run(
 pub(crate) struct Launch<'a> {
     pub(crate) program: &'a CpuProgram,
     pub(crate) grid: [u32; 3],
-    pub(crate) words: &'a [u64],
+    pub(crate) buffers: &'a [BufferBinding],
+    pub(crate) numbers: &'a [u64],
     pub(crate) reporter: &'a Reporter,
 }
 
@@ -100,7 +101,8 @@ impl Launch<'_> {
             let mut frame = Frame {
                 program: [0; 3],
                 grid: self.grid.map(i64::from),
-                words: self.words.as_ptr(),
+                buffers: self.buffers.as_ptr(),
+                numbers: self.numbers.as_ptr(),
                 scratch,
                 reporter: self.reporter,
                 stop: self.reporter.stop(),
@@ -110,8 +112,9 @@ impl Launch<'_> {
                     break;
                 }
                 frame.program = [linear % nx, linear / nx % ny, linear / nx / ny].map(|p| p as i64);
-                // SAFETY: the frame is complete, the scratch memory large enough, and the caller
-                // vouches for the words.
+                // SAFETY: the frame is complete and the scratch memory large enough. Buffers and
+                // numbers are as many as the kernel takes (`check_launch`), and the caller vouches
+                // for what they say.
                 unsafe { entry(&frame) };
             }
         })

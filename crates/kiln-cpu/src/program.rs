@@ -4,7 +4,7 @@ use crate::codegen::{self, Blocking, Code, Source};
 use crate::cost::Cost;
 use crate::report::SiteTable;
 use crate::spmd::{self, Lockstep};
-use kiln_backend::{Error, Program, Report, Result, Stages};
+use kiln_backend::{ArgumentCount, Error, Program, Report, Result, Stages};
 use kiln_compiler::{Target, pipeline};
 use kiln_ir::{Kernel, Level, OpKind, Space, verify};
 use std::any::Any;
@@ -21,8 +21,8 @@ pub(crate) struct CpuProgram {
     pub(crate) code: Code,
     pub(crate) sites: Arc<SiteTable>,
     pub(crate) name: String,
-    /// How many 64-bit words a launch passes.
-    pub(crate) words: usize,
+    /// What a launch carries.
+    pub(crate) arguments: ArgumentCount,
     threads: u32,
     pub(crate) cost: Cost,
 }
@@ -47,10 +47,10 @@ impl CpuProgram {
             messages: kernel.messages.clone(),
             sites: std::mem::take(&mut code.sites),
         };
-        let words = kernel.params.iter().map(|p| p.words()).sum();
+        let arguments = ArgumentCount::of(kernel);
         let threads = lowered.0.map_or(1, |l| l.block.iter().product());
         let (sites, name, cost) = (Arc::new(sites), kernel.name.clone(), Cost::default());
-        Ok((CpuProgram { code, sites, name, words, threads, cost }, stages))
+        Ok((CpuProgram { code, sites, name, arguments, threads, cost }, stages))
     }
 }
 

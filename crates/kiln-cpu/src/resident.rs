@@ -5,7 +5,7 @@ use crate::launch::Launch;
 use crate::program::CpuProgram;
 use crate::report::Reporter;
 use crate::thread_time::ThreadTime;
-use kiln_backend::{BlockTime, Error, Prints, Program, ResidentId, Result};
+use kiln_backend::{BlockTime, BufferBinding, Error, Prints, Program, ResidentId, Result};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -28,7 +28,8 @@ struct Table {
 struct Resident {
     program: Arc<dyn Program>,
     grid: [u32; 3],
-    words: Vec<u64>,
+    buffers: Vec<BufferBinding>,
+    numbers: Vec<u64>,
     reporter: Reporter,
     progress: Mutex<Progress>,
     /// A thread has left, or all may begin.
@@ -72,11 +73,11 @@ impl Residents {
     pub(crate) unsafe fn begin(
         &self,
         program: Arc<dyn Program>,
-        grid: [u32; 3],
-        words: Vec<u64>,
+        launch: kiln_backend::Launch<'_>,
         prints: Arc<Prints>,
     ) -> Result<ResidentId> {
         let compiled = CpuProgram::of(&*program)?;
+        let kiln_backend::Launch { grid, buffers, numbers, .. } = launch;
         let blocks: u64 = grid.iter().map(|&extent| u64::from(extent)).product();
         if blocks > MAX_BLOCKS {
             return Err(Error::LaunchLimit {
@@ -89,8 +90,9 @@ impl Residents {
         let reporter = Reporter::new(compiled.sites.clone(), prints, None);
         let threads = (0..blocks).map(|_| BlockThread::Starts).collect();
         let progress = Mutex::new(Progress { running: blocks, threads, ..Progress::default() });
-        let resident =
-            Arc::new(Resident { program, grid, words, reporter, progress, changed: Condvar::new() });
+        let (buffers, numbers, changed) = (buffers.to_vec(), numbers.to_vec(), Condvar::new());
+        let resident = Resident { program, grid, buffers, numbers, reporter, progress, changed };
+        let resident = Arc::new(resident);
         for block in 0..blocks {
             let shared = resident.clone();
             let name = format!("kiln-resident-{block}");
@@ -186,9 +188,10 @@ impl Resident {
                 return Ok(());
             }
             let program = CpuProgram::of(&*self.program)?;
-            let (grid, words, reporter) = (self.grid, &self.words[..], &self.reporter);
+            let (grid, reporter) = (self.grid, &self.reporter);
+            let launch = Launch { program, grid, buffers: &self.buffers, numbers: &self.numbers, reporter };
             // SAFETY: the caller's promise.
-            unsafe { Launch { program, grid, words, reporter }.programs(block, block + 1) }
+            unsafe { launch.programs(block, block + 1) }
         }));
         let mut progress = self.progress();
         progress.running -= 1;

@@ -1,22 +1,22 @@
 //! Random kernels on the CPU and under the interpreter: the same memory, or the same fault.
 
-use kiln_backend::{Backend, DevicePtr, Error, Fault, Launch, Result, StreamId};
+use kiln_backend::{Backend, BufferBinding, DevicePtr, Error, Fault, LaunchArguments, Result, StreamId};
 use kiln_cpu::CpuBackend;
 use kiln_fuzz::generate::{Options, generate};
 use kiln_fuzz::{Argument, Case};
 use kiln_interp::Interp;
-use kiln_ir::{Literal, Scalar, Shape};
+use kiln_ir::{Literal, Scalar};
 
 const STREAM: StreamId = StreamId(0);
 
 /// What a run left: the views' elements, or a fault.
 fn run(device: &dyn Backend, case: &Case) -> Result<std::result::Result<Vec<Vec<Literal>>, Fault>> {
     let compiled = device.compile(&case.kernel)?;
-    let mut words = Vec::new();
+    let mut arguments = LaunchArguments::new();
     let mut buffers: Vec<(DevicePtr, Scalar, usize)> = Vec::new();
     for (param, argument) in case.kernel.params.iter().zip(&case.arguments) {
-        match argument {
-            Argument::Scalar(literal) => words.push(literal.bits()),
+        arguments = match argument {
+            Argument::Scalar(literal) => arguments.scalar(literal.bits()),
             Argument::View { extents, data } => {
                 let elem = param.ty.elem();
                 let bytes: Vec<u8> = data
@@ -27,15 +27,13 @@ fn run(device: &dyn Backend, case: &Case) -> Result<std::result::Result<Vec<Vec<
                 // SAFETY: the allocation is as long as the bytes.
                 unsafe { device.upload(at, &bytes, STREAM)? };
                 buffers.push((at, elem, data.len()));
-                words.push(at.0);
-                words.extend(extents.iter().map(|&e| u64::from(e)));
-                let shape = Shape::new(extents);
-                words.extend((0..extents.len()).map(|axis| shape.around(axis).2 as u64));
+                let extents: Vec<u64> = extents.iter().map(|&e| e.into()).collect();
+                arguments.view(BufferBinding::write(at), &extents)
             }
         }
     }
-    // SAFETY: the words describe live allocations of the sizes that the views need.
-    unsafe { device.launch(&*compiled.program, Launch { grid: case.grid, words: &words, stream: STREAM })? };
+    // SAFETY: the views are live allocations of the sizes that they need.
+    unsafe { device.launch(&*compiled.program, arguments.launch(case.grid, STREAM))? };
     let outcome = match device.synchronize(STREAM) {
         Err(Error::Fault(fault)) => Err(*fault),
         other => Ok(other?),

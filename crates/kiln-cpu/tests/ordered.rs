@@ -1,7 +1,7 @@
 //! Ordered accesses between kernels that run at the same time, and what the code of a polling loop
 //! is.
 
-use kiln_backend::{Backend, DevicePtr, Launch, StreamId};
+use kiln_backend::{Backend, BufferBinding, DevicePtr, LaunchArguments, StreamId};
 use kiln_cpu::{CpuBackend, clif};
 use kiln_ir::*;
 
@@ -89,11 +89,12 @@ fn play(text: &str, memory: &[DevicePtr], rounds: u32) {
             scope.spawn(move || {
                 let cpu = CpuBackend::with_threads(1);
                 let program = cpu.compile(kernel).unwrap().program;
-                let mut words: Vec<u64> = memory.iter().flat_map(|at| [at.0, 16, 1]).collect();
-                words.extend([me, rounds.into()]);
-                let launch = Launch { grid: [1; 3], words: &words, stream: StreamId(0) };
+                let views = memory.iter().fold(LaunchArguments::new(), |arguments, &at| {
+                    arguments.view(BufferBinding::write(at), &[16])
+                });
+                let arguments = views.scalar(me).scalar(rounds.into());
                 // SAFETY: the views are 16 words of memory that outlives the scope.
-                unsafe { cpu.launch(&*program, launch).unwrap() };
+                unsafe { cpu.launch(&*program, arguments.launch([1; 3], StreamId(0))).unwrap() };
                 cpu.synchronize(StreamId(0)).unwrap();
             });
         }

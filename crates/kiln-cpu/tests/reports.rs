@@ -2,7 +2,7 @@
 
 mod device;
 use device::*;
-use kiln_backend::{Backend, Error, FaultKind, Launch, StreamId};
+use kiln_backend::{Backend, Error, FaultKind, LaunchArguments, StreamId};
 use kiln_cpu::CpuBackend;
 use kiln_ir::*;
 use std::sync::{Arc, Mutex};
@@ -213,9 +213,8 @@ fn wrong_launches_and_unknown_events_are_errors() {
     let cpu = CpuBackend::with_threads(1);
     let program = cpu.compile(&parsed(ASSERTING)).unwrap().program;
     let stream = StreamId(0);
-    let launch = Launch { grid: [1, 1, 1], words: &[], stream };
     // SAFETY: refused before anything runs.
-    let outcome = unsafe { cpu.launch(&*program, launch) };
+    let outcome = unsafe { cpu.launch(&*program, LaunchArguments::new().launch([1, 1, 1], stream)) };
     assert!(matches!(outcome, Err(Error::Internal { .. })), "{outcome:?}");
     let (start, end) = (cpu.record(stream, true).unwrap(), cpu.record(stream, true).unwrap());
     assert!(cpu.query(start).unwrap() && cpu.elapsed_ms(start, end).unwrap() >= 0.0);

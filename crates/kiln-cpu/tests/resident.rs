@@ -1,8 +1,8 @@
 //! Resident kernels on the CPU device, and the memory that they share with the host.
 
 use kiln_backend::{
-    Backend, Error, FaultKind, Launch, Mapped, MappedMemory, MappedPlace, Program, Residency, ResidentId,
-    Residents, StreamId,
+    Backend, BufferBinding, DevicePtr, Error, FaultKind, LaunchArguments, Mapped, MappedMemory, MappedPlace,
+    Program, Residency, ResidentId, Residents, StreamId,
 };
 use kiln_cpu::CpuBackend;
 use kiln_ir::parse;
@@ -56,11 +56,10 @@ impl Rig {
     }
 
     fn launch(&self, blocks: u32) -> kiln_backend::Result<ResidentId> {
-        let words = [self.inbox.device.0, blocks.into(), 1, self.outbox.device.0, blocks.into(), 1];
-        let launch = Launch { grid: [blocks, 1, 1], words: &words, stream: STREAM };
-        // SAFETY: the words describe the rig's memory, which outlives the launch: every test waits
-        // for its end.
-        unsafe { self.cpu.launch_resident(&self.program, launch) }
+        let arguments = two_views(self.inbox.device, self.outbox.device, 0, blocks);
+        // SAFETY: the views are in the rig's memory, which outlives the launch: every test waits for
+        // its end.
+        unsafe { self.cpu.launch_resident(&self.program, arguments.launch([blocks, 1, 1], STREAM)) }
     }
 
     fn send(&self, block: usize, word: u32) {
@@ -76,6 +75,12 @@ impl Rig {
             std::thread::yield_now();
         }
     }
+}
+
+/// Vectors of so many words: at the start of a buffer, and so many bytes from that of another.
+fn two_views(first: DevicePtr, second: DevicePtr, byte_offset: u64, words: u32) -> LaunchArguments {
+    let second = BufferBinding::write(second).at(byte_offset);
+    LaunchArguments::new().view(BufferBinding::write(first), &[words.into()]).view(second, &[words.into()])
 }
 
 impl Drop for Rig {
@@ -149,10 +154,9 @@ fn two_launches_share_the_device_with_ordinary_ones() {
     // An ordinary launch of the same program, whose word says stop from the beginning.
     let memory = cpu.map(8, MappedPlace::Host).unwrap();
     words(&memory)[0].store(STOP, Ordering::Release);
-    let at = memory.device.0;
-    let launch = Launch { grid: [1, 1, 1], words: &[at, 1, 1, at + 4, 1, 1], stream: STREAM };
-    // SAFETY: the words describe the memory.
-    unsafe { cpu.launch(&*first.program, launch) }.unwrap();
+    let arguments = two_views(memory.device, memory.device, 4, 1);
+    // SAFETY: the views are the memory's two words.
+    unsafe { cpu.launch(&*first.program, arguments.launch([1, 1, 1], STREAM)) }.unwrap();
     assert_eq!(words(&memory)[1].load(Ordering::Acquire), STOP.wrapping_mul(2));
     second.send(0, 6);
     second.expect(0, 12);
@@ -190,8 +194,9 @@ fn bad_requests_are_errors() {
     let rig = Rig::new();
     assert!(matches!(rig.launch(1025), Err(Error::LaunchLimit { given: 1025, limit: 1024, .. })));
     assert!(matches!(rig.cpu.resident_done(ResidentId(0)), Err(Error::Internal { .. })));
-    let launch = Launch { grid: [1, 1, 1], words: &[1, 2, 3], stream: STREAM };
-    // SAFETY: refused for the number of words.
+    let arguments = LaunchArguments::new().view(BufferBinding::write(DevicePtr(1)), &[2]);
+    let launch = arguments.launch([1, 1, 1], STREAM);
+    // SAFETY: refused for the number of arguments.
     assert!(matches!(unsafe { rig.cpu.launch_resident(&rig.program, launch) }, Err(Error::Internal { .. })));
     let empty = rig.launch(0).unwrap();
     assert!(rig.cpu.resident_wait(empty, PATIENCE).unwrap(), "no blocks are over at once");
@@ -203,12 +208,11 @@ fn bad_requests_are_errors() {
 #[test]
 fn a_launch_outlives_the_device() {
     let memory = Box::leak(Box::new([const { AtomicU32::new(0) }; 2]));
-    let at = memory.as_ptr() as u64;
+    let at = DevicePtr(memory.as_ptr() as u64);
     let cpu = CpuBackend::with_threads(1);
     let program = cpu.compile(&parse(ECHO).unwrap_or_else(|e| panic!("{e}"))).unwrap().program;
-    let launch = Launch { grid: [1, 1, 1], words: &[at, 1, 1, at + 4, 1, 1], stream: STREAM };
-    // SAFETY: the words describe memory that is never freed.
-    unsafe { cpu.launch_resident(&program, launch) }.unwrap();
+    // SAFETY: the views are memory that is never freed.
+    unsafe { cpu.launch_resident(&program, two_views(at, at, 4, 1).launch([1, 1, 1], STREAM)) }.unwrap();
     drop((cpu, program));
     memory[0].store(21, Ordering::Release);
     let begun = Instant::now();

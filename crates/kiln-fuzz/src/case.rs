@@ -156,7 +156,7 @@ fn holds(fact: &IntFact, value: i128) -> bool {
 }
 
 /// The strides of a dense row-major view.
-pub(crate) fn strides(extents: &[u32]) -> Vec<u64> {
+fn strides(extents: &[u32]) -> Vec<u64> {
     (0..extents.len()).map(|i| extents[i + 1..].iter().map(|&e| u64::from(e)).product()).collect()
 }
 

@@ -1,7 +1,7 @@
 //! Launching a kernel on a device, and what comes of it.
 
-use crate::case::{Argument, Case, strides};
-use kiln_backend::{Backend, DevicePtr, Error, FaultKind, Launch, Result, StreamId};
+use crate::case::{Argument, Case};
+use kiln_backend::{Backend, BufferBinding, DevicePtr, Error, FaultKind, LaunchArguments, Result, StreamId};
 use kiln_ir::Literal;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -60,11 +60,6 @@ fn decode(bytes: &[u8], like: Literal) -> Literal {
     Literal::from_bits(like.elem(), u64::from_le_bytes(bits))
 }
 
-/// The words of a dense row-major view, behind its address.
-fn dense(extents: &[u32]) -> Vec<u64> {
-    extents.iter().map(|&e| u64::from(e)).chain(strides(extents)).collect()
-}
-
 /// Compiles and launches a kernel, and reads all memory back.
 ///
 /// # Errors
@@ -76,23 +71,24 @@ pub fn run(case: &Case, device: &dyn Backend) -> Result<Outcome> {
         sink.lock().unwrap_or_else(PoisonError::into_inner).push(line.to_owned());
     }));
     let program = device.compile(&case.kernel)?.program;
-    let mut words = Vec::new();
+    let mut arguments = LaunchArguments::new();
     let mut views = Vec::new();
-    for argument in &case.arguments {
-        match argument {
-            Argument::Scalar(literal) => words.push(literal.bits()),
+    for (param, argument) in case.kernel.params.iter().zip(&case.arguments) {
+        arguments = match argument {
+            Argument::Scalar(literal) => arguments.scalar(literal.bits()),
             Argument::View { extents, data } => {
                 let allocation = Allocation::new(device, data)?;
-                words.push(allocation.at.0);
-                words.extend(dense(extents));
+                let view = BufferBinding { written: param.mutable, ..BufferBinding::read(allocation.at) };
+                let extents: Vec<u64> = extents.iter().map(|&extent| extent.into()).collect();
                 views.push((allocation, data));
+                arguments.view(view, &extents)
             }
         }
     }
     let stream = StreamId::default();
-    // SAFETY: the words describe the parameters in order: dense views of live allocations, and
-    // scalars.
-    let launched = unsafe { device.launch(&*program, Launch { grid: case.grid, words: &words, stream }) };
+    // SAFETY: the arguments are those of the parameters in order, as `Case::new` compared them:
+    // dense views of live allocations, which have as many elements, and scalars.
+    let launched = unsafe { device.launch(&*program, arguments.launch(case.grid, stream)) };
     let fault = match launched.and_then(|()| device.synchronize(stream)) {
         Ok(()) => None,
         Err(Error::Fault(fault)) => Some(fault.kind),

@@ -88,7 +88,7 @@ impl Options {
 /// called within a launch.
 ///
 /// ```
-/// use kiln_backend::{Backend, Launch, StreamId};
+/// use kiln_backend::{Backend, BufferBinding, LaunchArguments, StreamId};
 /// use kiln_interp::{Interp, Options};
 /// use kiln_ir::*;
 /// # fn main() -> kiln_backend::Result<()> {
@@ -107,10 +107,11 @@ impl Options {
 /// let memory = device.allocate(12, stream)?;
 /// let bytes: Vec<u8> = [1f32, 2.0, 3.0].iter().flat_map(|v| v.to_le_bytes()).collect();
 /// let mut result = [0; 12];
-/// // SAFETY: the copies are as long as the allocation, and the words describe it: three elements, adjacent.
+/// // SAFETY: the copies are as long as the allocation, and the view is all of it.
 /// unsafe {
 ///     device.upload(memory, &bytes, stream)?;
-///     device.launch(&*program, Launch { grid: [1, 1, 1], words: &[memory.0, 3, 1], stream })?;
+///     let arguments = LaunchArguments::new().view(BufferBinding::write(memory), &[3]);
+///     device.launch(&*program, arguments.launch([1, 1, 1], stream))?;
 ///     device.download(&mut result, memory, stream)?;
 ///     device.free(memory, 12, stream);
 /// }
@@ -278,7 +279,7 @@ impl Interp {
         };
         state.launches += 1;
         let (memory, time) = (&mut state.memory, Time::new(limit));
-        match launch::run(loaded, launch.grid, order, launch.words, memory, &self.prints, time) {
+        match launch::run(loaded, launch, order, memory, &self.prints, time) {
             Ok(()) => Ok(None),
             Err(Error::Fault(fault)) => {
                 if let Some(sink) = &self.on_fault {

@@ -13,7 +13,7 @@ use crate::spaces::Spaces;
 use crate::threads::thread_id;
 use crate::time::Time;
 use crate::value::View;
-use kiln_backend::{Error, Prints};
+use kiln_backend::{ArgumentCount, Error, Launch, Prints};
 use kiln_ir::OpKind;
 
 /// The registers of a launch may take as many bytes as the device has memory, and this many on a
@@ -23,9 +23,8 @@ const LEAST_REGISTERS: u64 = 64 << 20;
 /// Runs a launch to its end or its first fault.
 pub fn run(
     loaded: &Loaded,
-    grid: [u32; 3],
+    launch: Launch<'_>,
     order: Order,
-    words: &[u64],
     memory: &mut GlobalMemory,
     prints: &Prints,
     time: Time,
@@ -64,7 +63,7 @@ pub fn run(
     let mut machine = Machine {
         kernel: &loaded.kernel,
         loaded,
-        grid,
+        grid: launch.grid,
         block: [0; 3],
         registers,
         views: vec![None; loaded.kernel.counts().0],
@@ -77,39 +76,33 @@ pub fn run(
         seat: None,
         time,
     };
-    machine.bind(words)?;
+    machine.bind(launch)?;
     machine.set_constants()?;
     if takes_turns(&loaded.kernel) { run_grid(machine) } else { machine.run_grid() }
 }
 
 impl Machine<'_> {
     /// Gives the parameters their values.
-    fn bind(&mut self, words: &[u64]) -> Result<(), Error> {
+    fn bind(&mut self, launch: Launch<'_>) -> Result<(), Error> {
         let args = &self.kernel.block(self.kernel.body).args;
-        let wanted: usize = self.kernel.params.iter().map(|p| p.words()).sum();
-        if words.len() != wanted {
-            return Err(Error::Internal {
-                place: "kiln-interp",
-                message: format!("`{}` takes {wanted} words, {} were given", self.kernel.name, words.len()),
-            });
-        }
-        let mut rest = words;
+        let wanted = ArgumentCount::of(self.kernel);
+        wanted.check("kiln-interp", &self.kernel.name, launch.buffers, launch.numbers)?;
+        let (mut buffers, mut rest) = (launch.buffers.iter(), launch.numbers);
         for (param, &arg) in self.kernel.params.iter().zip(args) {
-            let (mine, others) = rest.split_at(param.words());
+            let (mine, others) = rest.split_at(param.numbers());
             rest = others;
-            match param.ty.as_view() {
-                Some(view) => {
-                    let (extents, strides) = mine[1..].split_at(view.rank as usize);
-                    self.views[arg.index()] = Some(View {
-                        space: view.space,
-                        base: mine[0],
-                        elem_bytes: view.elem.bytes().into(),
-                        extents: extents.iter().map(|&w| w as i64).collect(),
-                        strides: strides.iter().map(|&w| w as i64).collect(),
-                    });
-                }
-                None => self.registers[arg.index()].fill(mine[0]),
-            }
+            let Some(view) = param.ty.as_view() else {
+                self.registers[arg.index()].fill(mine[0]);
+                continue;
+            };
+            let (extents, strides) = mine.split_at(view.rank as usize);
+            self.views[arg.index()] = buffers.next().map(|buffer| View {
+                space: view.space,
+                base: buffer.address().0,
+                elem_bytes: view.elem.bytes().into(),
+                extents: extents.iter().map(|&n| n as i64).collect(),
+                strides: strides.iter().map(|&n| n as i64).collect(),
+            });
         }
         Ok(())
     }

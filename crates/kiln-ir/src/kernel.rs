@@ -98,8 +98,8 @@ pub struct Facts {
 
 /// A parameter. Its value is the argument of the body block at the same position.
 ///
-/// At a launch, a view takes `1 + 2 * rank` 64-bit words (base address, extents, strides in
-/// elements) and a scalar one (its bits, zero-extended), in the order of the parameters.
+/// At a launch, a view takes a buffer and `2 * rank` 64-bit numbers (extents and strides, in
+/// elements), and a scalar takes one number (its bits, zero-extended).
 #[derive(Clone, PartialEq, Debug)]
 pub struct Param {
     /// The name the user wrote.
@@ -113,9 +113,9 @@ pub struct Param {
 }
 
 impl Param {
-    /// How many 64-bit words the parameter takes at a launch.
-    pub fn words(&self) -> usize {
-        self.ty.as_view().map_or(1, |v| 1 + 2 * v.rank as usize)
+    /// How many 64-bit numbers the parameter takes at a launch.
+    pub fn numbers(&self) -> usize {
+        self.ty.as_view().map_or(1, |v| 2 * v.rank as usize)
     }
 }
 

@@ -1,5 +1,5 @@
-//! The arguments of one launch: their words, the buffers behind them, and the checks before
-//! anything changes.
+//! The arguments of one launch: numbers, where the tensors are, the buffers that hold them, and the
+//! checks before anything changes.
 
 use crate::buffer::{Access, Buffer, Named};
 use crate::device::Device;
@@ -9,6 +9,7 @@ use crate::log::Log;
 use crate::params::{Given, ParamInfo};
 use crate::request::Request;
 use crate::stream::Queue;
+use kiln_backend::BufferBinding;
 use kiln_ir::Literal;
 use kiln_lang::param::{ArgSink, ViewArg};
 use smallvec::SmallVec;
@@ -16,19 +17,20 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A tensor argument.
+/// The buffer of a tensor argument.
 #[derive(Clone)]
 pub(crate) struct Use {
     pub(crate) buffer: Arc<Buffer>,
     pub(crate) param: usize,
-    pub(crate) mutable: bool,
-    pub(crate) byte_offset: u64,
 }
 
 /// The packed arguments of one launch. They are packed in place, for they are large to move.
 #[derive(Clone, Default)]
 pub(crate) struct Arguments {
-    words: SmallVec<[u64; 32]>,
+    numbers: SmallVec<[u64; 24]>,
+    /// Where each tensor is.
+    views: SmallVec<[BufferBinding; 8]>,
+    /// The buffers of the tensors, one for each view. They keep the memory alive.
     uses: SmallVec<[Use; 8]>,
 }
 
@@ -54,44 +56,50 @@ impl Arguments {
         self.check_overlaps(kernel)
     }
 
-    pub(crate) fn words(&self) -> &[u64] {
-        &self.words
+    /// The numbers, as a backend takes them.
+    pub(crate) fn numbers(&self) -> &[u64] {
+        &self.numbers
     }
 
-    /// The tensors.
-    pub(crate) fn uses(&self) -> &[Use] {
-        &self.uses
+    /// Where the tensors are, as a backend takes them.
+    pub(crate) fn views(&self) -> &[BufferBinding] {
+        &self.views
     }
 
-    /// Puts another tensor at the place of a parameter: its words, and what is behind them. What
-    /// the parameter demands the caller has checked, but for [`check_overlaps`].
+    /// The tensors: the buffer of each, and where in it it is.
+    pub(crate) fn tensors(&self) -> impl Iterator<Item = (&Use, &BufferBinding)> {
+        self.uses.iter().zip(&self.views)
+    }
+
+    /// Puts another tensor at the place of a parameter: its numbers, and where it is. What the
+    /// parameter demands the caller has checked, but for [`check_overlaps`].
     ///
     /// [`check_overlaps`]: Self::check_overlaps
-    pub(crate) fn set_view(&mut self, param: &ParamInfo, words: &[u64], tensor: Use) {
-        self.set_words(param, words);
-        if let Some(found) = self.uses.iter_mut().find(|u| u.param == tensor.param) {
-            *found = tensor;
+    pub(crate) fn set_view(&mut self, param: &ParamInfo, numbers: &[u64], tensor: Use, view: BufferBinding) {
+        self.set_numbers(param, numbers);
+        if let Some(at) = self.uses.iter().position(|u| u.param == tensor.param) {
+            (self.uses[at], self.views[at]) = (tensor, view);
         }
     }
 
-    /// Puts other words at the place of a parameter.
-    pub(crate) fn set_words(&mut self, param: &ParamInfo, words: &[u64]) {
-        self.words[param.words..param.words + words.len()].copy_from_slice(words);
+    /// Puts other numbers at the place of a parameter.
+    pub(crate) fn set_numbers(&mut self, param: &ParamInfo, numbers: &[u64]) {
+        self.numbers[param.numbers..param.numbers + numbers.len()].copy_from_slice(numbers);
     }
 
-    /// The words of a parameter, and those of the parameters after it.
-    pub(crate) fn words_from(&self, param: &ParamInfo) -> &[u64] {
-        &self.words[param.words..]
+    /// The numbers of a parameter.
+    pub(crate) fn numbers_of(&self, param: &ParamInfo) -> &[u64] {
+        &self.numbers[param.numbers..param.numbers + param.number_count()]
     }
 
     /// Refuses a written tensor that shares memory with another argument.
     pub(crate) fn check_overlaps(&self, kernel: &LoadedKernel) -> Result<()> {
-        for (i, a) in self.uses.iter().enumerate() {
-            for b in &self.uses[i + 1..] {
-                if !(a.mutable || b.mutable) || !Arc::ptr_eq(&a.buffer, &b.buffer) {
+        for (i, (a, at)) in self.tensors().enumerate() {
+            for (b, bt) in self.tensors().skip(i + 1) {
+                if !(at.written || bt.written) || !Arc::ptr_eq(&a.buffer, &b.buffer) {
                     continue;
                 }
-                let (x, y) = (self.bytes(a, kernel), self.bytes(b, kernel));
+                let (x, y) = (self.bytes(a, at, kernel), self.bytes(b, bt, kernel));
                 let shared = x.start.max(y.start)..x.end.min(y.end);
                 if !(x.is_empty() || y.is_empty() || shared.is_empty()) {
                     return Err(Error::Overlap {
@@ -106,14 +114,14 @@ impl Arguments {
     }
 
     /// The bytes of the buffer that a tensor spans, gaps included.
-    pub(crate) fn bytes(&self, tensor: &Use, kernel: &LoadedKernel) -> Range<u64> {
+    pub(crate) fn bytes(&self, tensor: &Use, view: &BufferBinding, kernel: &LoadedKernel) -> Range<u64> {
         let info = &kernel.params[tensor.param];
         let (rank, size) = info.given.view().unwrap_or((0, 0));
-        let (extents, strides) = self.words[info.words + 1..info.words + 1 + 2 * rank].split_at(rank);
+        let (extents, strides) = self.numbers_of(info).split_at(rank);
         let empty = extents.contains(&0);
         let last: u64 = extents.iter().zip(strides).map(|(e, s)| e.saturating_sub(1) * s).sum();
         let length = if empty { 0 } else { (last + 1) * size as u64 };
-        tensor.byte_offset..tensor.byte_offset + length
+        view.byte_offset..view.byte_offset + length
     }
 
     /// Locks the buffers, and refuses those that are borrowed or that would be read before they
@@ -121,14 +129,14 @@ impl Arguments {
     pub(crate) fn lock<'a>(&'a self, kernel: &LoadedKernel, locked: &mut Locked<'a>) -> Result<()> {
         // A lock a buffer, in the order of addresses, so that launches in several threads never
         // wait for each other in a circle.
-        let mut uses: SmallVec<[&Use; 8]> = self.uses.iter().collect();
-        uses.sort_unstable_by_key(|u| (Arc::as_ptr(&u.buffer), u.param));
-        for same in uses.chunk_by(|a, b| Arc::ptr_eq(&a.buffer, &b.buffer)) {
-            let access = same[0].buffer.access(argument(kernel, same[0]))?;
-            if let Some(read) = same.iter().find(|u| !u.mutable) {
+        let mut uses: SmallVec<[(&Use, bool); 8]> = self.tensors().map(|(u, at)| (u, at.written)).collect();
+        uses.sort_unstable_by_key(|(u, _)| (Arc::as_ptr(&u.buffer), u.param));
+        for same in uses.chunk_by(|(a, _), (b, _)| Arc::ptr_eq(&a.buffer, &b.buffer)) {
+            let access = same[0].0.buffer.access(argument(kernel, same[0].0))?;
+            if let Some((read, _)) = same.iter().find(|(_, written)| !written) {
                 access.check_written(argument(kernel, read))?;
             }
-            locked.buffers.push((access, same.iter().any(|u| u.mutable)));
+            locked.buffers.push((access, same.iter().any(|(_, written)| *written)));
         }
         Ok(())
     }
@@ -190,16 +198,16 @@ impl<'k> Sink<'k, '_> {
         self.refused = Some(mismatch(self.kernel, info, given.to_string()));
     }
 
-    /// Refuses words of which the program's facts are not true.
-    fn check_facts(&mut self, info: &ParamInfo) {
-        if !info.holds(&self.packed.words[info.words..]) {
-            self.refuse_fact(info);
+    /// Refuses an argument of which the program's facts are not true.
+    fn check_facts(&mut self, info: &ParamInfo, view: Option<&BufferBinding>) {
+        if !info.holds(view, &self.packed.numbers[info.numbers..]) {
+            self.refuse_fact(info, view);
         }
     }
 
     #[cold]
-    fn refuse_fact(&mut self, info: &ParamInfo) {
-        if let Some(fact) = info.violated(&self.packed.words[info.words..]) {
+    fn refuse_fact(&mut self, info: &ParamInfo, view: Option<&BufferBinding>) {
+        if let Some(fact) = info.violated(view, &self.packed.numbers[info.numbers..]) {
             self.refuse(Some(info), &format_args!("one of which it is not true that {fact}"));
         }
     }
@@ -227,8 +235,8 @@ fn mismatch(kernel: &LoadedKernel, info: Option<&ParamInfo>, given: String) -> E
 impl ArgSink for Sink<'_, '_> {
     fn scalar(&mut self, value: Literal) {
         let Some(info) = self.parameter(Given::Scalar(value.elem())) else { return };
-        self.packed.words.push(value.bits());
-        self.check_facts(info);
+        self.packed.numbers.push(value.bits());
+        self.check_facts(info, None);
     }
 
     unsafe fn view(&mut self, view: ViewArg<'_>) {
@@ -240,11 +248,12 @@ impl ArgSink for Sink<'_, '_> {
             self.refuse(Some(info), &"a tensor of another runtime");
             return;
         };
-        let Arguments { words, uses } = &mut *self.packed;
-        words.push(buffer.ptr().0 + byte_offset);
-        extents.iter().for_each(|&extent| words.push(extent as u64));
-        strides.iter().for_each(|&stride| words.push(stride as u64));
-        uses.push(Use { buffer: buffer.clone(), param: self.next - 1, mutable, byte_offset });
-        self.check_facts(info);
+        let view = BufferBinding { buffer: buffer.ptr(), byte_offset, written: mutable };
+        let Arguments { numbers, views, uses } = &mut *self.packed;
+        extents.iter().for_each(|&extent| numbers.push(extent as u64));
+        strides.iter().for_each(|&stride| numbers.push(stride as u64));
+        views.push(view);
+        uses.push(Use { buffer: buffer.clone(), param: self.next - 1 });
+        self.check_facts(info, Some(&view));
     }
 }

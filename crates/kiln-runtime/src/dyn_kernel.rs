@@ -11,7 +11,7 @@ use crate::tensor::{DynTensor, Tensor};
 use crate::tensor_params::pack;
 use crate::{CallSite, Device};
 use half::{bf16, f16};
-use kiln_backend::Report;
+use kiln_backend::{BufferBinding, Report};
 use kiln_compiler::make_safe;
 use kiln_ir::{E4M3, E5M2, Kernel, Literal, Param, parse, verify};
 use kiln_lang::Elem;
@@ -227,15 +227,20 @@ impl Arg<'_> {
         }
     }
 
-    /// Its words at a launch.
-    pub(crate) fn words(&self) -> SmallVec<[u64; 12]> {
+    /// Its numbers at a launch.
+    pub(crate) fn numbers(&self) -> SmallVec<[u64; 12]> {
         match *self {
             Arg::View { tensor, .. } => {
-                let axes = tensor.shape().iter().chain(tensor.strides()).map(|&n| n as u64);
-                std::iter::once(tensor.address()).chain(axes).collect()
+                tensor.shape().iter().chain(tensor.strides()).map(|&n| n as u64).collect()
             }
             Arg::Number(literal) => SmallVec::from_slice(&[literal.bits()]),
         }
+    }
+
+    /// Where it is as the argument of a parameter, if it is a tensor.
+    pub(crate) fn view(&self, param: &ParamInfo) -> Option<BufferBinding> {
+        let Arg::View { tensor, .. } = *self else { return None };
+        Some(tensor.binding(param.given.is_mutable()))
     }
 }
 
@@ -385,7 +390,7 @@ impl DynLaunch<'_> {
                 return Err(refuse(given.to_string()));
             }
             if inner.declares_facts
-                && let Some(fact) = param.violated(&arg.words())
+                && let Some(fact) = param.violated(arg.view(param).as_ref(), &arg.numbers())
             {
                 return Err(refuse(format!("one of which it is not true that {fact}")));
             }

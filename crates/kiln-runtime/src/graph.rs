@@ -215,8 +215,8 @@ impl Graph {
         let nodes = self.nodes.iter().zip(&self.plan.after);
         let list: Vec<kiln_backend::GraphNode<'_>> =
             nodes.map(|(node, after)| kiln_backend::GraphNode { work: node.for_backend(), after }).collect();
-        // SAFETY: the words of each launch were compared with its kernel's parameters and facts, as
-        // in `Settings::launch`, or as `set` and `replace` do.
+        // SAFETY: the arguments of each launch were compared with its kernel's parameters and facts,
+        // as in `Settings::launch`, or as `set` and `replace` do.
         self.on_device = Some(unsafe { graphs.build_graph(&list, self.queue.id()) }?);
         Ok(())
     }
@@ -287,10 +287,10 @@ impl Graph {
         let stream = self.queue.id();
         for node in &self.nodes {
             match node.for_backend() {
-                // SAFETY: the words were compared with the kernel's parameters and facts, by
+                // SAFETY: the arguments were compared with the kernel's parameters and facts, by
                 // `Settings::launch` or by what changed them; the buffers are as above.
-                GraphWork::Launch { program, grid, words } => unsafe {
-                    backend.launch(program, Launch { grid, words, stream })
+                GraphWork::Launch { program, grid, buffers, numbers } => unsafe {
+                    backend.launch(program, Launch { grid, buffers, numbers, stream })
                 },
                 // SAFETY: both places have so many bytes, in buffers as above: a tensor and one
                 // that was made as its copy, or of its bytes.

@@ -11,6 +11,7 @@ use crate::graph::{Graph, GraphLaunch};
 use crate::params::ParamInfo;
 use crate::stream::same_device;
 use crate::tensor::DynTensor;
+use kiln_backend::BufferBinding;
 use kiln_ir::Scalar;
 use std::ops::Range;
 use std::panic::Location;
@@ -226,21 +227,18 @@ impl Launched {
         if given != param.given {
             return Err(refuse(param.given.to_string(), given.to_string()));
         }
-        let words = value.words();
-        let extents = 1..1 + given.view().map_or(0, |(rank, _)| rank);
-        let old = &self.args.words_from(param)[extents.clone()];
-        if given.view().is_some() && *old != words[extents.clone()] {
-            return Err(refuse(
-                format!("of shape {old:?}, as at the capture"),
-                format!("{:?}", &words[extents]),
-            ));
+        let (view, numbers) = (value.view(param), value.numbers());
+        let rank = given.view().map_or(0, |(rank, _)| rank);
+        let (old, new) = (&self.args.numbers_of(param)[..rank], &numbers[..rank]);
+        if old != new {
+            return Err(refuse(format!("of shape {old:?}, as at the capture"), format!("{new:?}")));
         }
-        if let Some(fact) = param.violated(&words) {
+        if let Some(fact) = param.violated(view.as_ref(), &numbers) {
             return Err(refuse(param.given.to_string(), untrue(&fact)));
         }
-        match *value {
-            Arg::Number(_) => self.args.set_words(param, &words),
-            Arg::View { tensor, .. } => {
+        match (value, view) {
+            (Arg::Number(_), _) | (_, None) => self.args.set_numbers(param, &numbers),
+            (Arg::View { tensor, .. }, Some(view)) => {
                 if tensor.device() != &graph.device {
                     return Err(Error::DeviceMismatch {
                         kernel: kernel.to_string(),
@@ -249,13 +247,8 @@ impl Launched {
                         expected: graph.device.id().to_owned(),
                     });
                 }
-                let used = Use {
-                    buffer: tensor.buffer().clone(),
-                    param: at,
-                    mutable: param.given.is_mutable(),
-                    byte_offset: tensor.byte_offset() as u64,
-                };
-                self.args.set_view(param, &words, used);
+                let used = Use { buffer: tensor.buffer().clone(), param: at };
+                self.args.set_view(param, &numbers, used, view);
             }
         }
         self.args.check_overlaps(&self.kernel)
@@ -302,29 +295,27 @@ impl Exchange<'_> {
 
     fn launch(&self, launch: &Launched) -> Result<Option<Launched>> {
         let mut moved: Option<Launched> = None;
-        for used in launch.args.uses() {
-            let bytes = launch.args.bytes(used, &launch.kernel);
+        for (used, at) in launch.args.tensors() {
+            let bytes = launch.args.bytes(used, at, &launch.kernel);
             if !self.touches(&used.buffer, &bytes) {
                 continue;
             }
             let param = &launch.kernel.params[used.param];
-            let mut words = launch.args.words_from(param)[..param.word_count()].to_vec();
-            if !self.has_all(&bytes) || !(self.is_whole() || self.is_same_view(used, &words)) {
+            let numbers = launch.args.numbers_of(param);
+            if !self.has_all(&bytes) || !(self.is_whole() || self.is_same_view(at, numbers)) {
                 return Err(self.refused(&format!(
                     "`{}` of `{}` uses a part of the tensor that is to be replaced, and what is outside of it",
                     param.name, launch.kernel.name
                 )));
             }
             self.check(launch, param)?;
-            let byte_offset =
-                used.byte_offset - self.old.byte_offset() as u64 + self.new.byte_offset() as u64;
-            words[0] = self.new.buffer().ptr().0 + byte_offset;
-            if let Some(fact) = param.violated(&words) {
+            let byte_offset = at.byte_offset - self.old.byte_offset() as u64 + self.new.byte_offset() as u64;
+            let view = BufferBinding { byte_offset, ..self.new.binding(at.written) };
+            if let Some(fact) = param.violated(Some(&view), numbers) {
                 return Err(self.argument(launch, param, param.given.to_string(), untrue(&fact)));
             }
-            let buffer = self.new.buffer().clone();
-            let used = Use { buffer, param: used.param, mutable: used.mutable, byte_offset };
-            moved.get_or_insert_with(|| launch.clone()).args.set_view(param, &words, used);
+            let used = Use { buffer: self.new.buffer().clone(), param: used.param };
+            moved.get_or_insert_with(|| launch.clone()).args.set_view(param, numbers, used, view);
         }
         if let Some(moved) = &moved {
             moved.args.check_overlaps(&moved.kernel)?;
@@ -378,9 +369,9 @@ impl Exchange<'_> {
     }
 
     /// Whether an argument is the old tensor itself.
-    fn is_same_view(&self, used: &Use, words: &[u64]) -> bool {
+    fn is_same_view(&self, view: &BufferBinding, numbers: &[u64]) -> bool {
         let axes = self.old.shape().iter().chain(self.old.strides()).map(|&n| n as u64);
-        used.byte_offset == self.old.byte_offset() as u64 && axes.eq(words[1..].iter().copied())
+        view.byte_offset == self.old.byte_offset() as u64 && axes.eq(numbers.iter().copied())
     }
 
     /// What the new tensor must be, and what it is.

@@ -270,7 +270,7 @@ impl Settings {
         args.collect(request, &loaded, device)?;
         let grid = match self.grid {
             Some(grid) => grid.map_err(|given| no_extent("grid", request.name(), given))?,
-            None => loaded.grid(args.words())?,
+            None => loaded.grid(args.numbers())?,
         };
         loaded.check_limits(grid, device.properties())?;
         if device.is_capturing() {
@@ -284,14 +284,17 @@ impl Settings {
         args.lock(&loaded, &mut locked)?;
         locked.prepare(&self.queue, log)?;
         let started = if log.is_on() { Some(Started::now(device, &self.queue)) } else { None };
-        let launch = kiln_backend::Launch { grid, words: args.words(), stream: self.queue.id() };
+        let (buffers, numbers, stream) = (args.views(), args.numbers(), self.queue.id());
+        let launch = kiln_backend::Launch { grid, buffers, numbers, stream };
         // SAFETY: `Arguments::collect` compared each packed argument with the parameter that the
         // program was compiled for, whatever the request says: its kind, element type, rank and
-        // mutability, and every fact that the program relies on. A view's words come through the
-        // unsafe `ArgSink::view` alone, so that they are a live tensor's address, extents and
-        // strides; its device was checked, and its buffer orders freeing after this stream's work.
-        // A view that is written is a `&mut` tensor, and `check_overlaps` refused any other
-        // argument in its memory. What the kernel does inside of them is safe by its language, by
+        // mutability, and every fact that the program relies on. What is packed of a view comes
+        // through the unsafe `ArgSink::view` alone. So the elements that its extents and strides
+        // reach from the byte offset on lie in its buffer, which `args` keeps alive here, and which
+        // orders its freeing after this stream's work; its device was checked. A view that is said
+        // to be written is a `&mut` tensor of a parameter that may be written, any other one is of
+        // a parameter that may not, and `check_overlaps` refused any other argument in the memory
+        // of one that is written. What the kernel does inside of them is safe by its language, by
         // the checks of `DynKernel::new`, or by the promise of `DynLaunch::launch_unchecked`.
         unsafe { device.backend().launch(&*loaded.program, launch)? };
         locked.launched(&self.queue);

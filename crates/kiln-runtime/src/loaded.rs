@@ -63,8 +63,8 @@ impl LoadedKernel {
         Ok(LoadedKernel { name, params, partition, program, build, promise })
     }
 
-    /// The grid that covers the tensors the programs write, by the words of the arguments.
-    pub(crate) fn grid(&self, words: &[u64]) -> Result<[u32; 3]> {
+    /// The grid that covers the tensors the programs write, by the numbers of the arguments.
+    pub(crate) fn grid(&self, numbers: &[u64]) -> Result<[u32; 3]> {
         let refuse = |reason: String| Error::Grid { kernel: self.name.to_string(), reason };
         let mut grid = [1u32; 3];
         for (axis, name) in ["x", "y", "z"].into_iter().enumerate() {
@@ -76,7 +76,7 @@ impl LoadedKernel {
                 return Err(refuse(format!("no tensor's part depends on `program_id` of axis {name} alone")));
             };
             let count = |rule: kiln_compiler::GridRule| {
-                rule.programs(self.params[rule.param].extent(words, rule.axis))
+                rule.programs(self.params[rule.param].extent(numbers, rule.axis))
             };
             if let Some(&other) = rules.find(|&&r| count(r) != count(first)) {
                 let [a, b] = [first, other].map(|r| (&self.params[r.param].name, r.axis, count(r)));

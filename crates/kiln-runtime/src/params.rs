@@ -1,6 +1,6 @@
 //! What a compiled program relies on in its parameters, which every launch is compared with.
 
-use kiln_backend::view_span;
+use kiln_backend::{BufferBinding, view_span};
 use kiln_ir::{Facts, IntFact, Param, Scalar};
 use std::fmt;
 
@@ -42,17 +42,19 @@ impl fmt::Display for Given {
 pub(crate) struct ParamInfo {
     pub(crate) name: String,
     pub(crate) given: Given,
-    /// Where its words begin.
-    pub(crate) words: usize,
+    /// Where its numbers begin.
+    pub(crate) numbers: usize,
     facts: Facts,
-    /// The same of a view's single words: those of which something is known.
+    /// The low bits of a view's address that are 0.
+    aligned: u64,
+    /// What is known of a view's single numbers: those of which something is.
     limits: Box<[Limits]>,
 }
 
-/// What is known of one word of a view.
+/// What is known of one number of a view.
 struct Limits {
-    /// Its place among the view's words.
-    word: usize,
+    /// Its place among the view's numbers.
+    place: usize,
     /// The low bits that are 0.
     zeros: u64,
     least: i64,
@@ -60,11 +62,11 @@ struct Limits {
 }
 
 impl Limits {
-    fn new(word: usize, known: &IntFact) -> Limits {
+    fn new(place: usize, known: &IntFact) -> Limits {
         let (least, most) = if known.fits_i32 { (0, i32::MAX.into()) } else { (i64::MIN, i64::MAX) };
         let equals = known.equals;
         Limits {
-            word,
+            place,
             // A power of two, as in `fact`.
             zeros: u64::from(known.divisor) - 1,
             least: equals.map_or(least, |n| n.max(least)),
@@ -77,75 +79,74 @@ impl Limits {
         self.zeros != 0 || self.least != i64::MIN || self.most != i64::MAX
     }
 
-    fn hold(&self, words: &[u64]) -> bool {
-        let n = words[self.word];
+    fn hold(&self, numbers: &[u64]) -> bool {
+        let n = numbers[self.place];
         n & self.zeros == 0 && (self.least..=self.most).contains(&(n as i64))
     }
 
-    /// Those of a view of this element type and rank.
-    fn list(elem: Scalar, rank: usize, facts: &Facts) -> Box<[Limits]> {
-        let align = if facts.align == 0 { elem.bytes() } else { facts.align };
-        let address = Limits::new(0, &IntFact { divisor: align, ..IntFact::default() });
+    /// Those of a view of this rank.
+    fn list(rank: usize, facts: &Facts) -> Box<[Limits]> {
         let axes = |first: usize, known: &[IntFact]| -> Vec<Limits> {
             known.iter().take(rank).enumerate().map(|(axis, fact)| Limits::new(first + axis, fact)).collect()
         };
-        let (extents, strides) = (axes(1, &facts.extents), axes(1 + rank, &facts.strides));
-        std::iter::once(address).chain(extents).chain(strides).filter(Limits::limit).collect()
+        let (extents, strides) = (axes(0, &facts.extents), axes(rank, &facts.strides));
+        extents.into_iter().chain(strides).filter(Limits::limit).collect()
     }
 }
 
 impl ParamInfo {
-    /// The parameters in order; `words` runs on from one to the next.
+    /// The parameters in order; `numbers` runs on from one to the next.
     pub(crate) fn list(params: &[Param]) -> Vec<ParamInfo> {
-        let mut words = 0;
+        let mut numbers = 0;
         let info = |p: &Param| {
             let given = match p.ty.as_view() {
                 Some(v) => Given::View { elem: v.elem, rank: v.rank as usize, mutable: p.mutable },
                 None => Given::Scalar(p.ty.elem()),
             };
             let limits = match given {
-                Given::View { elem, rank, .. } => Limits::list(elem, rank, &p.facts),
+                Given::View { rank, .. } => Limits::list(rank, &p.facts),
                 Given::Scalar(_) => Box::default(),
             };
-            let info = ParamInfo { name: p.name.clone(), given, words, facts: p.facts.clone(), limits };
-            words += p.words();
+            let (name, facts, aligned) = (p.name.clone(), p.facts.clone(), alignment(p) - 1);
+            let info = ParamInfo { name, given, numbers, facts, aligned, limits };
+            numbers += p.numbers();
             info
         };
         params.iter().map(info).collect()
     }
 
-    /// How many words it has.
-    pub(crate) fn word_count(&self) -> usize {
-        self.given.view().map_or(1, |(rank, _)| 1 + 2 * rank)
+    /// How many numbers it has.
+    pub(crate) fn number_count(&self) -> usize {
+        self.given.view().map_or(1, |(rank, _)| 2 * rank)
     }
 
-    /// The extent of this view on an axis, from the words of a launch.
-    pub(crate) fn extent(&self, words: &[u64], axis: usize) -> u64 {
-        words[self.words + 1 + axis]
+    /// The extent of this view on an axis, from the numbers of a launch.
+    pub(crate) fn extent(&self, numbers: &[u64], axis: usize) -> u64 {
+        numbers[self.numbers + axis]
     }
 
-    /// Whether all declared facts are true of these words, which the parameter would be launched
-    /// with: [`violated`](Self::violated) for each launch.
-    pub(crate) fn holds(&self, words: &[u64]) -> bool {
+    /// Whether all declared facts are true of these numbers, and of where a view is, which the
+    /// parameter would be launched with: [`violated`](Self::violated) for each launch.
+    #[inline]
+    pub(crate) fn holds(&self, view: Option<&BufferBinding>, numbers: &[u64]) -> bool {
         let Given::View { elem, rank, .. } = self.given else {
-            return fact(&self.facts.value, words[0], self.given).is_none();
+            return fact(&self.facts.value, numbers[0], self.given).is_none();
         };
-        let spans = || view_span(&words[1..=rank], &words[1 + rank..]).saturating_mul(elem.bytes().into());
-        self.limits.iter().all(|limits| limits.hold(words))
+        let spans = || view_span(&numbers[..rank], &numbers[rank..]).saturating_mul(elem.bytes().into());
+        view.is_none_or(|view| view.address().0 & self.aligned == 0)
+            && self.limits.iter().all(|limits| limits.hold(numbers))
             && (!self.facts.span_fits_i32 || i32::try_from(spans()).is_ok())
     }
 
-    /// A declared fact that is not true of these words.
-    pub(crate) fn violated(&self, words: &[u64]) -> Option<String> {
+    /// A declared fact that is not true of these numbers, or of where a view is.
+    pub(crate) fn violated(&self, view: Option<&BufferBinding>, numbers: &[u64]) -> Option<String> {
         let Given::View { elem, rank, .. } = self.given else {
-            return fact(&self.facts.value, words[0], self.given).map(|what| format!("it {what}"));
+            return fact(&self.facts.value, numbers[0], self.given).map(|what| format!("it {what}"));
         };
         let size = u64::from(elem.bytes());
-        let (address, extents, strides) = (words[0], &words[1..=rank], &words[1 + rank..]);
-        // Powers of two, here and in `fact`: the verifier has seen to that.
-        let align = if self.facts.align == 0 { size } else { self.facts.align.into() };
-        if !divides(align, address) {
-            return Some(format!("its address is a multiple of {align} bytes"));
+        let (extents, strides) = (&numbers[..rank], &numbers[rank..]);
+        if view.is_some_and(|view| view.address().0 & self.aligned != 0) {
+            return Some(format!("its address is a multiple of {} bytes", self.aligned + 1));
         }
         for (what, facts, numbers) in
             [("extent", &self.facts.extents, extents), ("stride", &self.facts.strides, strides)]
@@ -161,6 +162,12 @@ impl ParamInfo {
             || i32::try_from(view_span(extents, strides).saturating_mul(size)).is_ok();
         (!fits).then(|| "it spans less than 2 GiB".to_owned())
     }
+}
+
+/// The multiple of bytes that a view's address is, a power of two: the verifier has seen to that.
+fn alignment(param: &Param) -> u64 {
+    let align = if param.facts.align == 0 { param.ty.elem().bytes() } else { param.facts.align };
+    align.into()
 }
 
 /// A fact that is not true of a number, in words.
@@ -191,7 +198,12 @@ fn divides(power: u64, n: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kiln_backend::DevicePtr;
     use kiln_ir::{Space, Type};
+
+    fn at(address: u64) -> BufferBinding {
+        BufferBinding::read(DevicePtr(0x40)).at(address - 0x40)
+    }
 
     fn matrix(facts: Facts) -> ParamInfo {
         let ty = Type::view(Scalar::F32, 2, Space::Global);
@@ -201,7 +213,7 @@ mod tests {
 
     #[test]
     fn every_fact_of_a_view_is_checked() {
-        let words = [0x100, 6, 12, 12, 1];
+        let (view, numbers) = (at(0x100), [6, 12, 12, 1]);
         let by = |divisor| IntFact { divisor, ..IntFact::default() };
         let none = IntFact::default;
         let cases = [
@@ -219,19 +231,20 @@ mod tests {
             ),
         ];
         for (facts, expected) in cases {
-            assert_eq!(matrix(facts.clone()).violated(&words).as_deref(), expected, "{facts:?}");
-            assert_eq!(matrix(facts.clone()).holds(&words), expected.is_none(), "{facts:?}");
+            let param = matrix(facts.clone());
+            assert_eq!(param.violated(Some(&view), &numbers).as_deref(), expected, "{facts:?}");
+            assert_eq!(param.holds(Some(&view), &numbers), expected.is_none(), "{facts:?}");
         }
         let small = matrix(Facts { span_fits_i32: true, ..Facts::default() });
-        assert_eq!(small.violated(&words), None);
-        let huge = [0x100, 1 << 20, 1 << 10, 1 << 10, 1];
-        assert_eq!(small.violated(&huge).as_deref(), Some("it spans less than 2 GiB"));
+        assert_eq!(small.violated(Some(&view), &numbers), None);
+        let huge = [1 << 20, 1 << 10, 1 << 10, 1];
+        assert_eq!(small.violated(Some(&view), &huge).as_deref(), Some("it spans less than 2 GiB"));
         let fits = matrix(Facts {
             extents: [IntFact { fits_i32: true, ..none() }, none()].into_iter().collect(),
             ..Facts::default()
         });
-        let long = [0x100, 1 << 40, 1, 1, 1];
-        assert_eq!(fits.violated(&long).as_deref(), Some("its extent 0 fits 31 bits"));
+        let long = [1 << 40, 1, 1, 1];
+        assert_eq!(fits.violated(Some(&view), &long).as_deref(), Some("its extent 0 fits 31 bits"));
     }
 
     #[test]
@@ -252,12 +265,15 @@ mod tests {
                 let (extents, strides) = ([a, b].into_iter().collect(), [b, a].into_iter().collect());
                 let param = matrix(Facts { align, extents, strides, span_fits_i32, ..Facts::default() });
                 for (n, m) in numbers.iter().flat_map(|n| numbers.iter().map(move |m| (*n, *m))) {
-                    for words in [[0x40, n, m, m, n], [0x44, n, m, m, n], [0x42, m, n, n, 1]] {
-                        let holds = param.violated(&words).is_none();
+                    for (address, numbers) in
+                        [(0x40, [n, m, m, n]), (0x44, [n, m, m, n]), (0x42, [m, n, n, 1])]
+                    {
+                        let view = at(address);
+                        let holds = param.violated(Some(&view), &numbers).is_none();
                         assert_eq!(
-                            param.holds(&words),
+                            param.holds(Some(&view), &numbers),
                             holds,
-                            "{words:?} {a:?} {b:?} {align} {span_fits_i32}"
+                            "{address} {numbers:?} {a:?} {b:?} {align} {span_fits_i32}"
                         );
                         if holds { held += 1 } else { broken += 1 }
                     }
@@ -275,10 +291,10 @@ mod tests {
             ParamInfo::list(&[param]).remove(0)
         };
         let minus = IntFact { equals: Some(-1), ..IntFact::default() };
-        assert_eq!(number(Scalar::I32, minus).violated(&[u64::from(u32::MAX)]), None);
-        assert_eq!(number(Scalar::I64, minus).violated(&[7]).as_deref(), Some("it is -1"));
+        assert_eq!(number(Scalar::I32, minus).violated(None, &[u64::from(u32::MAX)]), None);
+        assert_eq!(number(Scalar::I64, minus).violated(None, &[7]).as_deref(), Some("it is -1"));
         let by = IntFact { divisor: 16, ..IntFact::default() };
-        assert_eq!(number(Scalar::I64, by).violated(&[(-32i64) as u64]), None);
-        assert_eq!(number(Scalar::I64, by).violated(&[8]).as_deref(), Some("it is a multiple of 16"));
+        assert_eq!(number(Scalar::I64, by).violated(None, &[(-32i64) as u64]), None);
+        assert_eq!(number(Scalar::I64, by).violated(None, &[8]).as_deref(), Some("it is a multiple of 16"));
     }
 }

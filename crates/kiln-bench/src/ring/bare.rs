@@ -4,7 +4,7 @@
 use super::message::{Ping, transport};
 use super::row::Row;
 use crate::failure::Failure;
-use kiln_backend::{Backend, Launch, Mapped, MappedPlace};
+use kiln_backend::{Backend, BufferBinding, DevicePtr, LaunchArguments, Mapped, MappedPlace};
 use kiln_ir::{Facts, IntFact};
 use kiln_lang::prelude::*;
 use kiln_runtime::Device;
@@ -59,19 +59,15 @@ struct Slot<'a> {
     backend: &'a dyn Backend,
     mapped: Option<Mapped>,
     words: NonNull<u32>,
-    device: u64,
+    device: DevicePtr,
     write_combined: bool,
 }
 
 impl Slot<'_> {
     fn new(backend: &dyn Backend, place: MappedPlace) -> Result<Slot<'_>, Failure> {
         let mapped = backend.need_mapped_memory()?.map(SLOT * 4, place)?;
-        let (words, device, write_combined) = (mapped.host.cast(), mapped.device.0, mapped.write_combined);
+        let (words, device, write_combined) = (mapped.host.cast(), mapped.device, mapped.write_combined);
         Ok(Slot { backend, mapped: Some(mapped), words, device, write_combined })
-    }
-
-    fn view(&self) -> [u64; 3] {
-        [self.device, SLOT as u64, 1]
     }
 
     fn word(&self, at: usize) -> &AtomicU32 {
@@ -146,14 +142,14 @@ pub fn round_trip(device: &Device, place: MappedPlace) -> Result<Row, Failure> {
     let (inbox, outbox) = (Slot::new(backend, place)?, Slot::new(backend, MappedPlace::Host)?);
     let stream = backend.create_stream()?;
     let rounds = ROUNDS + WARM_UP;
-    let words =
-        [inbox.view(), outbox.view()].concat().into_iter().chain([u64::from(rounds)]).collect::<Vec<u64>>();
+    let extent = [SLOT as u64];
+    let arguments = LaunchArguments::new()
+        .view(BufferBinding::read(inbox.device), &extent)
+        .view(BufferBinding::write(outbox.device), &extent)
+        .scalar(rounds.into());
+    let launch = arguments.launch([1, 1, 1], stream);
     // SAFETY: two views of mapped memory that lives until the kernel has ended, and a number.
-    let id = unsafe {
-        backend
-            .need_residents()?
-            .launch_resident(&program, Launch { grid: [1, 1, 1], words: &words, stream })?
-    };
+    let id = unsafe { backend.need_residents()?.launch_resident(&program, launch)? };
     let mut times_us = Vec::with_capacity(ROUNDS as usize);
     let mut wrong = None;
     for round in 1..=rounds {

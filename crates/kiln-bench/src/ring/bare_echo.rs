@@ -6,7 +6,7 @@ use super::bare::facts;
 use super::message::transport;
 use super::row::Row;
 use crate::failure::Failure;
-use kiln_backend::{Backend, Launch, Mapped, MappedPlace};
+use kiln_backend::{Backend, BufferBinding, DevicePtr, LaunchArguments, Mapped, MappedPlace};
 use kiln_ir::IntFact;
 use kiln_lang::prelude::*;
 use kiln_runtime::Device;
@@ -80,7 +80,7 @@ struct Slots<'a> {
     backend: &'a dyn Backend,
     mapped: Option<Mapped>,
     words: NonNull<u32>,
-    device: u64,
+    device: DevicePtr,
     count: usize,
     /// Whether stores go past the caches.
     stream: bool,
@@ -89,12 +89,13 @@ struct Slots<'a> {
 impl Slots<'_> {
     fn new(backend: &dyn Backend, place: MappedPlace, count: usize) -> Result<Slots<'_>, Failure> {
         let mapped = backend.need_mapped_memory()?.map(count * SLOT * 4, place)?;
-        let (words, device, stream) = (mapped.host.cast(), mapped.device.0, mapped.write_combined);
+        let (words, device, stream) = (mapped.host.cast(), mapped.device, mapped.write_combined);
         Ok(Slots { backend, mapped: Some(mapped), words, device, count, stream })
     }
 
-    fn view(&self) -> [u64; 3] {
-        [self.device, (self.count * SLOT) as u64, 1]
+    /// How many words it has.
+    fn length(&self) -> u64 {
+        (self.count * SLOT) as u64
     }
 
     #[inline(always)]
@@ -288,9 +289,12 @@ pub fn rate(device: &Device, place: MappedPlace, warps: usize, window: usize) ->
     let log2_slots = slots.trailing_zeros();
     let host = Host { requests: &requests, answers: &answers, warps, log2_slots, rounds };
     let stream = backend.create_stream()?;
-    let words = [requests.view(), answers.view()].concat();
-    let words: Vec<u64> = words.into_iter().chain([log2_slots.into(), rounds.into()]).collect();
-    let launch = Launch { grid: [warps as u32, 1, 1], words: &words, stream };
+    let arguments = LaunchArguments::new()
+        .view(BufferBinding::read(requests.device), &[requests.length()])
+        .view(BufferBinding::write(answers.device), &[answers.length()])
+        .scalar(log2_slots.into())
+        .scalar(rounds.into());
+    let launch = arguments.launch([warps as u32, 1, 1], stream);
     // SAFETY: two views of mapped memory that lives until the kernel has ended, and two numbers.
     let id = unsafe { backend.need_residents()?.launch_resident(&program, launch)? };
     let begun = Instant::now();

@@ -1,7 +1,7 @@
 //! Runs a kernel over tiles and what it is lowered to on the interpreter, and compares every byte
 //! of memory they leave.
 
-use kiln_backend::{Backend, DevicePtr, Launch, StreamId};
+use kiln_backend::{Backend, BufferBinding, DevicePtr, LaunchArguments, StreamId};
 use kiln_compiler::{Target, lower_to_threads};
 use kiln_interp::{Interp, Options};
 use kiln_ir::{Kernel, Level, Scalar, parse, verify};
@@ -172,7 +172,7 @@ impl<'a> Case<'a> {
     }
 
     fn run_on(&self, device: &Interp, kernel: &Kernel) -> Result<Vec<Vec<u8>>, String> {
-        let mut words = Vec::new();
+        let mut arguments = LaunchArguments::new();
         let mut held: Vec<(DevicePtr, usize)> = Vec::new();
         let mut random = Words(1);
         for buffer in &self.buffers {
@@ -180,14 +180,12 @@ impl<'a> Case<'a> {
             let ptr = device.allocate(data.len(), STREAM).map_err(|e| e.to_string())?;
             // SAFETY: the allocation has the size of the data.
             unsafe { device.upload(ptr, &data, STREAM) }.map_err(|e| e.to_string())?;
-            words.push(ptr.0);
-            words.extend(&buffer.extents);
-            words.extend(buffer.strides());
+            arguments = arguments.strided(BufferBinding::write(ptr), &buffer.extents, &buffer.strides());
             held.push((ptr, data.len()));
         }
-        words.extend(&self.scalars);
+        arguments = self.scalars.iter().fold(arguments, |all, &bits| all.scalar(bits));
         let program = device.compile(kernel).map_err(|e| e.to_string())?.program;
-        let launch = Launch { grid: self.grid, words: &words, stream: STREAM };
+        let launch = arguments.launch(self.grid, STREAM);
         // SAFETY: the interpreter checks every access.
         unsafe { device.launch(&*program, launch) }.map_err(|e| e.to_string())?;
         device.synchronize(STREAM).map_err(|e| e.to_string())?;

@@ -2,7 +2,7 @@
 //!
 //! Scalars are Cranelift values. Tiles are pointers: into the worker's scratch memory, or to where
 //! a load found them. A tile whose elements are all the same is kept as a scalar (a *splat*). Views
-//! are their words. Every operation on tiles becomes a call of a primitive.
+//! are their address, extents and strides. Every operation on tiles becomes a call of a primitive.
 
 use super::arena::{Arena, Slot};
 use super::asm::{Asm, scalar_type};
@@ -15,11 +15,11 @@ use crate::site::{Site, SiteKind};
 use crate::spmd::Lockstep;
 use crate::time;
 use cranelift_codegen::ir::{self, InstBuilder, types};
-use kiln_backend::{Error, Result};
+use kiln_backend::{BufferBinding, Error, Result};
 use kiln_cpu_primitives::PrimitiveKey;
-use kiln_ir::{Axis, Block, Kernel, Literal, Loc, Op, OpData, OpKind, Param, Scalar, Shape, Value};
+use kiln_ir::{Axis, Block, IntFact, Kernel, Literal, Loc, Op, OpData, OpKind, Param, Scalar, Shape, Value};
 use std::collections::HashMap;
-use std::mem::offset_of;
+use std::mem::{offset_of, size_of};
 
 /// Code generation for one kernel.
 pub(super) struct Emitter<'a> {
@@ -95,33 +95,53 @@ impl<'a> Emitter<'a> {
     }
 
     fn parameters(&mut self) {
-        let words = self.asm.load(types::I64, self.frame, offset_of!(Frame, words) as i32);
+        let numbers = self.asm.load(types::I64, self.frame, offset_of!(Frame, numbers) as i32);
+        let buffers = self.asm.load(types::I64, self.frame, offset_of!(Frame, buffers) as i32);
         let kernel = self.kernel;
-        let mut next = 0;
+        let (mut number, mut buffer) = (0, 0);
         for (param, &value) in kernel.params.iter().zip(&kernel.block(kernel.body).args) {
-            let repr = self.parameter(param, words, next);
-            next += param.words() as i32;
+            let repr = match param.ty.as_view() {
+                Some(view) => {
+                    let base = self.base(buffers, buffer);
+                    buffer += 1;
+                    Repr::View(self.parameter_view(param, view.rank as usize, base, (numbers, number)))
+                }
+                None => {
+                    let bits = self.asm.load(types::I64, numbers, number * 8);
+                    Repr::Scalar(self.asm.of_bits(bits, param.ty.elem()))
+                }
+            };
+            number += param.numbers() as i32;
             self.set(value, repr);
         }
     }
 
-    fn parameter(&mut self, param: &Param, words: ir::Value, first: i32) -> Repr {
-        let mut word = |index: i32, known: Option<i64>| match known {
-            Some(value) => self.asm.int(value),
-            None => self.asm.load(types::I64, words, (first + index) * 8),
+    /// The address of a view's first element, as [`BufferBinding::address`] computes it.
+    fn base(&mut self, buffers: ir::Value, index: i32) -> ir::Value {
+        let at = index * size_of::<BufferBinding>() as i32;
+        let buffer = self.asm.load(types::I64, buffers, at + offset_of!(BufferBinding, buffer.0) as i32);
+        let offset = self.asm.load(types::I64, buffers, at + offset_of!(BufferBinding, byte_offset) as i32);
+        self.asm.fb.ins().iadd(buffer, offset)
+    }
+
+    fn parameter_view(
+        &mut self,
+        param: &Param,
+        rank: usize,
+        base: ir::Value,
+        (numbers, first): (ir::Value, i32),
+    ) -> View {
+        let mut axes = |facts: &[IntFact], first: i32| {
+            (0..rank)
+                .map(|axis| match facts.get(axis).and_then(|fact| fact.equals) {
+                    Some(known) => self.asm.int(known),
+                    None => self.asm.load(types::I64, numbers, (first + axis as i32) * 8),
+                })
+                .collect()
         };
-        let elem = param.ty.elem();
-        let Some(view) = param.ty.as_view() else {
-            let bits = word(0, None);
-            return Repr::Scalar(self.asm.of_bits(bits, elem));
-        };
-        let rank = view.rank as usize;
-        let (facts, base) = (&param.facts, word(0, None));
-        let extents = (0..rank).map(|i| word(1 + i as i32, facts.extents.get(i).and_then(|f| f.equals)));
-        let extents = extents.collect();
-        let strides =
-            (0..rank).map(|i| word((1 + rank + i) as i32, facts.strides.get(i).and_then(|f| f.equals)));
-        Repr::View(View { base, extents, strides: strides.collect(), elem })
+        let extents = axes(&param.facts.extents, first);
+        let strides = axes(&param.facts.strides, first + rank as i32);
+        View { base, extents, strides, elem: param.ty.elem() }
     }
 
     /// Emits a block's operations, and gives the operands of its terminator if it has one.

@@ -1,7 +1,7 @@
 //! Running kernels on the CPU device with host arrays.
 #![allow(dead_code)]
 
-use kiln_backend::{Backend, DevicePtr, Error, Launch, Result, StreamId};
+use kiln_backend::{Backend, BufferBinding, DevicePtr, Error, LaunchArguments, Result, StreamId};
 use kiln_cpu::CpuBackend;
 use kiln_ir::*;
 
@@ -31,23 +31,24 @@ pub fn run_on(cpu: &CpuBackend, kernel: &Kernel, grid: [u32; 3], mut args: Vec<A
     }
     let stream = StreamId(0);
     let compiled = cpu.compile(kernel)?;
-    let mut words = Vec::new();
+    let mut arguments = LaunchArguments::new();
     let mut buffers: Vec<(DevicePtr, usize)> = Vec::new();
     for arg in &args {
-        match arg {
-            Arg::Scalar(bits) => words.push(*bits),
+        arguments = match arg {
+            Arg::Scalar(bits) => arguments.scalar(*bits),
             Arg::View(bytes, extents, strides) => {
                 let at = cpu.allocate(bytes.len().max(1), stream)?;
                 // SAFETY: the allocation is as long as the bytes.
                 unsafe { cpu.upload(at, bytes, stream)? };
                 buffers.push((at, bytes.len().max(1)));
-                words.push(at.0);
-                words.extend(extents.iter().chain(strides).map(|&w| w as u64));
+                let [extents, strides] =
+                    [extents, strides].map(|axes| axes.iter().map(|&n| n as u64).collect::<Vec<_>>());
+                arguments.strided(BufferBinding::write(at), &extents, &strides)
             }
         }
     }
-    // SAFETY: the words describe live allocations of the sizes that the views need.
-    unsafe { cpu.launch(&*compiled.program, Launch { grid, words: &words, stream })? };
+    // SAFETY: the views are live allocations of the sizes that they need.
+    unsafe { cpu.launch(&*compiled.program, arguments.launch(grid, stream))? };
     let outcome = cpu.synchronize(stream);
     let mut next = buffers.iter();
     for arg in &mut args {

@@ -1,12 +1,21 @@
 //! What the backend promises: results, faults, prints, streams, events, artifacts, errors.
 
 use crate::cases::{self, Case, add};
-use crate::rig::{DeviceMemory, Outcome, STREAM, compare, compile_and_run, ensure, launch, run, view_words};
-use kiln_backend::{Artifacts, Backend, Error, FaultKind, Launch, Program, StreamId};
+use crate::rig::{DeviceMemory, Outcome, STREAM, compare, compile_and_run, ensure, launch, run};
+use kiln_backend::{
+    Artifacts, Backend, BufferBinding, DevicePtr, Error, FaultKind, LaunchArguments, Program, StreamId,
+};
 use kiln_cuda::Cuda;
 use kiln_interp::{Interp, Options};
 use kiln_ir::{Kernel, parse};
 use std::sync::{Arc, Mutex};
+
+/// Vectors of so many elements, which a kernel may write.
+pub fn views(memory: &[DevicePtr], elements: u64) -> LaunchArguments {
+    memory
+        .iter()
+        .fold(LaunchArguments::new(), |arguments, &at| arguments.view(BufferBinding::write(at), &[elements]))
+}
 
 /// Every case on the GPU and on the interpreter, with and without the facts that a runtime would
 /// have of the arguments.
@@ -78,8 +87,7 @@ pub fn faults(gpu: &Cuda) -> Outcome {
     let (x, y) = (DeviceMemory::from(gpu, &data)?, DeviceMemory::from(gpu, &[0xa5; 1024])?);
     for round in 0..2 {
         for which in [0, 1, 2, 3, 0] {
-            let words = [view_words(x.ptr, &[128]), view_words(y.ptr, &[128]), vec![which]].concat();
-            launch(gpu, &*program, [2, 1, 1], &words)?;
+            launch(gpu, &*program, [2, 1, 1], &views(&[x.ptr, y.ptr], 128).scalar(which))?;
             let outcome = gpu.synchronize(STREAM);
             check_fault(which, outcome).map_err(|e| format!("round {round}, kind {which}: {e}"))?;
             ensure(gpu.synchronize(STREAM).is_ok(), "a fault is reported once")?;
@@ -87,17 +95,17 @@ pub fn faults(gpu: &Cuda) -> Outcome {
         ensure(y.read()? == data, "the device computes after faults")?;
     }
     // A download reports it too, and a fault belongs to its stream.
-    let words = [view_words(x.ptr, &[128]), view_words(y.ptr, &[128]), vec![3]].concat();
+    let arguments = views(&[x.ptr, y.ptr], 128).scalar(3);
     let other = gpu.create_stream()?;
     // SAFETY: the views are as long as said, and live until the stream is synchronized.
-    unsafe { gpu.launch(&*program, Launch { grid: [2, 1, 1], words: &words, stream: other }) }?;
+    unsafe { gpu.launch(&*program, arguments.launch([2, 1, 1], other)) }?;
     ensure(gpu.synchronize(STREAM).is_ok(), "a fault is not reported by another stream")?;
     ensure(matches!(gpu.synchronize(other), Err(Error::Fault(_))), "it is reported by its own")?;
-    launch(gpu, &*program, [2, 1, 1], &words)?;
+    launch(gpu, &*program, [2, 1, 1], &arguments)?;
     ensure(matches!(x.read(), Err(Error::Fault(_))), "a download reports a fault")?;
     // What a stream has not reported when it is destroyed, the default stream does.
     // SAFETY: as above.
-    unsafe { gpu.launch(&*program, Launch { grid: [2, 1, 1], words: &words, stream: other }) }?;
+    unsafe { gpu.launch(&*program, arguments.launch([2, 1, 1], other)) }?;
     gpu.destroy_stream(other);
     ensure(
         matches!(gpu.synchronize(STREAM), Err(Error::Fault(_))),
@@ -162,8 +170,8 @@ pub fn prints(gpu: &Cuda) -> Outcome {
     let take = || std::mem::take(&mut *lines.lock().unwrap_or_else(|e| e.into_inner()));
     let (threads, tiles) = (compile(gpu, PRINTING)?, compile(gpu, PRINTING_TILES)?);
     for _ in 0..3 {
-        launch(gpu, &*threads, [3, 1, 1], &[5])?;
-        launch(gpu, &*tiles, [1, 1, 1], &[])?;
+        launch(gpu, &*threads, [3, 1, 1], &LaunchArguments::new().scalar(5))?;
+        launch(gpu, &*tiles, [1, 1, 1], &LaunchArguments::new())?;
         gpu.synchronize(STREAM)?;
         let mut got = take();
         ensure(got[15..] == ["two lines", "of 2016"], "prints keep the order of launches")?;
@@ -174,13 +182,13 @@ pub fn prints(gpu: &Cuda) -> Outcome {
         gpu.synchronize(STREAM)?;
         ensure(take().is_empty(), "prints arrive once")?;
     }
-    launch(gpu, &*threads, [3000, 1, 1], &[32])?;
+    launch(gpu, &*threads, [3000, 1, 1], &LaunchArguments::new().scalar(32))?;
     gpu.synchronize(STREAM)?;
     let got = take();
     let (last, whole) = got.split_last().ok_or("prints")?;
     ensure(whole.len() == (1 << 18) / 14, &format!("{} prints fit", whole.len()))?;
     ensure(last.contains(&(96_000 - whole.len()).to_string()), &format!("the rest is counted: {last}"))?;
-    launch(gpu, &*tiles, [1, 1, 1], &[])?;
+    launch(gpu, &*tiles, [1, 1, 1], &LaunchArguments::new())?;
     gpu.synchronize(STREAM)?;
     ensure(take() == ["two lines", "of 2016"], "prints work after too many")
 }
@@ -194,13 +202,13 @@ pub fn streams_and_events(gpu: &Cuda) -> Outcome {
     let (x, y) = (DeviceMemory::from(gpu, &ones)?, DeviceMemory::from(gpu, &ones)?);
     gpu.synchronize(STREAM)?;
     let streams = [gpu.create_stream()?, gpu.create_stream()?];
-    let words = [x.ptr, y.ptr, x.ptr].map(|ptr| view_words(ptr, &[n])).concat();
+    let arguments = views(&[x.ptr, y.ptr, x.ptr], n);
     let start = gpu.record(streams[0], true)?;
     // x = x + y, from two streams in turn.
     for i in 0..16 {
         let stream = streams[i % 2];
         // SAFETY: the views are as long as said, and live until the streams are synchronized.
-        unsafe { gpu.launch(&*program, Launch { grid: case.grid, words: &words, stream }) }?;
+        unsafe { gpu.launch(&*program, arguments.launch(case.grid, stream)) }?;
         let done = gpu.record(stream, false)?;
         gpu.wait(streams[(i + 1) % 2], done)?;
         gpu.destroy_event(done);
@@ -243,7 +251,7 @@ pub fn artifacts(gpu: &Cuda) -> Outcome {
     }
     let key = gpu.artifact_key();
     println!("artifact of {} bytes, key `{key}`, {:?}", artifact.len(), loaded.report());
-    let wrong = launch(gpu, &*loaded, [1, 1, 1], &[]);
+    let wrong = launch(gpu, &*loaded, [1, 1, 1], &LaunchArguments::new());
     ensure(matches!(wrong, Err(Error::Internal { .. })), "a program of another device is refused")
 }
 
@@ -251,16 +259,16 @@ pub fn artifacts(gpu: &Cuda) -> Outcome {
 pub fn bad_input(gpu: &Cuda) -> Outcome {
     let case = add(1024, 5000);
     let program = gpu.compile(&case.kernel(true)?)?.program;
-    let words = vec![0; 9];
-    launch(gpu, &*program, [0, 1, 1], &words)?;
-    launch(gpu, &*program, [1, 0, 7], &words)?;
-    let limit = launch(gpu, &*program, [1, 70_000, 1], &words);
+    let nothing = views(&[DevicePtr(0); 3], 0);
+    launch(gpu, &*program, [0, 1, 1], &nothing)?;
+    launch(gpu, &*program, [1, 0, 7], &nothing)?;
+    let limit = launch(gpu, &*program, [1, 70_000, 1], &nothing);
     ensure(
         matches!(limit, Err(Error::LaunchLimit { given: 70_000, limit: 65_535, .. })),
         &format!("grids have a limit: {limit:?}"),
     )?;
-    let short = launch(gpu, &*program, [1, 1, 1], &words[..8]);
-    ensure(matches!(short, Err(Error::Internal { .. })), "words are counted")?;
+    let short = launch(gpu, &*program, [1, 1, 1], &views(&[DevicePtr(0); 2], 0));
+    ensure(matches!(short, Err(Error::Internal { .. })), "arguments are counted")?;
     let huge = gpu.allocate(1 << 50, STREAM);
     ensure(
         matches!(huge, Err(Error::OutOfMemory { requested: 0x4_0000_0000_0000, free: 1.., total: 1.., .. })),
@@ -289,15 +297,14 @@ pub fn bad_input(gpu: &Cuda) -> Outcome {
     )?;
     let y = DeviceMemory::from(gpu, &[0xa5; 128])?;
     let program = compile(gpu, &shared(limit / 1024))?;
-    launch(gpu, &*program, [1, 1, 1], &view_words(y.ptr, &[32]))?;
+    launch(gpu, &*program, [1, 1, 1], &views(&[y.ptr], 32))?;
     let wanted: Vec<u8> = (0..32).flat_map(|i| (i as f32).to_le_bytes()).collect();
     ensure(y.read()? == wanted, "all shared memory can be used")?;
     // A program that is dropped while it runs.
     for _ in 0..20 {
         let program = gpu.compile(&case.kernel(false)?)?.program;
         let x = DeviceMemory::from(gpu, &[0; 20_000])?;
-        let words = [x.ptr; 3].map(|ptr| view_words(ptr, &[5000])).concat();
-        launch(gpu, &*program, [5, 1, 1], &words)?;
+        launch(gpu, &*program, [5, 1, 1], &views(&[x.ptr; 3], 5000))?;
     }
     gpu.synchronize(StreamId(12_345))?;
     Ok(())

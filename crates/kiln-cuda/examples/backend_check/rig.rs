@@ -1,8 +1,8 @@
 //! Running cases on devices and comparing what they leave in memory.
 
-use crate::cases::{Case, Fill, View, strides};
+use crate::cases::{Case, Fill, View};
 use half::{bf16, f16};
-use kiln_backend::{Backend, DevicePtr, Launch, Program, StreamId};
+use kiln_backend::{Backend, BufferBinding, DevicePtr, LaunchArguments, Program, StreamId};
 use kiln_ir::{Kernel, Scalar};
 use std::error::Error;
 
@@ -86,35 +86,30 @@ impl Drop for DeviceMemory<'_> {
     }
 }
 
-/// The words of a dense view.
-pub fn view_words(ptr: DevicePtr, extents: &[u64]) -> Vec<u64> {
-    [&[ptr.0], extents, &strides(extents)].concat()
-}
-
 /// Launches in the default stream.
 pub fn launch(
     device: &dyn Backend,
     program: &dyn Program,
     grid: [u32; 3],
-    words: &[u64],
+    arguments: &LaunchArguments,
 ) -> kiln_backend::Result<()> {
     // SAFETY: the checks pass views of memory they allocated, as long as their extents.
-    unsafe { device.launch(program, Launch { grid, words, stream: STREAM }) }
+    unsafe { device.launch(program, arguments.launch(grid, STREAM)) }
 }
 
 /// What every buffer of a case holds after one launch.
 pub fn run(device: &dyn Backend, program: &dyn Program, case: &Case) -> Outcome<Vec<Vec<u8>>> {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
-    let (mut memory, mut words) = (Vec::new(), Vec::new());
+    let (mut memory, mut arguments) = (Vec::new(), LaunchArguments::new());
     for View { elem, extents, fill } in &case.views {
         let mut data: Vec<u8> =
             (0..extents.iter().product::<u64>()).flat_map(|_| random.element(*elem, *fill)).collect();
         data.extend([0x5a; FENCE]);
         let buffer = DeviceMemory::from(device, &data)?;
-        words.extend(view_words(buffer.ptr, extents));
+        arguments = arguments.view(BufferBinding::write(buffer.ptr), extents);
         memory.push(buffer);
     }
-    launch(device, program, case.grid, &words)?;
+    launch(device, program, case.grid, &arguments)?;
     memory.iter().map(|m| Ok(m.read()?)).collect()
 }
 

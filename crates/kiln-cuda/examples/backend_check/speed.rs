@@ -1,8 +1,9 @@
 //! What the backend costs: launches, compiling, loading, and bandwidth.
 
 use crate::cases::{Case, View, add, layer_norm, softmax, sum};
-use crate::rig::{DeviceMemory, Outcome, STREAM, ensure, launch, view_words};
-use kiln_backend::{Artifacts, Backend, Program};
+use crate::checks::views;
+use crate::rig::{DeviceMemory, Outcome, STREAM, ensure, launch};
+use kiln_backend::{Artifacts, Backend, BufferBinding, LaunchArguments, Program};
 use kiln_cuda::driver::{Context, CudaError, JitOptions, Module, Stream};
 use kiln_cuda::{Cuda, compile_to_ptx, ptx};
 use kiln_ir::Scalar;
@@ -35,7 +36,8 @@ pub fn launch_cost(gpu: &Cuda) -> Outcome {
     let kernel = case.kernel(true)?;
     let program = gpu.compile(&kernel)?.program;
     let memory = DeviceMemory::from(gpu, &[0; 4])?;
-    let words = [memory.ptr; 3].map(|ptr| view_words(ptr, &[1])).concat();
+    let arguments = views(&[memory.ptr; 3], 1);
+    let words = [[memory.ptr.0, 1, 1]; 3].concat();
 
     let context = Context::new(0)?;
     let stream = Stream::new(&context)?;
@@ -57,7 +59,7 @@ pub fn launch_cost(gpu: &Cuda) -> Outcome {
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..60 {
         for _ in 0..50 {
-            ours.push(timed(|| launch(gpu, &*program, [1, 1, 1], &words))?.1.as_secs_f64() * 1e6);
+            ours.push(timed(|| launch(gpu, &*program, [1, 1, 1], &arguments))?.1.as_secs_f64() * 1e6);
         }
         gpu.synchronize(STREAM)?;
         for _ in 0..50 {
@@ -103,19 +105,19 @@ pub fn compile_times(gpu: &Cuda) -> Outcome {
 
 /// Median device time of a case, in microseconds, over buffers of zeros.
 fn device_time(gpu: &Cuda, program: &dyn Program, case: &Case) -> Outcome<f64> {
-    let (mut memory, mut words) = (Vec::new(), Vec::new());
+    let (mut memory, mut arguments) = (Vec::new(), LaunchArguments::new());
     for View { elem, extents, .. } in &case.views {
         let bytes = (extents.iter().product::<u64>() * u64::from(elem.bytes())) as usize;
         let buffer = DeviceMemory::new(gpu, bytes)?;
         // SAFETY: the memory is as long as said.
         unsafe { gpu.fill(buffer.ptr, 0, bytes, STREAM) }?;
-        words.extend(view_words(buffer.ptr, extents));
+        arguments = arguments.view(BufferBinding::write(buffer.ptr), extents);
         memory.push(buffer);
     }
     let mut times = Vec::new();
     for _ in 0..25 {
         let start = gpu.record(STREAM, true)?;
-        launch(gpu, program, case.grid, &words)?;
+        launch(gpu, program, case.grid, &arguments)?;
         let end = gpu.record(STREAM, true)?;
         gpu.synchronize(STREAM)?;
         times.push(f64::from(gpu.elapsed_ms(start, end)?) * 1e3);

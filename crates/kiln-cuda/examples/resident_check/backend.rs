@@ -2,8 +2,8 @@
 
 use crate::rig::{Outcome, ensure, timed};
 use kiln_backend::{
-    Artifacts, Backend, Error, Launch, Mapped, MappedMemory, MappedPlace, Program, Residency, ResidentId,
-    Residents, StreamId, Tenant,
+    Artifacts, Backend, BufferBinding, DevicePtr, Error, LaunchArguments, Mapped, MappedMemory, MappedPlace,
+    Program, Residency, ResidentId, Residents, StreamId, Tenant,
 };
 use kiln_cuda::Cuda;
 use kiln_ir::parse;
@@ -181,14 +181,20 @@ fn words(mapped: &Mapped) -> &[AtomicU32] {
     unsafe { std::slice::from_raw_parts(mapped.host.as_ptr().cast(), mapped.bytes / 4) }
 }
 
+/// Vectors of so many words.
+fn views(inbox: DevicePtr, outbox: DevicePtr, words: u64) -> LaunchArguments {
+    let arguments = LaunchArguments::new().view(BufferBinding::write(inbox), &[words]);
+    arguments.view(BufferBinding::write(outbox), &[words])
+}
+
 fn launch(
     gpu: &Cuda,
     program: &Arc<dyn Program>,
     inbox: &Mapped,
     outbox: &Mapped,
 ) -> kiln_backend::Result<ResidentId> {
-    let words = [inbox.device.0, BLOCKS as u64, 1, outbox.device.0, BLOCKS as u64, 1];
-    let launch = Launch { grid: [BLOCKS as u32, 1, 1], words: &words, stream: STREAM };
+    let arguments = views(inbox.device, outbox.device, BLOCKS as u64);
+    let launch = arguments.launch([BLOCKS as u32, 1, 1], STREAM);
     // SAFETY: both mappings have a word for each block, and live until the launch is over.
     unsafe { gpu.launch_resident(program, launch) }
 }
@@ -274,8 +280,8 @@ fn use_other(gpu: &Cuda, addend: u32, program: &Arc<dyn Program>) -> Outcome {
     // SAFETY: the memory has room for 256 words, and is freed after its last use.
     unsafe {
         gpu.fill(memory, 0, 1024, STREAM)?;
-        let words = [memory.0, 256, 1];
-        gpu.launch(&**program, Launch { grid: [1, 1, 1], words: &words, stream: STREAM })?;
+        let arguments = LaunchArguments::new().view(BufferBinding::write(memory), &[256]);
+        gpu.launch(&**program, arguments.launch([1, 1, 1], STREAM))?;
         gpu.download(&mut bytes, memory, STREAM)?;
         gpu.free(memory, 1024, STREAM);
     }
@@ -312,9 +318,9 @@ fn faults(gpu: &Cuda, program: &Arc<dyn Program>) -> Outcome {
 }
 
 fn too_many_blocks(gpu: &Cuda, program: &Arc<dyn Program>) -> Outcome {
-    let launch = Launch { grid: [1 << 20, 1, 1], words: &[0, 0, 0, 0, 0, 0], stream: STREAM };
+    let arguments = views(DevicePtr(0), DevicePtr(0), 0);
     // SAFETY: refused.
-    match unsafe { gpu.launch_resident(program, launch) } {
+    match unsafe { gpu.launch_resident(program, arguments.launch([1 << 20, 1, 1], STREAM)) } {
         Err(Error::LaunchLimit { limit, .. }) => {
             println!("  {limit} such blocks can stay at once");
             Ok(())

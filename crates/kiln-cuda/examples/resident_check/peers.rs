@@ -2,7 +2,7 @@
 
 use crate::backend::other;
 use crate::rig::{Outcome, ensure, timed};
-use kiln_backend::{Backend, Error, Launch, Peers, StreamId};
+use kiln_backend::{Backend, BufferBinding, Error, LaunchArguments, Peers, StreamId};
 use kiln_cuda::{Cuda, device_count};
 use kiln_ir::parse;
 
@@ -37,7 +37,8 @@ pub fn check() -> Outcome {
         unsafe {
             there.fill(memory, 1, BYTES, STREAM)?;
             there.synchronize(STREAM)?;
-            here.launch(&*program, Launch { grid: [1, 1, 1], words: &[memory.0, 256, 1], stream: STREAM })?;
+            let arguments = LaunchArguments::new().view(BufferBinding::write(memory), &[256]);
+            here.launch(&*program, arguments.launch([1, 1, 1], STREAM))?;
             here.synchronize(STREAM)?;
             there.download(&mut bytes, memory, STREAM)?;
             there.free(memory, BYTES, STREAM);

@@ -10,7 +10,7 @@ use crate::ptx::{TensorMap, Way};
 use kiln_ir::Scalar;
 
 const MAGIC: [u8; 8] = *b"KILNCUDA";
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 const HEADER: usize = 20;
 
 /// What is kept of a compiled kernel.
@@ -26,6 +26,8 @@ pub(super) struct Artifact {
     pub(super) shared: u32,
     /// Words of its parameters, without hidden ones.
     pub(super) words: u32,
+    /// The words among them that are addresses of views, in order.
+    pub(super) addresses: Vec<u32>,
     /// Bytes of registers a thread spills.
     pub(super) spills: u32,
     /// The tensor maps that come before the words.
@@ -62,6 +64,8 @@ impl Artifact {
         for number in self.block.into_iter().chain([self.shared, self.words, self.spills]) {
             out.number(number);
         }
+        out.number(self.addresses.len() as u32);
+        self.addresses.iter().for_each(|&word| out.number(word));
         out.number(self.maps.len() as u32);
         for map in &self.maps {
             out.map(map);
@@ -108,6 +112,10 @@ impl Artifact {
             shared: input.number()?,
             words: input.number()?,
             spills: input.number()?,
+            addresses: {
+                let count = input.number()?;
+                (0..count).map(|_| input.number()).collect::<Result<_, _>>()?
+            },
             maps: {
                 let count = input.number()?;
                 (0..count).map(|_| input.map()).collect::<Result<_, _>>()?
@@ -119,6 +127,11 @@ impl Artifact {
                 _ => return Err("their code is of no known kind"),
             },
         };
+        if !artifact.addresses.is_sorted_by(|a, b| a < b)
+            || artifact.addresses.last().is_some_and(|&last| last >= artifact.words)
+        {
+            return Err("their addresses are not among their parameters");
+        }
         if input.0.is_empty() { Ok(artifact) } else { Err("something follows them") }
     }
 }
@@ -261,6 +274,7 @@ mod tests {
             block: [128, 2, 1],
             shared: 49_153,
             words: 7,
+            addresses: vec![0, 3],
             spills: 16,
             maps: vec![TensorMap {
                 name: "a".into(),
@@ -285,6 +299,7 @@ mod tests {
             block: [0; 3],
             shared: 0,
             words: 0,
+            addresses: vec![],
             spills: 0,
             maps: vec![],
             cluster: 1,

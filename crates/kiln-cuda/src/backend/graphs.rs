@@ -1,11 +1,11 @@
 //! Graphs of launches, copies and fills: CUDA graphs, put together node by node.
 //!
-//! The words of a launch, the hidden ones among them, are in the graph. So a graph belongs to one
-//! stream: that whose control block its kernels report to.
+//! The parameters of a launch, the hidden ones among them, are in the graph. So a graph belongs to
+//! one stream: that whose control block its kernels report to.
 
 use super::Cuda;
 use super::device::Device;
-use super::program::CudaProgram;
+use super::program::{CudaProgram, ParameterWords};
 use super::streams::Queue;
 use crate::driver::{Graph, GraphBuilder, GraphNode};
 use kiln_backend::{DeviceGraph, GraphWork, Graphs, Result, StreamId};
@@ -35,11 +35,14 @@ impl Graphs for Cuda {
         for node in nodes {
             let after: Vec<GraphNode> = node.after.iter().map(|&earlier| made[earlier]).collect();
             let (added, is_launch) = match node.work {
-                GraphWork::Launch { program, grid, words } => {
+                GraphWork::Launch { program, grid, buffers, numbers } => {
                     let program = self.own(program)?;
                     prints |= program.prints();
-                    // SAFETY: the words are right for the kernel, as the caller promises.
-                    unsafe { add_launch(&mut builder, program, &queue, grid, words, &after) }?
+                    let mut words = ParameterWords::new();
+                    program.pack(buffers, numbers, &mut words)?;
+                    // SAFETY: the words are made of arguments that are right for the kernel, as the
+                    // caller promises.
+                    unsafe { add_launch(&mut builder, program, &queue, grid, &mut words, &after) }?
                 }
                 GraphWork::Copy { to, from, bytes } => {
                     (self.check(builder.copy(to, from, bytes, &after))?, false)
@@ -68,29 +71,32 @@ unsafe fn add_launch(
     program: &CudaProgram,
     queue: &Queue,
     grid: [u32; 3],
-    words: &[u64],
+    words: &mut ParameterWords,
     after: &[GraphNode],
 ) -> Result<(GraphNode, bool)> {
     if grid.contains(&0) {
         return Ok((program.explained(builder.nothing(after))?, false));
     }
-    // SAFETY: words and maps are as many as the kernel takes; their meaning is the caller's
-    // promise.
+    // SAFETY: words and maps are as many as the kernel takes; that they are right for it is the
+    // caller's promise.
     let node = program.with_node(queue, grid, words, |kernel| unsafe { builder.kernel(kernel, after) })?;
     Ok((node, true))
 }
 
 impl DeviceGraph for CudaGraph {
     unsafe fn update(&mut self, node: usize, work: GraphWork<'_>) -> Result<bool> {
-        let GraphWork::Launch { program, grid, words } = work else { return Ok(false) };
+        let GraphWork::Launch { program, grid, buffers, numbers } = work else { return Ok(false) };
         let Some(&Some(launch)) = self.launches.get(node) else { return Ok(false) };
         let Some(program) = program.as_any().downcast_ref::<CudaProgram>() else { return Ok(false) };
         if grid.contains(&0) {
             return Ok(false);
         }
         let graph = self.graph.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let mut words = ParameterWords::new();
+        program.pack(buffers, numbers, &mut words)?;
         // SAFETY: the node is of this graph; the rest is the caller's promise.
-        program.with_node(&self.queue, grid, words, |kernel| unsafe { graph.set_kernel(launch, kernel) })?;
+        program
+            .with_node(&self.queue, grid, &mut words, |kernel| unsafe { graph.set_kernel(launch, kernel) })?;
         Ok(true)
     }
 

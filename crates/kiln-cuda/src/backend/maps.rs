@@ -29,7 +29,7 @@ impl MapSlot {
         MapSlot { wanted, kept: Mutex::default() }
     }
 
-    /// The map for a launch with these words.
+    /// The map for a launch whose parameters are these words.
     ///
     /// `nothing` are [`NOTHING`] bytes of zeros that stand for a view without elements, which a map
     /// cannot be of.

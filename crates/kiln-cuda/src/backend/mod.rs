@@ -96,6 +96,7 @@ fn artifact(
         block: module.block,
         shared: module.shared,
         words: module.words,
+        addresses: module.addresses,
         spills: usage.map_or(0, |usage| usage.spill_stores.max(usage.spill_loads)),
         maps: module.maps,
         cluster: module.cluster,

@@ -7,7 +7,7 @@ use super::sites::SiteTable;
 use super::streams::Queue;
 use crate::driver::{Function, JitOptions, KernelNode, LaunchShape, Module, TensorMap};
 use crate::ptx::STATIC_SHARED;
-use kiln_backend::{Error, Launch, Program, Report, Result};
+use kiln_backend::{ArgumentCount, BufferBinding, Error, Launch, Program, Report, Result};
 use smallvec::SmallVec;
 use std::any::Any;
 use std::sync::Arc;
@@ -16,6 +16,10 @@ use std::sync::Arc;
 /// an allocation.
 const STACK_WORDS: usize = 64;
 
+/// The parameters of a launch as the kernel declares them: 64-bit words, of which the address of a
+/// view comes before its extents and strides.
+pub(super) type ParameterWords = SmallVec<[u64; STACK_WORDS]>;
+
 /// A kernel that is loaded on a device.
 pub(super) struct CudaProgram {
     device: Arc<Device>,
@@ -23,7 +27,9 @@ pub(super) struct CudaProgram {
     function: Option<Function>,
     kernel: String,
     shape: LaunchShape,
-    words: usize,
+    arguments: ArgumentCount,
+    /// The words that are addresses: increasing, below the number of words (`Artifact::decode`).
+    addresses: Vec<u32>,
     hidden: Option<Hidden>,
     maps: Vec<MapSlot>,
     report: Report,
@@ -66,7 +72,11 @@ impl CudaProgram {
             function: Some(function),
             kernel: artifact.table.kernel.clone(),
             shape,
-            words: artifact.words as usize,
+            arguments: ArgumentCount {
+                buffers: artifact.addresses.len(),
+                numbers: (artifact.words as usize).saturating_sub(artifact.addresses.len()),
+            },
+            addresses: artifact.addresses.clone(),
             hidden: hidden(device, &artifact.table),
             maps: artifact.maps.iter().cloned().map(MapSlot::new).collect(),
             report,
@@ -100,9 +110,8 @@ impl CudaProgram {
     /// That of [`Backend::launch`](kiln_backend::Backend::launch).
     #[inline]
     pub(super) unsafe fn launch(&self, queue: &Queue, launch: Launch<'_>) -> Result<()> {
-        if launch.words.len() != self.words {
-            return Err(self.internal(format!("{} words for {}", launch.words.len(), self.words)));
-        }
+        let mut words = ParameterWords::new();
+        self.pack(launch.buffers, launch.numbers, &mut words)?;
         self.check_grid(launch.grid)?;
         if launch.grid.contains(&0) {
             return Ok(());
@@ -111,18 +120,43 @@ impl CudaProgram {
         let shape = LaunchShape { grid: launch.grid, ..self.shape };
         let mut maps: SmallVec<[TensorMap; 4]> = SmallVec::new();
         for slot in &self.maps {
-            maps.push(slot.get(&self.device.context, self.device.nothing, &self.kernel, launch.words)?);
+            maps.push(slot.get(&self.device.context, self.device.nothing, &self.kernel, &words)?);
         }
         let launched = match &self.hidden {
-            // SAFETY: the words are as many as the kernel's parameters; what they mean is the
-            // caller's promise. The maps describe what they do.
-            None => unsafe { enqueue(function, queue, &shape, &maps, launch.words) },
+            // SAFETY: the words are as many as the kernel declares and in its order: `pack` puts
+            // each address where the module says that it is, and the numbers between them. That
+            // the memory is there and covers what the numbers say is the caller's promise. The
+            // maps describe the same memory.
+            None => unsafe { enqueue(function, queue, &shape, &maps, &words) },
             // SAFETY: as above.
             Some(hidden) => unsafe {
-                self.launch_reporting(function, queue, &shape, &maps, launch.words, hidden)
+                self.launch_reporting(function, queue, &shape, &maps, &mut words, hidden)
             },
         };
         launched.map_err(|error| self.device.explain(error))
+    }
+
+    /// Adds the parameters of a launch to no words: in place, for they are large to move.
+    ///
+    /// # Errors
+    /// For other numbers of arguments than the kernel takes.
+    #[inline]
+    pub(super) fn pack(
+        &self,
+        buffers: &[BufferBinding],
+        mut numbers: &[u64],
+        words: &mut ParameterWords,
+    ) -> Result<()> {
+        self.arguments.check("kiln-cuda", &self.kernel, buffers, numbers)?;
+        for (&at, buffer) in self.addresses.iter().zip(buffers) {
+            // Each address is behind the one before it, and as many numbers are left as words.
+            let (before, rest) = numbers.split_at(at as usize - words.len());
+            words.extend_from_slice(before);
+            words.push(buffer.address().0);
+            numbers = rest;
+        }
+        words.extend_from_slice(numbers);
+        Ok(())
     }
 
     /// Whether it prints.
@@ -141,25 +175,21 @@ impl CudaProgram {
         &self,
         queue: &Queue,
         grid: [u32; 3],
-        words: &[u64],
+        words: &mut ParameterWords,
         call: impl FnOnce(&KernelNode<'_>) -> crate::driver::Result<R>,
     ) -> Result<R> {
-        if words.len() != self.words {
-            return Err(self.internal(format!("{} words for {}", words.len(), self.words)));
-        }
         self.check_grid(grid)?;
         let Some(function) = &self.function else { return Err(self.internal("it was dropped".into())) };
         let mut maps: SmallVec<[TensorMap; 4]> = SmallVec::new();
         for slot in &self.maps {
             maps.push(slot.get(&self.device.context, self.device.nothing, &self.kernel, words)?);
         }
-        let mut all: SmallVec<[u64; STACK_WORDS]> = SmallVec::from_slice(words);
         if let Some(hidden) = &self.hidden {
             let control = self.explained(queue.ready_reports())?.control();
-            all.extend_from_slice(&[control, hidden.number.into()]);
+            words.extend_from_slice(&[control, hidden.number.into()]);
         }
         let shape = LaunchShape { grid, ..self.shape };
-        self.explained(call(&KernelNode { function, shape: &shape, maps: &maps, words: &all }))
+        self.explained(call(&KernelNode { function, shape: &shape, maps: &maps, words }))
     }
 
     /// # Safety
@@ -170,17 +200,16 @@ impl CudaProgram {
         queue: &Queue,
         shape: &LaunchShape,
         maps: &[TensorMap],
-        words: &[u64],
+        words: &mut ParameterWords,
         hidden: &Hidden,
     ) -> crate::driver::Result<()> {
         let reports = queue.ready_reports()?;
-        let mut all: SmallVec<[u64; STACK_WORDS]> = SmallVec::from_slice(words);
-        all.extend_from_slice(&[reports.control(), hidden.number.into()]);
+        words.extend_from_slice(&[reports.control(), hidden.number.into()]);
         let _expected = if hidden.prints { Some(reports.expect_prints()?) } else { None };
         // SAFETY: the two hidden words follow the parameters, as the kernel declares them: the
         // control block lives as long as the stream's work, which its owner waits for before it
         // goes. The rest is the caller's promise.
-        unsafe { enqueue(function, queue, shape, maps, &all) }
+        unsafe { enqueue(function, queue, shape, maps, words) }
     }
 
     #[inline]

@@ -1,6 +1,7 @@
 //! Bulk tensor copies (PTX ISA 8.0, "cp.async.bulk.tensor").
 
 use super::explicit::PANEL;
+use super::parameters::first_word;
 use super::register::{Class, Reg};
 use super::team::Team;
 use super::tensor_map::{TensorMap, Way};
@@ -99,7 +100,7 @@ impl Writer<'_> {
         let (Def::Arg(_, position), Some(ty)) = (kernel.def(view), kernel.ty(view).as_view()) else {
             return Err(broken("a copy of a view that is no parameter"));
         };
-        let word: usize = kernel.params[..position as usize].iter().map(|p| p.words()).sum();
+        let word = first_word(kernel, position as usize);
         let name = kernel.params[position as usize].name.clone();
         let map = TensorMap { name, word: word as u32, rank: ty.rank, elem: ty.elem, extents, way };
         let number = self.explicit.maps.number(map);

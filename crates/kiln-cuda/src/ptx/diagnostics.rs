@@ -7,6 +7,7 @@
 //! threads of a task: those of a check whose operands differ from thread to thread agree at a
 //! barrier.
 
+use super::parameters::first_word;
 use super::records::{Control, FaultRecord, MAX_VALUES, PRINT_HEADER, Site, SiteKind};
 use super::register::{Class, Reg};
 use super::writer::{Label, Writer};
@@ -90,7 +91,7 @@ impl Writer<'_> {
             self.put(format_args!("@{own} exit"));
         }
         let values: Vec<Reg> = values.into_iter().map(|value| self.value_bits(value)).collect();
-        let hidden = self.kernel.params.iter().map(|p| p.words()).sum();
+        let hidden = first_word(self.kernel, self.kernel.params.len());
         self.report(hidden, site, &values, None);
         self.put(format_args!("exit"));
         let report = std::mem::replace(&mut self.text, code);
@@ -123,7 +124,7 @@ impl Writer<'_> {
         for &value in op.reported() {
             values.push(self.value_bits(self.get(value)?));
         }
-        let hidden = self.kernel.params.iter().map(|p| p.words()).sum();
+        let hidden = first_word(self.kernel, self.kernel.params.len());
         self.report(hidden, site, &values, Some(fine));
         self.place(fine);
         if let (Some(faulted), false) = (self.faulted, together) {
@@ -205,7 +206,7 @@ impl Writer<'_> {
     pub(super) fn print(&mut self, op: &OpData, message: Message) -> Result<()> {
         let text = self.kernel.messages[message.0 as usize].clone();
         let site = self.site(op, SiteKind::Print(text), op.shown())?;
-        let hidden: usize = self.kernel.params.iter().map(|p| p.words()).sum();
+        let hidden = first_word(self.kernel, self.kernel.params.len());
         let words = PRINT_HEADER + 2 * op.shown().len() as u32;
         let [control, ring, program, offset] = [(); 4].map(|()| self.reg(Class::B64));
         let [at, end, capacity, number] = [(); 4].map(|()| self.reg(Class::B32));

@@ -2,6 +2,7 @@
 //! function.
 
 use super::explicit;
+use super::parameters;
 use super::records::Site;
 use super::register::Class;
 use super::target::{HOPPER_VERSION, Target};
@@ -25,6 +26,8 @@ pub struct Module {
     pub shared: u32,
     /// 64-bit words of the parameters the user passes.
     pub words: u32,
+    /// The words among them that are addresses of views, in order.
+    pub addresses: Vec<u32>,
     /// Tensor maps, which come before the words.
     pub maps: Vec<TensorMap>,
     /// Blocks of a cluster, along x.
@@ -51,7 +54,7 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<Module> {
         return Err(broken(format!("`{}` was not lowered to threads", kernel.name)));
     };
     let threads: u32 = block.iter().product();
-    let words: usize = kernel.params.iter().map(|p| p.words()).sum();
+    let words = parameters::first_word(kernel, kernel.params.len());
     let mut w = Writer::new(kernel, target);
     let (shared, local) = lay_out(kernel, &mut w);
     scalar_parameters(kernel, &mut w);
@@ -89,6 +92,7 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<Module> {
         block,
         shared,
         words: words as u32,
+        addresses: parameters::addresses(kernel),
         maps: w.explicit.maps.all,
         cluster: kernel.cluster,
         whole_program: w.explicit.whole_program,
@@ -165,6 +169,6 @@ fn scalar_parameters(kernel: &Kernel, w: &mut Writer<'_>) {
                 class => w.put(format_args!("ld.param.{} {to}, [w{word}]", class.bits())),
             }
         }
-        word += param.words();
+        word += parameters::words(param);
     }
 }

@@ -1,5 +1,6 @@
 //! Addresses, loads, stores and atomics.
 
+use super::parameters::first_word;
 use super::register::{Class, Reg, suffix};
 use super::threads::scope as scope_name;
 use super::writer::Writer;
@@ -48,7 +49,7 @@ impl Writer<'_> {
         if let Def::Arg(_, position) = kernel.def(view) {
             let param = &kernel.params[position as usize];
             let rank = param.ty.as_view().map_or(0, |v| v.rank as usize);
-            let first: usize = kernel.params[..position as usize].iter().map(|p| p.words()).sum();
+            let first = first_word(kernel, position as usize);
             let to = self.define(op.results[0]);
             self.put(format_args!("ld.param.b64 {to}, [w{}]", first + word(rank)));
             return Ok(());

@@ -39,6 +39,7 @@ mod fragment;
 mod in_place;
 mod memory;
 mod ordered;
+mod parameters;
 mod products;
 pub mod records;
 mod register;

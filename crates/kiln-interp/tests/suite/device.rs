@@ -1,7 +1,7 @@
 //! The device without kernels: memory, streams, events, limits, bad input.
 
 use crate::harness::*;
-use kiln_backend::{Backend, Error, EventId, Execution, Launch, StreamId};
+use kiln_backend::{Backend, Error, EventId, Execution, LaunchArguments, StreamId};
 use kiln_interp::{Interp, Options};
 use kiln_ir::*;
 
@@ -176,7 +176,7 @@ fn streams_and_events_are_kept_apart() {
     let kernel = tiles(&[], |_, _| {});
     let program = d.compile(&kernel).unwrap().program;
     // SAFETY: the kernel has no parameters.
-    let launch = unsafe { d.launch(&*program, Launch { grid: [1; 3], words: &[], stream: never }) };
+    let launch = unsafe { d.launch(&*program, LaunchArguments::new().launch([1; 3], never)) };
     assert!(launch.is_err());
 }
 
@@ -192,9 +192,8 @@ fn registers_that_do_not_fit_are_out_of_memory() {
     });
     let device = Interp::new(Options::default());
     let program = device.compile(&kernel).unwrap().program;
-    let launch = Launch { grid: [1, 1, 1], words: &[], stream: STREAM };
     // SAFETY: the kernel has no parameters.
-    match unsafe { device.launch(&*program, launch) } {
+    match unsafe { device.launch(&*program, LaunchArguments::new().launch([1, 1, 1], STREAM)) } {
         Err(Error::OutOfMemory { requested, total, .. }) => {
             assert_eq!(requested, TILES * (8 << 20));
             assert_eq!(total, 8 << 30);

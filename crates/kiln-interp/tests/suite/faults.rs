@@ -1,7 +1,7 @@
 //! Faults of kernels: what they say, and that the device works after them.
 
 use crate::harness::*;
-use kiln_backend::{Backend, Error, FaultKind, Finding};
+use kiln_backend::{Backend, BufferBinding, Error, FaultKind, Finding, LaunchArguments};
 use kiln_ir::*;
 
 #[test]
@@ -190,9 +190,9 @@ fn faults_belong_to_their_stream() {
     let program = host.device.compile(&kernel).unwrap().program;
     let data = host.vector(&[0f32]);
     for index in [0, 1, 2] {
-        let launch = kiln_backend::Launch { grid: [1; 3], words: &[data.ptr.0, 1, 1, index], stream: other };
+        let arguments = LaunchArguments::new().view(BufferBinding::read(data.ptr), &[1]).scalar(index);
         // SAFETY: the interpreter checks every access.
-        unsafe { host.device.launch(&*program, launch).unwrap() };
+        unsafe { host.device.launch(&*program, arguments.launch([1; 3], other)).unwrap() };
     }
     assert!(host.device.synchronize(STREAM).is_ok());
     let mut bytes = [0; 4];

@@ -1,7 +1,9 @@
 //! Building kernels and running them on the interpreter.
 
 use bytemuck::{NoUninit, Pod};
-use kiln_backend::{Backend, DevicePtr, Error, Fault, FaultKind, Finding, Launch, StreamId};
+use kiln_backend::{
+    Backend, BufferBinding, DevicePtr, Error, Fault, FaultKind, Finding, LaunchArguments, StreamId,
+};
 use kiln_interp::{Interp, Options};
 use kiln_ir::*;
 use std::sync::{Arc, Mutex};
@@ -116,25 +118,20 @@ impl Host {
     /// Launches and waits.
     pub fn run(&self, kernel: &Kernel, grid: [u32; 3], args: &[Arg]) -> Result<(), Error> {
         let program = self.device.compile(kernel)?.program;
-        let mut words = Vec::new();
-        for arg in args {
-            match arg {
-                Arg::Bits(bits) => words.push(*bits),
-                Arg::Buffer(buffer) => {
-                    words.push(buffer.ptr.0);
-                    words.extend(buffer.shape.iter().map(|&e| e as u64));
-                    let strides =
-                        (1..=buffer.shape.len()).map(|i| buffer.shape[i..].iter().product::<usize>());
-                    words.extend(strides.map(|s| s as u64));
-                }
-                Arg::View(buffer, extents, strides) => {
-                    words.push(buffer.ptr.0);
-                    words.extend(extents.iter().chain(strides).map(|&w| w as u64));
-                }
+        let arguments = args.iter().fold(LaunchArguments::new(), |arguments, arg| match arg {
+            Arg::Bits(bits) => arguments.scalar(*bits),
+            Arg::Buffer(buffer) => {
+                let extents: Vec<u64> = buffer.shape.iter().map(|&e| e as u64).collect();
+                arguments.view(BufferBinding::write(buffer.ptr), &extents)
             }
-        }
+            Arg::View(buffer, extents, strides) => {
+                let [extents, strides] =
+                    [extents, strides].map(|axes| axes.iter().map(|&n| n as u64).collect::<Vec<_>>());
+                arguments.strided(BufferBinding::write(buffer.ptr), &extents, &strides)
+            }
+        });
         // SAFETY: the interpreter checks every access.
-        unsafe { self.device.launch(&*program, Launch { grid, words: &words, stream: STREAM })? };
+        unsafe { self.device.launch(&*program, arguments.launch(grid, STREAM))? };
         self.device.synchronize(STREAM)
     }
 

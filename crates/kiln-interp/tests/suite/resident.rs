@@ -2,7 +2,8 @@
 
 use crate::harness::*;
 use kiln_backend::{
-    Backend, Error, FaultKind, Launch, Mapped, MappedMemory, MappedPlace, Residency, ResidentId, Residents,
+    Backend, BufferBinding, Error, FaultKind, LaunchArguments, Mapped, MappedMemory, MappedPlace, Residency,
+    ResidentId, Residents,
 };
 use kiln_ir::parse;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -21,6 +22,11 @@ const ADD: &str =
   scatter.check %out[%block] = %sum
 }
 ";
+
+/// Two vectors of so many words.
+fn two_views(first: BufferBinding, second: BufferBinding, words: u64) -> LaunchArguments {
+    LaunchArguments::new().view(first, &[words]).view(second, &[words])
+}
 
 fn words(mapped: &Mapped) -> &[AtomicU32] {
     // SAFETY: aligned, as long as said, initialized, and accessed atomically by both sides.
@@ -41,11 +47,11 @@ fn mapped_memory_is_zeroed_counted_and_seen_by_both_sides() {
         assert!(words(&outbox).iter().all(|word| word.load(Ordering::Relaxed) == 0));
         words(&inbox).iter().zip([1, 20, 300]).for_each(|(word, value)| word.store(value, Ordering::Release));
         let program = device.compile(&parse(ADD).unwrap()).unwrap().program;
-        let arguments = [inbox.device.0, 3, 1, outbox.device.0, 3, 1];
+        let arguments = two_views(BufferBinding::read(inbox.device), BufferBinding::write(outbox.device), 3);
         for round in 1..=3 {
-            let launch = Launch { grid: [3, 1, 1], words: &arguments, stream: STREAM };
-            // SAFETY: the words describe the two mappings.
-            let id = unsafe { device.launch_resident(&program, launch) }.unwrap();
+            // SAFETY: the views are the two mappings.
+            let id =
+                unsafe { device.launch_resident(&program, arguments.launch([3, 1, 1], STREAM)) }.unwrap();
             assert!(device.resident_done(id).unwrap() && device.resident_done(id).unwrap());
             let sums: Vec<u32> = words(&outbox).iter().map(|word| word.load(Ordering::Acquire)).collect();
             assert_eq!(sums, [round, 20 * round, 300 * round]);
@@ -66,10 +72,9 @@ fn a_resident_fault_is_the_launch_s_and_not_the_stream_s() {
     let memory = device.map(8, MappedPlace::Host).unwrap();
     words(&memory)[1].store(13, Ordering::Release);
     let program = device.compile(&parse(ADD).unwrap()).unwrap().program;
-    let at = memory.device.0;
-    let launch = Launch { grid: [2, 1, 1], words: &[at, 2, 1, at, 2, 1], stream: STREAM };
-    // SAFETY: the words describe the mapping.
-    let id = unsafe { device.launch_resident(&program, launch) }.unwrap();
+    let arguments = two_views(BufferBinding::read(memory.device), BufferBinding::write(memory.device), 2);
+    // SAFETY: the views are the mapping.
+    let id = unsafe { device.launch_resident(&program, arguments.launch([2, 1, 1], STREAM)) }.unwrap();
     device.synchronize(STREAM).unwrap();
     match device.resident_wait(id, std::time::Duration::ZERO) {
         Err(Error::Fault(fault)) => {

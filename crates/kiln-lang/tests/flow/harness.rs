@@ -1,6 +1,6 @@
 //! Running one function on both sides.
 
-use kiln_backend::{Backend, Launch, StreamId};
+use kiln_backend::{Backend, BufferBinding, LaunchArguments, StreamId};
 use kiln_interp::{Interp, Options};
 use kiln_lang::prelude::*;
 
@@ -27,17 +27,17 @@ pub fn on_device(name: &str, device: impl FnOnce(Val<i32>) -> Val<i32>) -> Vec<i
     let stream = StreamId::default();
     let program = interp.compile(&kernel).unwrap().program;
     let mut out = poison.clone();
-    // SAFETY: every pointer is an allocation of this device of `bytes.len()` bytes, and the words
-    // describe them.
+    // SAFETY: every pointer is an allocation of this device of `bytes.len()` bytes, and each view is
+    // all of one.
     unsafe {
         let x = interp.allocate(bytes.len(), stream).unwrap();
         let y = interp.allocate(bytes.len(), stream).unwrap();
         interp.upload(x, &bytes, stream).unwrap();
         interp.upload(y, &poison, stream).unwrap();
         let n = inputs.len() as u64;
-        let words = [x.0, n, 1, y.0, n, 1];
-        let launch = Launch { grid: [2, 1, 1], words: &words, stream };
-        interp.launch(program.as_ref(), launch).unwrap();
+        let arguments =
+            LaunchArguments::new().view(BufferBinding::read(x), &[n]).view(BufferBinding::write(y), &[n]);
+        interp.launch(program.as_ref(), arguments.launch([2, 1, 1], stream)).unwrap();
         interp.download(&mut out, y, stream).unwrap_or_else(|e| panic!("{e}\n{kernel}"));
     }
     out.chunks_exact(4).map(|c| i32::from_le_bytes([c[0], c[1], c[2], c[3]])).collect()

@@ -429,14 +429,16 @@ impl Grid {
         workers: Range<usize>,
         leave_after: u32,
     ) -> Result<ResidentId> {
-        let mut words = memory.views(self.plan.dispatched).to_vec();
-        words.extend([self.spins, self.sleep_ns, leave_after].map(u64::from));
+        let (buffers, mut numbers) = (memory.views(), memory.extents(self.plan.dispatched).to_vec());
+        numbers.extend([self.spins, self.sleep_ns, leave_after].map(u64::from));
         if let Some(rounds) = &self.rounds {
-            words.extend([TURNS, workers.start as u64, rounds.now()]);
+            numbers.extend([TURNS, workers.start as u64, rounds.now()]);
         }
-        let launch = Launch { grid: [workers.len() as u32, 1, 1], words: &words, stream: memory.stream() };
-        // SAFETY: the words are those of the kernel's parameters: three views of memory that the
-        // runtime frees only after the grid has left, and numbers.
+        let (grid, stream) = ([workers.len() as u32, 1, 1], memory.stream());
+        let launch = Launch { grid, buffers: &buffers, numbers: &numbers, stream };
+        // SAFETY: buffers and numbers are those of the kernel's parameters: three views, of which
+        // it reads the first and writes the others, of memory that has so many words and that the
+        // runtime frees only after the grid has left; and numbers that it takes as they come.
         Ok(unsafe { self.device.backend().need_residents()?.launch_resident(program, launch)? })
     }
 

@@ -6,7 +6,7 @@ use crate::channel::{QueueMemory, RingMemory};
 use crate::error::{Result, RingError};
 use crate::wire::record::{LINE, section_words};
 use crate::wire::slot::{PAYLOAD, QUAD};
-use kiln_backend::{DevicePtr, EventId, Mapped, MappedPlace, StreamId};
+use kiln_backend::{BufferBinding, DevicePtr, EventId, Mapped, MappedPlace, StreamId};
 use kiln_runtime::Device;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -103,19 +103,26 @@ impl SharedMemory {
         self.stream
     }
 
-    /// The words of a launch's three views. Of inbox and outbox they have all words, or those that
-    /// are `used`: where each side has a copy, the launch brings no others up to date.
-    pub fn views(&self, used: bool) -> [u64; 9] {
-        let view = |at: u64, words: usize| [at, words as u64, 1];
-        let address = |mapped: &Option<Mapped>| mapped.as_ref().map_or(0, |m| m.device.0);
+    /// Where a launch's three views are: the inbox, which the device only reads, the outbox and the
+    /// arena.
+    pub fn views(&self) -> [BufferBinding; 3] {
+        let start = |mapped: &Option<Mapped>| mapped.as_ref().map_or(DevicePtr(0), |m| m.device);
+        [
+            BufferBinding::read(start(&self.inbox)),
+            BufferBinding::write(start(&self.outbox)),
+            BufferBinding::write(self.arena),
+        ]
+    }
+
+    /// The extent and the stride of each of these views. Of inbox and outbox they have all words,
+    /// or those that are `used`: where each side has a copy, the launch brings no others up to
+    /// date.
+    pub fn extents(&self, used: bool) -> [u64; 6] {
         let [inbox, outbox] = match used {
             true => [0, 1].map(|region| self.used[region].load(Ordering::Acquire)),
             false => [self.inbox_words.words(), self.outbox_words.words()],
         };
-        let [a, b, c] = view(address(&self.inbox), inbox);
-        let [d, e, f] = view(address(&self.outbox), outbox);
-        let [g, h, i] = view(self.arena.0, self.arena_words);
-        [a, b, c, d, e, f, g, h, i]
+        [inbox as u64, 1, outbox as u64, 1, self.arena_words as u64, 1]
     }
 
     /// The host's access to a range of the inbox.

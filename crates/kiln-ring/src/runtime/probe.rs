@@ -94,12 +94,14 @@ impl Bench {
         let kernel = trace_probe(lanes, self.protocol == Protocol::Ordered)
             .map_err(|errors| refuse(errors.errors().iter().map(ToString::to_string).collect()))?;
         let program = device.program(&kernel)?;
-        let mut words = memory.views(false)[..6].to_vec();
-        let numbers = [begin, self.slots, ROUNDS as usize, self.patience.as_millis() as usize];
-        words.extend(numbers.map(|number| number as u64));
-        let launch = Launch { grid: [1, 1, 1], words: &words, stream: memory.stream() };
-        // SAFETY: the words are those of the kernel's parameters: two views of memory that lives on
-        // if the kernel does not end, and four numbers.
+        let ([inbox, outbox, _], mut numbers) = (memory.views(), memory.extents(false)[..4].to_vec());
+        let scalars = [begin, self.slots, ROUNDS as usize, self.patience.as_millis() as usize];
+        numbers.extend(scalars.map(|scalar| scalar as u64));
+        let (buffers, stream) = ([inbox, outbox], memory.stream());
+        let launch = Launch { grid: [1, 1, 1], buffers: &buffers, numbers: &numbers, stream };
+        // SAFETY: buffers and numbers are those of the kernel's parameters: two views, of which it
+        // writes the second alone, of memory that has so many words and that lives on if the kernel
+        // does not end; and four numbers.
         let id = unsafe { device.backend().need_residents()?.launch_resident(&program, launch)? };
         let (mut torn, mut silent) = (0, None);
         for round in 1..=ROUNDS {

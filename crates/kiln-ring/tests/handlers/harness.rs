@@ -1,7 +1,7 @@
 //! Running a handler over a list of messages: in the interpreter, one thread, the state in memory
 //! as a resident kernel keeps it.
 
-use kiln_backend::{Backend, Launch, StreamId};
+use kiln_backend::{Backend, BufferBinding, LaunchArguments, StreamId};
 use kiln_interp::{Interp, Options};
 use kiln_lang::prelude::*;
 use kiln_ring::{ErasedHandler, Handler, Layout, RingCtx};
@@ -123,11 +123,11 @@ fn launch(kernel: &kiln_ir::Kernel, input: &[u32], outputs: &mut [&mut Vec<u32>]
         (ptr, words.len() as u64)
     };
     let (x, n) = upload(input);
-    let mut words = vec![x.0, n, 1];
     let places: Vec<_> = outputs.iter().map(|o| upload(o)).collect();
-    places.iter().for_each(|(ptr, n)| words.extend([ptr.0, *n, 1]));
+    let input = LaunchArguments::new().view(BufferBinding::read(x), &[n]);
+    let arguments = places.iter().fold(input, |all, (ptr, n)| all.view(BufferBinding::write(*ptr), &[*n]));
     // SAFETY: every view is an allocation of this device of its extent.
-    unsafe { interp.launch(program.as_ref(), Launch { grid: [1, 1, 1], words: &words, stream }).unwrap() };
+    unsafe { interp.launch(program.as_ref(), arguments.launch([1, 1, 1], stream)).unwrap() };
     for (out, (ptr, _)) in outputs.iter_mut().zip(places) {
         let mut bytes = vec![0u8; out.len() * 4];
         // SAFETY: the allocation is as large as the bytes.

@@ -64,8 +64,13 @@ impl Recorded {
         match &self.work {
             Work::Launch(launch) if launch.grid.contains(&0) => SmallVec::new(),
             Work::Launch(launch) => {
-                let uses = launch.args.uses().iter();
-                uses.map(|used| Reach { buffer: &used.buffer, writes: used.mutable, argument: Some(used) })
+                let tensors = launch.args.tensors();
+                tensors
+                    .map(|(used, at)| Reach {
+                        buffer: &used.buffer,
+                        writes: at.written,
+                        argument: Some(used),
+                    })
                     .collect()
             }
             Work::Copy { to, from, .. } => [from.reach(false), to.reach(true)].into_iter().collect(),
@@ -78,7 +83,8 @@ impl Recorded {
         match &self.work {
             Work::Launch(launch) => {
                 let Launched { kernel, grid, args } = &**launch;
-                GraphWork::Launch { program: &*kernel.program, grid: *grid, words: args.words() }
+                let (program, buffers, numbers) = (&*kernel.program, args.views(), args.numbers());
+                GraphWork::Launch { program, grid: *grid, buffers, numbers }
             }
             Work::Copy { to, from, bytes } => {
                 GraphWork::Copy { to: to.address(), from: from.address(), bytes: *bytes }

@@ -95,8 +95,12 @@ impl Isolated {
         })?;
         let frame = request(op).number(remote.number).number(launch.stream.0);
         let frame = launch.grid.into_iter().fold(frame, |frame, extent| frame.number(extent.into()));
-        let frame = frame.number(launch.words.len() as u64);
-        Ok(launch.words.iter().fold(frame, |frame, word| frame.number(*word)))
+        let frame = frame.number(launch.buffers.len() as u64);
+        let frame = launch.buffers.iter().fold(frame, |frame, view| {
+            frame.number(view.buffer.0).number(view.byte_offset).number(view.written.into())
+        });
+        let frame = frame.number(launch.numbers.len() as u64);
+        Ok(launch.numbers.iter().fold(frame, |frame, number| frame.number(*number)))
     }
 
     /// Loads a program: where that would wait for resident launches, their tenants are asked to

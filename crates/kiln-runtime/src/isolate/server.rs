@@ -3,8 +3,8 @@
 use super::memory::Shared;
 use super::wire::{DONE, Fields, Frame, Op, broken, failure, put_properties};
 use kiln_backend::{
-    Artifacts, Backend, DevicePtr, Error, EventId, Launch, Mapped, Program, ResidentId, Result, Stages,
-    StreamId,
+    Artifacts, Backend, BufferBinding, DevicePtr, Error, EventId, Launch, Mapped, Program, ResidentId,
+    Result, Stages, StreamId,
 };
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -147,9 +147,11 @@ impl Server {
         let program = self.programs.get(&fields.number()?).ok_or_else(broken)?;
         let stream = StreamId(fields.number()?);
         let grid = [fields.number()? as u32, fields.number()? as u32, fields.number()? as u32];
+        let views = fields.number()?;
+        let buffers = (0..views).map(|_| view(fields)).collect::<Result<Vec<_>>>()?;
         let count = fields.number()?;
-        let words = (0..count).map(|_| fields.number()).collect::<Result<Vec<_>>>()?;
-        let launch = Launch { grid, words: &words, stream };
+        let numbers = (0..count).map(|_| fields.number()).collect::<Result<Vec<_>>>()?;
+        let launch = Launch { grid, buffers: &buffers, numbers: &numbers, stream };
         if op == Op::Launch {
             // SAFETY: the caller in the other process promised it.
             unsafe { self.backend.launch(&**program, launch)? };
@@ -208,4 +210,10 @@ impl Server {
         }
         Ok(done)
     }
+}
+
+/// Where a view of a launch is.
+fn view(fields: &mut Fields) -> Result<BufferBinding> {
+    let (buffer, byte_offset) = (DevicePtr(fields.number()?), fields.number()?);
+    Ok(BufferBinding { buffer, byte_offset, written: fields.number()? != 0 })
 }

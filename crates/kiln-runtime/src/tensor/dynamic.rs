@@ -11,6 +11,7 @@ use crate::facts;
 use crate::host_memory::zeroed;
 use crate::log::Log;
 use crate::sanitize;
+use kiln_backend::BufferBinding;
 use kiln_ir::Scalar;
 use kiln_lang::Elem;
 use kiln_lang::param::Facts;
@@ -503,6 +504,11 @@ impl DynTensor {
     /// The device's address of the first element.
     pub(crate) fn address(&self) -> u64 {
         self.buffer.ptr().0 + self.byte_offset() as u64
+    }
+
+    /// Where it is as an argument that is written or only read.
+    pub(crate) fn binding(&self, written: bool) -> BufferBinding {
+        BufferBinding { buffer: self.buffer.ptr(), byte_offset: self.byte_offset() as u64, written }
     }
 
     pub(crate) fn buffer(&self) -> &Arc<Buffer> {

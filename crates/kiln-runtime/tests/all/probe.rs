@@ -102,15 +102,9 @@ impl Probe {
     }
 
     fn loaded(&self, kernel: &Kernel) -> Result<Arc<Loaded>> {
-        let mut words = 0;
-        let mut views = Vec::new();
-        for param in &kernel.params {
-            if param.ty.as_view().is_some() {
-                views.push((words, param.mutable));
-            }
-            words += param.words();
-        }
-        Ok(Arc::new(Loaded { program: self.0.interp.compile(kernel)?.program, views }))
+        let views = kernel.params.iter().filter(|param| param.ty.as_view().is_some());
+        let written = views.map(|param| param.mutable).collect();
+        Ok(Arc::new(Loaded { program: self.0.interp.compile(kernel)?.program, written }))
     }
 }
 
@@ -118,11 +112,11 @@ pub fn count(counter: &AtomicUsize) {
     counter.fetch_add(1, SeqCst);
 }
 
-/// A program, and where in its words the addresses of views are, with whether each is written.
+/// A program, and whether each of its views is written.
 #[derive(Clone)]
 pub struct Loaded {
     program: Arc<dyn Program>,
-    views: Vec<(usize, bool)>,
+    written: Vec<bool>,
 }
 
 impl Program for Loaded {
@@ -196,9 +190,10 @@ impl Backend for Probe {
             return Err(Error::Driver { call, code, message: "told to fail".into() });
         }
         let loaded = program.as_any().downcast_ref::<Loaded>().expect("the probe's own program");
-        for &(word, writes) in &loaded.views {
-            if launch.words[word] != 0 {
-                self.order().touched(launch.words[word], launch.stream.0, writes, "launch");
+        for (view, &written) in launch.buffers.iter().zip(&loaded.written) {
+            assert_eq!(view.written, written, "{view:?}");
+            if view.buffer.0 != 0 {
+                self.order().touched(view.address().0, launch.stream.0, written, "launch");
             }
         }
         unsafe { self.0.interp.launch(&*loaded.program, launch) }

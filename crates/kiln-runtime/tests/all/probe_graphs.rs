@@ -2,11 +2,13 @@
 //! dependencies allow, and count.
 
 use crate::probe::{Loaded, Probe, count};
-use kiln_backend::{Backend, DeviceGraph, DevicePtr, GraphNode, GraphWork, Graphs, Launch, Result, StreamId};
+use kiln_backend::{
+    Backend, BufferBinding, DeviceGraph, DevicePtr, GraphNode, GraphWork, Graphs, Launch, Result, StreamId,
+};
 
 /// A node that owns what it refers to.
 enum Work {
-    Launch { program: Loaded, grid: [u32; 3], words: Vec<u64> },
+    Launch { program: Loaded, grid: [u32; 3], buffers: Vec<BufferBinding>, numbers: Vec<u64> },
     Copy { to: DevicePtr, from: DevicePtr, bytes: usize },
     Fill { to: DevicePtr, byte: u8, bytes: usize },
 }
@@ -19,9 +21,9 @@ struct ProbeGraph {
 
 fn owned(work: GraphWork<'_>) -> Work {
     match work {
-        GraphWork::Launch { program, grid, words } => {
+        GraphWork::Launch { program, grid, buffers, numbers } => {
             let program = program.as_any().downcast_ref::<Loaded>().expect("the probe's own program").clone();
-            Work::Launch { program, grid, words: words.to_vec() }
+            Work::Launch { program, grid, buffers: buffers.to_vec(), numbers: numbers.to_vec() }
         }
         GraphWork::Copy { to, from, bytes } => Work::Copy { to, from, bytes },
         GraphWork::Fill { to, byte, bytes } => Work::Fill { to, byte, bytes },
@@ -57,8 +59,8 @@ impl DeviceGraph for ProbeGraph {
         let mut left: Vec<usize> = (0..self.nodes.len()).collect();
         while let Some(at) = left.iter().rposition(|&n| self.nodes[n].1.iter().all(|e| !left.contains(e))) {
             match &self.nodes[left.remove(at)].0 {
-                Work::Launch { program, grid, words } => unsafe {
-                    probe.launch(program, Launch { grid: *grid, words, stream })?
+                Work::Launch { program, grid, buffers, numbers } => unsafe {
+                    probe.launch(program, Launch { grid: *grid, buffers, numbers, stream })?
                 },
                 Work::Copy { to, from, bytes } => unsafe { probe.copy(*to, *from, *bytes, stream)? },
                 Work::Fill { to, byte, bytes } => unsafe { probe.fill(*to, *byte, *bytes, stream)? },

@@ -8,7 +8,7 @@
 use super::gpu::{Gpu, refused};
 use super::groups::BindGroups;
 use super::late::Refusal;
-use kiln_backend::{DevicePtr, Error, Result};
+use kiln_backend::{BufferBinding, DevicePtr, Error, Result};
 use std::collections::BTreeMap;
 
 /// The bits of a pointer that are an offset: allocations of up to 1 TiB, 2^24 of them at once.
@@ -63,6 +63,12 @@ impl AllocationOffset {
             allocation: (ptr.0 >> OFFSET_BITS) as usize,
             offset: ptr.0 & ((1 << OFFSET_BITS) - 1),
         }
+    }
+
+    /// Where a view begins. It stays in its allocation, whatever the offset.
+    pub(crate) fn of_view(view: &BufferBinding) -> AllocationOffset {
+        let AllocationOffset { allocation, offset } = AllocationOffset::of(view.buffer);
+        AllocationOffset { allocation, offset: offset.saturating_add(view.byte_offset) }
     }
 
     fn pointer(self) -> DevicePtr {

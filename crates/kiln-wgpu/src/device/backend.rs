@@ -179,12 +179,13 @@ impl Wgpu {
     }
 }
 
-/// The program of a launch, whose grid is not too large.
+/// The program of a launch, which has the arguments that it takes and a grid that is not too large.
 pub(super) fn checked<'p>(program: &'p dyn Program, launch: &Launch<'_>) -> Result<&'p WgpuProgram> {
     let program = program.as_any().downcast_ref::<WgpuProgram>().ok_or(Error::Internal {
         place: "kiln-wgpu",
         message: "the program was compiled for another device".into(),
     })?;
+    program.arguments.check("kiln-wgpu", &program.kernel, launch.buffers, launch.numbers)?;
     for ((axis, given), limit) in ["x", "y", "z"].iter().zip(launch.grid).zip(MAX_GRID) {
         if given > limit {
             return Err(Error::LaunchLimit {

@@ -8,7 +8,7 @@ use super::gpu::{Gpu, refused};
 use super::passes;
 use super::program::WgpuProgram;
 use super::state::DeviceState;
-use kiln_backend::{DevicePtr, Error, Launch, Result, StreamId};
+use kiln_backend::{BufferBinding, DevicePtr, Error, Launch, Result, StreamId};
 use std::sync::OnceLock;
 
 /// The kernels, compiled when they are first needed.
@@ -152,8 +152,8 @@ impl DeviceState {
     ) -> Result<()> {
         let program = program(gpu, &kernels.copy, COPY)?;
         self.in_pieces(gpu, bytes, |state, start, count| {
-            let [dst, src] = [dst, src].map(|ptr| ptr.0 + start);
-            state.run(gpu, program, count, &[src, count, 1, dst, count, 1])
+            let buffers = [BufferBinding::read(src).at(start), BufferBinding::write(dst).at(start)];
+            state.run(gpu, program, count, &buffers, &[count, 1, count, 1])
         })
     }
 
@@ -198,7 +198,7 @@ impl DeviceState {
         bytes: u64,
     ) -> Result<()> {
         let program = program(gpu, &kernels.fill, FILL)?;
-        self.run(gpu, program, bytes, &[dst.0, bytes, 1, byte.into()])
+        self.run(gpu, program, bytes, &[BufferBinding::write(dst)], &[bytes, 1, byte.into()])
     }
 
     fn fill_words(
@@ -213,7 +213,8 @@ impl DeviceState {
         let value = u32::from_le_bytes([byte; 4]);
         self.in_pieces(gpu, bytes, |state, start, count| {
             let words = count / WORD;
-            state.run(gpu, program, words, &[dst.0 + start, words, 1, value.into()])
+            let buffers = [BufferBinding::write(dst).at(start)];
+            state.run(gpu, program, words, &buffers, &[words, 1, value.into()])
         })
     }
 
@@ -237,9 +238,17 @@ impl DeviceState {
     }
 
     /// Launches one of the kernels, a thread for each element.
-    fn run(&mut self, gpu: &Gpu, program: &WgpuProgram, elements: u64, words: &[u64]) -> Result<()> {
+    fn run(
+        &mut self,
+        gpu: &Gpu,
+        program: &WgpuProgram,
+        elements: u64,
+        buffers: &[BufferBinding],
+        numbers: &[u64],
+    ) -> Result<()> {
         let blocks = u32::try_from(elements.div_ceil(BLOCK))
             .map_err(|_| refused("copy", format!("{elements} elements at once")))?;
-        self.launch(gpu, program, Launch { grid: [blocks, 1, 1], words, stream: StreamId::default() })
+        let grid = [blocks, 1, 1];
+        self.launch(gpu, program, Launch { grid, buffers, numbers, stream: StreamId::default() })
     }
 }

@@ -4,13 +4,14 @@
 //! Several may be under way: they are submitted as they are begun, and what they leave is handed to
 //! the host in their order.
 
+use super::allocations::AllocationOffset;
 use super::gpu::{Gpu, refused};
 use super::mapped::{MappedPart, locked as region};
 use super::program::WgpuProgram;
 use super::state::DeviceState;
 use super::transfers::{Staged, locked};
 use crate::module::Binding;
-use kiln_backend::{DevicePtr, Launch, ResidentId, Result, view_span};
+use kiln_backend::{Launch, ResidentId, Result};
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -66,7 +67,7 @@ struct Arriving {
     arrived: Receiver<std::result::Result<(), wgpu::BufferAsyncError>>,
 }
 
-/// Begins a dispatch.
+/// Begins a dispatch, of as many buffers and numbers as the program takes.
 pub(crate) fn begin(
     gpu: &Gpu,
     state: &mut DeviceState,
@@ -76,10 +77,10 @@ pub(crate) fn begin(
 ) -> Result<ResidentId> {
     let mut dispatches = in_order(dispatches);
     let mut written = Vec::new();
-    for (at, bytes, writable) in views(program, launch.words) {
-        let Some(part) = state.mapped_part(at, bytes) else { continue };
+    for (at, bytes, is_written) in views(program, &launch) {
+        let Some(part) = state.mapped.part(at, bytes) else { continue };
         state.send_changes(gpu, &part, dispatches.numbers())?;
-        written.extend(writable.then_some(part));
+        written.extend(is_written.then_some(part));
     }
     let stream = launch.stream;
     state.launch(gpu, program, launch)?;
@@ -130,15 +131,13 @@ impl Arriving {
     }
 }
 
-/// Where the views of a launch begin that it binds, the bytes that they span, and whether it may
-/// write to them.
-fn views(program: &WgpuProgram, words: &[u64]) -> Vec<(DevicePtr, u64, bool)> {
+/// Where the views of a launch begin that it binds, the bytes that they span, and whether it writes
+/// to them.
+fn views(program: &WgpuProgram, launch: &Launch<'_>) -> Vec<(AllocationOffset, u64, bool)> {
     let view = |binding: &Binding| {
         let param = program.params.get(binding.parameter)?;
-        let words = words.get(param.first..param.first + 1 + 2 * param.rank)?;
-        let (extents, strides) = words[1..].split_at(param.rank);
-        let bytes = view_span(extents, strides).saturating_mul(param.elem_bytes);
-        Some((DevicePtr(words[0]), bytes, binding.writable))
+        let buffer = &launch.buffers[param.buffer];
+        Some((AllocationOffset::of_view(buffer), param.span(launch.numbers), buffer.written))
     };
     program.module.bindings.iter().filter_map(view).collect()
 }

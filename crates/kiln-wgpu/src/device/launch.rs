@@ -3,14 +3,14 @@
 use super::allocations::AllocationOffset;
 use super::gpu::{Gpu, refused};
 use super::groups::GroupKey;
-use super::program::{ParamWords, WgpuProgram};
+use super::program::{ParamNumbers, WgpuProgram};
 use super::recorder::ParameterSource;
 use super::state::{DeviceState, ReportBuffer};
 use crate::dispatch::Dispatch;
 use crate::narrow::Overflow;
 use crate::parameters::Parameter;
 use crate::report::REPORT_WORDS;
-use kiln_backend::{DevicePtr, Error, Launch, Result, StreamId, view_span};
+use kiln_backend::{DevicePtr, Error, Launch, Result, StreamId};
 use smallvec::SmallVec;
 
 /// Bytes of the report buffer of a stream in which nothing prints.
@@ -32,13 +32,8 @@ struct Bound {
 }
 
 impl DeviceState {
-    /// Records a launch.
+    /// Records a launch, of as many buffers and numbers as the program takes.
     pub(crate) fn launch(&mut self, gpu: &Gpu, program: &WgpuProgram, launch: Launch<'_>) -> Result<()> {
-        let wanted = ParamWords::count(&program.params);
-        if launch.words.len() != wanted {
-            let message = format!("`{}` takes {wanted} words, not {}", program.kernel, launch.words.len());
-            return Err(refused("launch", message));
-        }
         let most = gpu.limits.max_compute_workgroups_per_dimension;
         let Some(dispatch) = Dispatch::of(launch.grid, most) else {
             return Err(limit(program, "blocks in the grid", blocks(launch.grid), u64::from(u32::MAX)));
@@ -53,8 +48,8 @@ impl DeviceState {
         let mut bound: SmallVec<[Bound; 8]> = SmallVec::new();
         for binding in &program.module.bindings {
             let param = &program.params[binding.parameter];
-            let place = AllocationOffset::of(DevicePtr(launch.words[param.first]));
-            let (start, length) = self.window(gpu, program, param, place, launch.words)?;
+            let place = AllocationOffset::of_view(&launch.buffers[param.buffer]);
+            let (start, length) = self.window(gpu, program, param, place, launch.numbers)?;
             let (binding, writable) = (binding.binding, binding.writable);
             bound.push(Bound { binding, place, writable, start, length });
         }
@@ -75,9 +70,9 @@ impl DeviceState {
         &self,
         gpu: &Gpu,
         program: &WgpuProgram,
-        param: &ParamWords,
+        param: &ParamNumbers,
         place: AllocationOffset,
-        words: &[u64],
+        numbers: &[u64],
     ) -> Result<(u64, Option<u64>)> {
         let most = gpu.limits.max_storage_buffer_binding_size;
         let size = match place.allocation {
@@ -91,8 +86,7 @@ impl DeviceState {
         let alignment = u64::from(gpu.limits.min_storage_buffer_offset_alignment.max(16));
         let start = place.offset / alignment * alignment;
         let length = (most / 16 * 16).min(size.saturating_sub(start));
-        let (extents, strides) = words[param.first + 1..][..2 * param.rank].split_at(param.rank);
-        let span = view_span(extents, strides).saturating_mul(param.elem_bytes);
+        let span = param.span(numbers);
         if !holds(length, place.offset - start, span) {
             let what = format!("the bytes that `{}` spans", param.name);
             return Err(limit(program, &what, span, most));
@@ -200,12 +194,12 @@ fn parameter_block(
 /// What a launch gives for a field of the parameter block; 0 for a field that it does not have.
 fn given(program: &WgpuProgram, launch: &Launch<'_>, parameter: Parameter) -> u64 {
     match parameter {
-        Parameter::Extent(param, axis) => launch.words[program.params[param].first + 1 + axis as usize],
+        Parameter::Extent(param, axis) => launch.numbers[program.params[param].first + axis as usize],
         Parameter::Stride(param, axis) => {
             let param = &program.params[param];
-            launch.words[param.first + 1 + param.rank + axis as usize]
+            launch.numbers[param.first + param.rank + axis as usize]
         }
-        Parameter::Scalar(param) => launch.words[program.params[param].first],
+        Parameter::Scalar(param) => launch.numbers[program.params[param].first],
         Parameter::Grid(axis) => launch.grid[axis as usize].into(),
         Parameter::Offset(_) | Parameter::Fold | Parameter::Program => 0,
     }
@@ -253,6 +247,6 @@ mod tests {
     #[test]
     fn a_span_without_an_end_fits_nowhere() {
         assert!(holds(128, 64, 64) && !holds(128, 64, 65));
-        assert!(!holds(128, 64, view_span(&[u64::MAX, 2], &[u64::MAX, 1])));
+        assert!(!holds(128, 64, kiln_backend::view_span(&[u64::MAX, 2], &[u64::MAX, 1])));
     }
 }

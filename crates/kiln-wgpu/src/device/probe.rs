@@ -13,7 +13,7 @@ use super::program::WgpuProgram;
 use super::transfers::locked;
 use crate::features::Features;
 use half::f16;
-use kiln_backend::{Asynchronous, Backend, DevicePtr, Error, Launch, Result, StreamId};
+use kiln_backend::{Asynchronous, Backend, BufferBinding, DevicePtr, Error, Launch, Result, StreamId};
 use kiln_ir::Scalar;
 
 /// Leaves a multiply-add of the first two elements in the first, what is left of the third beside
@@ -295,12 +295,12 @@ async fn run(
     length: u64,
 ) -> Result<Vec<u8>> {
     let stream = StreamId::default();
-    let words = [memory.0, length, 1];
+    let (buffers, numbers) = (&[BufferBinding::write(memory)], &[length, 1]);
     // SAFETY: the memory is an allocation of as many bytes as the input has, of which the view
     // covers all; nothing else uses it.
     let read = unsafe {
         device.upload(memory, input, stream)?;
-        device.launch(program, Launch { grid: [1; 3], words: &words, stream })?;
+        device.launch(program, Launch { grid: [1; 3], buffers, numbers, stream })?;
         device.download_later(memory, input.len(), stream)
     };
     read.await

@@ -5,7 +5,7 @@ use super::late::Refusal;
 use super::passes;
 use crate::module::Module;
 use crate::report::Report as FaultReport;
-use kiln_backend::{Error, Program, Report, Result};
+use kiln_backend::{ArgumentCount, Error, Program, Report, Result, view_span};
 use kiln_ir::{Kernel, Level};
 use naga::{AddressSpace, StorageAccess};
 use std::any::Any;
@@ -19,7 +19,9 @@ pub(crate) struct WgpuProgram {
     /// Where an error of the whole kernel is.
     location: String,
     pub(crate) module: Module,
-    pub(crate) params: Vec<ParamWords>,
+    pub(crate) params: Vec<ParamNumbers>,
+    /// What a launch carries.
+    pub(crate) arguments: ArgumentCount,
     /// What the records of its report mean, and by which number it signs them.
     pub(crate) report: Option<(u32, Arc<FaultReport>)>,
     /// Each view as the kernel uses it.
@@ -30,11 +32,13 @@ pub(crate) struct WgpuProgram {
     shared: u32,
 }
 
-/// Where the words of a parameter are in a launch.
+/// Where the buffer and the numbers of a parameter are in a launch.
 #[derive(Clone, Debug)]
-pub(crate) struct ParamWords {
+pub(crate) struct ParamNumbers {
     pub(crate) name: String,
-    /// The number of the first one.
+    /// The place of its buffer, or of the next view's.
+    pub(crate) buffer: usize,
+    /// The place of its first number: a scalar, or the extents and then the strides of a view.
     pub(crate) first: usize,
     /// Axes of a view; 0 for a scalar.
     pub(crate) rank: usize,
@@ -42,22 +46,25 @@ pub(crate) struct ParamWords {
     pub(crate) elem_bytes: u64,
 }
 
-impl ParamWords {
-    fn list(kernel: &Kernel) -> Vec<ParamWords> {
-        let mut first = 0;
-        let words = |param: &kiln_ir::Param| {
-            let rank = param.ty.as_view().map_or(0, |view| view.rank as usize);
+impl ParamNumbers {
+    fn list(kernel: &Kernel) -> Vec<ParamNumbers> {
+        let (mut buffer, mut first) = (0, 0);
+        let numbers = |param: &kiln_ir::Param| {
+            let view = param.ty.as_view();
+            let rank = view.map_or(0, |view| view.rank as usize);
             let elem_bytes = param.ty.elem().bytes().into();
-            let words = ParamWords { name: param.name.clone(), first, rank, elem_bytes };
-            first += param.words();
-            words
+            let numbers = ParamNumbers { name: param.name.clone(), buffer, first, rank, elem_bytes };
+            buffer += usize::from(view.is_some());
+            first += param.numbers();
+            numbers
         };
-        kernel.params.iter().map(words).collect()
+        kernel.params.iter().map(numbers).collect()
     }
 
-    /// How many words all parameters have.
-    pub(crate) fn count(params: &[ParamWords]) -> usize {
-        params.last().map_or(0, |last| last.first + 1 + 2 * last.rank)
+    /// The bytes that the view spans in a launch with these numbers.
+    pub(crate) fn span(&self, numbers: &[u64]) -> u64 {
+        let (extents, strides) = numbers[self.first..][..2 * self.rank].split_at(self.rank);
+        view_span(extents, strides).saturating_mul(self.elem_bytes)
     }
 }
 
@@ -89,7 +96,8 @@ impl WgpuProgram {
             kernel: name.to_owned(),
             shared: passes::shared_bytes(&module.naga),
             location,
-            params: ParamWords::list(kernel),
+            params: ParamNumbers::list(kernel),
+            arguments: ArgumentCount::of(kernel),
             report,
             exact,
             writable: OnceLock::new(),

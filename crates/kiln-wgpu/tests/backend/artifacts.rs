@@ -1,6 +1,6 @@
 //! What is kept of compiled kernels, and the SPIR-V that they are made of.
 
-use crate::{Outcome, Test, ensure, floats, launched, text, uploaded};
+use crate::{Outcome, Test, ensure, floats, launched, text, uploaded, vector};
 use kiln_backend::Backend;
 use kiln_wgpu::Wgpu;
 
@@ -31,7 +31,7 @@ fn a_kept_kernel_is_loaded(device: &Wgpu) -> Outcome {
     let kept = device.compile(&kernel).map_err(text)?.artifact.ok_or("nothing is kept")?;
     let program = artifacts.load(&kept).map_err(text)?;
     let memory = uploaded(device, bytemuck::cast_slice(&INPUT))?;
-    launched(device, &program, [1; 3], &[memory.0, 3, 1])?;
+    launched(device, &program, [1; 3], &vector(memory, 3))?;
     let [got] = floats(device, memory, 1)?[..] else { return Err("one number".into()) };
     ensure(got == 0.0, || format!("{got}"))?;
     let damaged = artifacts.load(&kept[..7]).err().ok_or("seven bytes are loaded")?;
@@ -42,7 +42,7 @@ fn a_kept_kernel_is_loaded(device: &Wgpu) -> Outcome {
 fn products_and_sums(device: &Wgpu) -> Outcome {
     let program = crate::compiled(device, APART)?;
     let memory = uploaded(device, bytemuck::cast_slice(&INPUT))?;
-    launched(device, &program, [1; 3], &[memory.0, 3, 1])?;
+    launched(device, &program, [1; 3], &vector(memory, 3))?;
     let [got] = floats(device, memory, 1)?[..] else { return Err("one number".into()) };
     ensure(got == 0.0, || format!("{got}"))?;
     let Some(artifacts) = device.artifacts() else { return Ok(()) };

@@ -1,6 +1,6 @@
 //! Reads and synchronizations that are awaited.
 
-use crate::{Outcome, STREAM, Test, compiled, ensure, launched, text, uploaded};
+use crate::{Outcome, STREAM, Test, compiled, ensure, launched, text, uploaded, vector};
 use kiln_backend::{Asynchronous, Backend, Error, Later};
 use kiln_wgpu::Wgpu;
 use pollster::block_on;
@@ -53,7 +53,7 @@ kernel @checked(%x: mut view<f32, 1, global>) thread [1, 1, 1] {
 }";
     let program = compiled(device, source)?;
     let memory = uploaded(device, &[0; 16])?;
-    launched(device, &program, [1; 3], &[memory.0, 4, 1])?;
+    launched(device, &program, [1; 3], &vector(memory, 4))?;
     match block_on(device.synchronize_later(STREAM)) {
         Err(Error::Fault(fault)) => {
             ensure(fault.location == "stencil.rs:12:5" && fault.kernel == "checked", || fault.to_string())?;
@@ -62,7 +62,7 @@ kernel @checked(%x: mut view<f32, 1, global>) thread [1, 1, 1] {
     }
     // It is reported once, and a read reports it in place of its bytes.
     block_on(device.synchronize_later(STREAM)).map_err(text)?;
-    launched(device, &program, [1; 3], &[memory.0, 4, 1])?;
+    launched(device, &program, [1; 3], &vector(memory, 4))?;
     let failed = block_on(read(device, memory, 16));
     ensure(matches!(failed, Err(Error::Fault(_))), || format!("{failed:?}"))?;
     block_on(read(device, memory, 16)).map(drop).map_err(text)

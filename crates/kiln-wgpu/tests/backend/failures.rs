@@ -1,13 +1,13 @@
 //! Memory that runs out, limits, and a device that is lost: errors by name, with the process alive.
 
-use crate::{Outcome, STREAM, Test, compiled, downloaded, ensure, text, uploaded};
-use kiln_backend::{Backend, Error, Launch};
+use crate::{Outcome, STREAM, Test, compiled, downloaded, ensure, text, uploaded, vector};
+use kiln_backend::{Backend, BufferBinding, DevicePtr, Error, LaunchArguments};
 use kiln_wgpu::Wgpu;
 
 pub const TESTS: &[Test] = &[
     ("memory_runs_out", memory_runs_out),
     ("large_blocks_are_refused", large_blocks_are_refused),
-    ("wrong_words_are_refused", wrong_words_are_refused),
+    ("wrong_arguments_are_refused", wrong_arguments_are_refused),
     ("a_lost_device_says_so", a_lost_device_says_so),
 ];
 
@@ -39,7 +39,7 @@ fn large_blocks_are_refused(device: &Wgpu) -> Outcome {
     }
 }
 
-fn wrong_words_are_refused(device: &Wgpu) -> Outcome {
+fn wrong_arguments_are_refused(device: &Wgpu) -> Outcome {
     let program = compiled(
         device,
         "kernel @one(%x: mut view<f32, 1, global>) thread [1, 1, 1] {
@@ -48,11 +48,20 @@ fn wrong_words_are_refused(device: &Wgpu) -> Outcome {
   view_store.x1 %x[%0] = %1
 }",
     )?;
-    for words in [&[][..], &[1 << 40, 1], &[77 << 40, 1, 1], &[(1 << 40) + 2, 1, 1]] {
-        let _memory = uploaded(device, &[0; 16])?;
+    let memory = uploaded(device, &[0; 16])?;
+    let view = BufferBinding::write(memory);
+    let wrong = [
+        LaunchArguments::new(),
+        LaunchArguments::new().view(view, &[1]).view(view, &[1]),
+        LaunchArguments::new().view(view, &[1]).scalar(1),
+        vector(DevicePtr(memory.0 + (77 << 40)), 1),
+        vector(DevicePtr(memory.0 + 2), 1),
+        LaunchArguments::new().view(view.at(2), &[1]),
+    ];
+    for arguments in &wrong {
         // SAFETY: not what the call asks for: that it is found out is what is tested.
-        let outcome = unsafe { device.launch(&*program, Launch { grid: [1; 3], words, stream: STREAM }) };
-        ensure(outcome.is_err(), || format!("{words:?} was launched"))?;
+        let outcome = unsafe { device.launch(&*program, arguments.launch([1; 3], STREAM)) };
+        ensure(outcome.is_err(), || format!("{arguments:?} was launched"))?;
     }
     device.synchronize(STREAM).map_err(text)
 }

@@ -1,7 +1,7 @@
 //! Launches: many in one submission, views of one allocation, views without elements.
 
-use crate::{Outcome, STREAM, Test, compiled, ensure, floats, launched, text, uploaded};
-use kiln_backend::{Backend, DevicePtr};
+use crate::{Outcome, STREAM, Test, compiled, ensure, floats, launched, text, uploaded, vector};
+use kiln_backend::{Backend, BufferBinding, DevicePtr, LaunchArguments};
 use kiln_wgpu::Wgpu;
 
 pub const TESTS: &[Test] = &[
@@ -57,9 +57,11 @@ fn softmax(device: &Wgpu) -> Outcome {
         let x: Vec<f32> = (0..rows * columns).map(|i| ((i * 37 % 101) as f32) / 7.0 - 6.0).collect();
         let input = uploaded(device, bytemuck::cast_slice(&x))?;
         let output = uploaded(device, bytemuck::cast_slice(&vec![7.0f32; x.len()]))?;
-        let shape = [rows as u64, columns as u64, columns as u64, 1];
-        let words = [&[input.0], &shape[..], &[output.0], &shape[..]].concat();
-        launched(device, &program, [rows as u32, 1, 1], &words)?;
+        let shape = [rows as u64, columns as u64];
+        let arguments = LaunchArguments::new()
+            .view(BufferBinding::read(input), &shape)
+            .view(BufferBinding::write(output), &shape);
+        launched(device, &program, [rows as u32, 1, 1], &arguments)?;
         let got = floats(device, output, x.len())?;
         for (row, (x, got)) in x.chunks(columns).zip(got.chunks(columns)).enumerate() {
             let sum: f64 = x.iter().map(|&v| f64::from(v).exp()).sum();
@@ -86,7 +88,7 @@ fn launches_add_up(device: &Wgpu) -> Outcome {
     for i in 0..500 {
         let by = (i % 13) as f32;
         want += by;
-        launched(device, &program, [2, 1, 1], &[x.0, 300, 1, by.to_bits().into()])?;
+        launched(device, &program, [2, 1, 1], &vector(x, 300).scalar(by.to_bits().into()))?;
     }
     let got = floats(device, x, 300)?;
     ensure(got == [want; 300], || format!("{:?}, expected {want}", &got[..4]))
@@ -97,8 +99,9 @@ fn views_of_one_allocation(device: &Wgpu) -> Outcome {
     let program = compiled(device, TWICE)?;
     let values: Vec<f32> = (0..600).map(|i| i as f32).collect();
     let memory = uploaded(device, bytemuck::cast_slice(&values))?;
-    let upper = memory.0 + 300 * 4;
-    launched(device, &program, [2, 1, 1], &[memory.0, 300, 1, upper, 300, 1])?;
+    let upper = BufferBinding::write(memory).at(300 * 4);
+    let arguments = LaunchArguments::new().view(BufferBinding::read(memory), &[300]).view(upper, &[300]);
+    launched(device, &program, [2, 1, 1], &arguments)?;
     let got = floats(device, memory, 600)?;
     let want: Vec<f32> = (0..600).map(|i| if i < 300 { i as f32 } else { (i - 300) as f32 * 2.0 }).collect();
     ensure(got == want, || format!("{:?} and {:?}", &got[..4], &got[300..304]))
@@ -106,9 +109,11 @@ fn views_of_one_allocation(device: &Wgpu) -> Outcome {
 
 fn views_without_elements(device: &Wgpu) -> Outcome {
     let program = compiled(device, TWICE)?;
-    launched(device, &program, [1, 1, 1], &[0, 0, 1, 0, 0, 1])?;
+    let (nothing, nowhere) = (BufferBinding::read(DevicePtr(0)), BufferBinding::write(DevicePtr(0)));
+    let arguments = LaunchArguments::new().view(nothing, &[0]);
+    launched(device, &program, [1, 1, 1], &arguments.clone().view(nowhere, &[0]))?;
     let y = uploaded(device, bytemuck::cast_slice(&[5.0f32; 8]))?;
-    launched(device, &program, [1, 1, 1], &[DevicePtr(0).0, 0, 1, y.0, 8, 1])?;
+    launched(device, &program, [1, 1, 1], &arguments.view(BufferBinding::write(y), &[8]))?;
     device.synchronize(STREAM).map_err(text)?;
     ensure(floats(device, y, 8)? == [0.0; 8], || "the padding was not stored".into())
 }

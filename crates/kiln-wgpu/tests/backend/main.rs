@@ -11,7 +11,7 @@ mod residents;
 mod rounds;
 mod streams;
 
-use kiln_backend::{Backend, DevicePtr, Launch, Program, StreamId};
+use kiln_backend::{Backend, BufferBinding, DevicePtr, LaunchArguments, Program, StreamId};
 use kiln_wgpu::Wgpu;
 use libtest_mimic::{Arguments, Trial};
 use std::process::ExitCode;
@@ -88,7 +88,17 @@ fn floats(device: &Wgpu, from: DevicePtr, count: usize) -> Result<Vec<f32>, Stri
     Ok(bytemuck::pod_collect_to_vec(&downloaded(device, from, count * 4)?))
 }
 
-fn launched(device: &Wgpu, program: &Arc<dyn Program>, grid: [u32; 3], words: &[u64]) -> Outcome {
+/// A vector of so many elements, which a kernel may write.
+fn vector(memory: DevicePtr, elements: u64) -> LaunchArguments {
+    LaunchArguments::new().view(BufferBinding::write(memory), &[elements])
+}
+
+fn launched(
+    device: &Wgpu,
+    program: &Arc<dyn Program>,
+    grid: [u32; 3],
+    arguments: &LaunchArguments,
+) -> Outcome {
     // SAFETY: the tests describe memory that is there, and free it after they have waited.
-    unsafe { device.launch(&**program, Launch { grid, words, stream: STREAM }) }.map_err(text)
+    unsafe { device.launch(&**program, arguments.launch(grid, STREAM)) }.map_err(text)
 }

@@ -1,7 +1,7 @@
 //! Faults and prints, each reported by the stream that it happened in.
 
 use crate::{Outcome, STREAM, Test, compiled, ensure, text};
-use kiln_backend::{Backend, Error, Fault, FaultKind, Launch, StreamId};
+use kiln_backend::{Backend, Error, Fault, FaultKind, LaunchArguments, StreamId};
 use kiln_wgpu::Wgpu;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -26,9 +26,9 @@ const SAY: &str = "kernel @say(%n: i32) thread [1, 1, 1] {
 /// Launches a kernel of one number.
 fn launch(device: &Wgpu, source: &str, n: i32, stream: StreamId) -> Outcome {
     let program = compiled(device, source)?;
-    let words = [u64::from(n as u32)];
+    let arguments = LaunchArguments::new().scalar(u64::from(n as u32));
     // SAFETY: the kernel touches no memory.
-    unsafe { device.launch(&*program, Launch { grid: [2, 1, 1], words: &words, stream }) }.map_err(text)
+    unsafe { device.launch(&*program, arguments.launch([2, 1, 1], stream)) }.map_err(text)
 }
 
 /// Fails unless a stream reports that `n` had this value.

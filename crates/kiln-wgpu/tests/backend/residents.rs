@@ -2,7 +2,8 @@
 
 use crate::{Outcome, STREAM, Test, compiled, downloaded, ensure, text};
 use kiln_backend::{
-    Backend, Error, Launch, Mapped, MappedMemory, MappedPlace, Residency, ResidentId, Residents,
+    Backend, BufferBinding, Error, LaunchArguments, Mapped, MappedMemory, MappedPlace, Residency, ResidentId,
+    Residents,
 };
 use kiln_wgpu::Wgpu;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -55,8 +56,11 @@ impl<'d> Adder<'d> {
     }
 
     fn launch(&self, count: u64, by: u64) -> Result<ResidentId, String> {
-        let words = [self.x.device.0, count, 1, self.y.device.0, count, 1, by];
-        let launch = Launch { grid: [1, 1, 1], words: &words, stream: STREAM };
+        let arguments = LaunchArguments::new()
+            .view(BufferBinding::read(self.x.device), &[count])
+            .view(BufferBinding::write(self.y.device), &[count])
+            .scalar(by);
+        let launch = arguments.launch([1, 1, 1], STREAM);
         // SAFETY: both have 24 words, and are unmapped after all launches are over.
         unsafe { self.device.launch_resident(&self.program, launch) }.map_err(text)
     }

@@ -1,7 +1,7 @@
 //! Loops of many rounds, of which a driver that ends them has made a fault.
 
 use crate::{Outcome, STREAM, Test, compiled, downloaded, ensure, launched, text, uploaded};
-use kiln_backend::{Backend, Error, Fault, FaultKind};
+use kiln_backend::{Backend, BufferBinding, Error, Fault, FaultKind, LaunchArguments};
 use kiln_wgpu::Wgpu;
 
 pub const TESTS: &[Test] = &[
@@ -93,7 +93,8 @@ fn limit(device: &Wgpu) -> Option<u32> {
 fn expect(device: &Wgpu, source: &str, n: i32, want: [i32; 13], cut_at: Option<&str>) -> Outcome {
     let program = compiled(device, source)?;
     let output = uploaded(device, &[0x5a; 52])?;
-    launched(device, &program, [1, 1, 1], &[n as u64, output.0, 13, 1])?;
+    let arguments = LaunchArguments::new().scalar(n as u64).view(BufferBinding::write(output), &[13]);
+    launched(device, &program, [1, 1, 1], &arguments)?;
     let cut_at = cut_at.filter(|_| limit(device).is_some());
     let outcome = device.synchronize(STREAM);
     let got: Vec<i32> = bytemuck::pod_collect_to_vec(&downloaded(device, output, 52)?);
