@@ -204,6 +204,24 @@ def products():
     case("matmul_transposed", [x, y], x.T @ y)
 
 
+def orders():
+    for dtype in ["f32", "i32", "f64", "u32", "bool"]:
+        for shape, axis in [((9,), 0), ((3, 5), 1), ((4, 3), 0), ((1, 33), -1), ((3, 0), 0)]:
+            x = array(dtype, shape)
+            case(f"sort {axis}", [x], np.sort(x, axis))
+            case(f"argsort {axis}", [x], np.argsort(x, axis, kind="stable"))
+    sums = {
+        "ij,jk->ik": [(2, 3), (3, 4)], "ij,jk->ki": [(2, 3), (3, 4)], "ij->ji": [(2, 3)], "ij->": [(2, 3)],
+        "bhqd,bhkd->bhqk": [(2, 2, 3, 4), (2, 2, 5, 4)], "i,j->ij": [(3,), (4,)], "i,i->": [(5,), (5,)],
+        "ij,ij->i": [(3, 4), (3, 4)], "ijk,ij,kl->il": [(2, 3, 4), (2, 3), (4, 5)], "ab,cb,b->ac": [(2, 3), (4, 3), (3,)],
+        "ij,jk->ik ": [(2, 0), (0, 3)],
+    }
+    for text, shapes in sums.items():
+        for dtype in ["f32", "f64", "i64"]:
+            many = [array(dtype, shape, special=False) for shape in shapes]
+            case(f"einsum {text.strip()}", many, np.einsum(text.strip(), *many))
+
+
 def main():
     with np.errstate(all="ignore"):
         elementwise()
@@ -211,6 +229,7 @@ def main():
         reductions()
         views()
         products()
+        orders()
 
 
 sys.exit(main())

@@ -74,7 +74,7 @@
 //! | `dtype.rs`, `shape.rs` | promotion and broadcasting, as NumPy's |
 //! | `plan/` | from a graph to launches |
 //! | `emit/` | from a program to IR |
-//! | `run.rs`, `library.rs` | running a plan; products by `kiln-kernels` |
+//! | `run.rs`, `library.rs` | running a plan; products by `kiln-kernels`, sorting |
 //! | `grad/` | gradients |
 //! | `explain.rs` | what a plan does, in words |
 
@@ -91,7 +91,7 @@ mod plan;
 mod run;
 mod shape;
 
-pub use array::{Operand, concatenate, eval, stack};
+pub use array::{Operand, concatenate, einsum, eval, stack};
 pub use error::{Error, Result, Site};
 pub use explain::explain;
 pub use grad::{Parameters, custom_vjp, grad, value_and_grad};

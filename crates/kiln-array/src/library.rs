@@ -1,13 +1,41 @@
-//! Launches of kernels that are not made here: products of matrices.
+//! Launches of kernels that are not made of graphs: products of matrices, and sorting.
 
 use crate::op::Op;
 use kiln_kernels::Matmul;
+use kiln_lang::prelude::*;
 use kiln_runtime::{DynTensor, Result, Tensor};
+
+/// The longest axis that is sorted, in elements.
+pub(crate) const LONGEST_SORTED: usize = 2048;
+
+/// Kernels over rows.
+mod kernels {
+    use super::*;
+
+    /// The indices that put each row in order; `block` covers it.
+    #[kernel(crate = kiln_runtime)]
+    pub fn argsort<T: Num>(x: &Tensor<T, 2>, y: &mut Tensor<i64, 2>, descending: bool, block: usize) {
+        let row = program_id(0);
+        let (elements, indices) = (x.row(row).load(block, 0), iota::<i32>(block));
+        let count = x.extent(1).cast::<i32>();
+        // NaN is the one element that is not equal to itself, and greater than all numbers here.
+        let less = |a: Val<T>, b: Val<T>| a.lt(b) | (a.eq(a) & b.ne(b));
+        let sorted = (elements, indices).sort_by(0, |(a, i), (b, j)| {
+            let (low, high) = (less(a, b), less(b, a));
+            let first = if descending { high } else { low };
+            let ordered = first | (!low & !high & i.lt(j));
+            // What lies beyond the end of the row comes last.
+            (i.lt(count) & j.ge(count)) | (i.lt(count) & ordered)
+        });
+        y.row(row).store(sorted.1.cast::<i64>());
+    }
+}
 
 /// Launches an operation of the library.
 pub(crate) fn launch(op: &Op, inputs: &[DynTensor], result: &mut DynTensor) -> Result<()> {
     match (op, inputs) {
         (Op::Product, [a, b]) => product(a, b, result),
+        (Op::ArgSort { descending }, [x]) => argsort(x, result, *descending),
         _ => Ok(()),
     }
 }
@@ -38,5 +66,14 @@ fn product(a: &DynTensor, b: &DynTensor, c: &mut DynTensor) -> Result<()> {
         let (a, b) = (a.downcast_ref::<T, 3>()?, b.downcast_ref::<T, 3>()?);
         let c: &mut Tensor<T, 3> = c.downcast_mut()?;
         Matmul::new(a, b).run(c)
+    })
+}
+
+fn argsort(x: &DynTensor, y: &mut DynTensor, descending: bool) -> Result<()> {
+    let block = x.shape().last().map_or(1, |extent| extent.next_power_of_two());
+    let device = x.device().clone();
+    for_numbers!(x.dtype(), T => {
+        let x = x.downcast_ref::<T, 2>()?;
+        kernels::argsort::<T>(x, y.downcast_mut()?, descending, block).launch(&device)
     })
 }

@@ -50,6 +50,9 @@ pub(crate) enum Op {
     Take { axis: usize },
     /// `(a, b)`: products of matrices, `[n, m, k]` by `[n, k, l]`; an n of 1 serves for all.
     Product,
+    /// `(x)` of two axes: the i64 indices that put each row in order; of equal elements the first
+    /// comes first, and NaN count as greater than all numbers.
+    ArgSort { descending: bool },
 
     /// `(x)`: x, as the variable of a gradient.
     Variable,
@@ -82,6 +85,7 @@ impl Op {
             Op::CumSum { .. } => "cumsum",
             Op::Take { .. } => "take",
             Op::Product => "matmul",
+            Op::ArgSort { .. } => "argsort",
             Op::Variable => "variable",
             Op::Stop => "stop_gradient",
             Op::Custom => "custom_vjp",
@@ -111,13 +115,14 @@ impl Op {
             | Op::Reduce { .. }
             | Op::CumSum { .. }
             | Op::Take { .. }
-            | Op::Product => false,
+            | Op::Product
+            | Op::ArgSort { .. } => false,
         }
     }
 
     /// Whether it has a launch of its own, by a kernel of the library.
     pub(crate) fn is_library(&self) -> bool {
-        matches!(self, Op::Product)
+        matches!(self, Op::Product | Op::ArgSort { .. })
     }
 
     /// Whether it combines elements along axes.

@@ -1,6 +1,6 @@
 //! Gradients against differences of the function itself, in f64.
 
-use kiln_array::{Array, concatenate, custom_vjp, grad, value_and_grad};
+use kiln_array::{Array, concatenate, custom_vjp, einsum, grad, value_and_grad};
 use kiln_ir::Scalar;
 use kiln_runtime::Device;
 
@@ -162,6 +162,9 @@ fn products_and_indices() {
     check("vector", &[3], |x| x.matmul(&right));
     let at = Array::new(&device, &[2i32, 0, -1, 2], &[2, 2]);
     check("take", &[3, 2], |x| x.exp().take(&at, 0));
+    check("sort", &[3, 4], |x| x.sort(1));
+    check("top_k", &[2, 5], |x| x.top_k(2, -1).0);
+    check("einsum", &[2, 3, 4], |x| einsum("bij,bkj->ik", &[x, &x.exp()]));
     check("take_along", &[2, 4], |x| x.take_along(&at, 1));
 }
 

@@ -2,7 +2,7 @@
 //! `numpy/cases.txt`.
 
 use half::f16;
-use kiln_array::{Array, concatenate, stack};
+use kiln_array::{Array, concatenate, einsum, stack};
 use kiln_ir::Scalar;
 use kiln_runtime::Device;
 
@@ -143,6 +143,13 @@ fn one(words: &[&str], n: &[isize], x: &Array, rest: &[Array]) -> Array {
         }
         "take" => x.take(&rest[0], n[0]),
         "take_along" => x.take_along(&rest[0], n[0]),
+        "sort" => x.sort(n[0]),
+        "argsort" => x.argsort(n[0]),
+        "einsum" => {
+            let mut all = vec![x];
+            all.extend(rest);
+            einsum(words[1], &all)
+        }
         "matmul_transposed" => x.transpose().matmul(&rest[0]),
         other => panic!("no operation {other}"),
     }

@@ -12,11 +12,14 @@
 //! | `join.rs` | concatenating, stacking, splitting |
 //! | `index.rs` | elements by indices |
 //! | `scan.rs` | running sums |
+//! | `sort.rs` | elements in order, and the greatest ones |
+//! | `einsum.rs` | sums of products by named axes |
 //! | `rows.rs` | softmax, norms |
 //! | `read.rs` | computing, reading, printing |
 
 pub(crate) mod arithmetic;
 pub(crate) mod create;
+mod einsum;
 pub(crate) mod functions;
 mod index;
 mod join;
@@ -26,8 +29,10 @@ mod read;
 pub(crate) mod reduce;
 mod rows;
 pub(crate) mod scan;
+mod sort;
 mod views;
 
 pub use arithmetic::Operand;
+pub use einsum::einsum;
 pub use join::{concatenate, stack};
 pub use read::eval;

@@ -32,8 +32,12 @@ pub(crate) fn reduce(op: ReduceOp, x: &Array, axes: &[usize], site: Site) -> Arr
     Array::record(&[x], site, || Ok(made)).reshaped(&shape, site)
 }
 
-/// Elements from which on few results are combined in two kernels.
-const LONG: usize = 1 << 16;
+/// Elements from which on few results are combined in two kernels: along the last axis, and along
+/// others, where a program takes several results side by side.
+const LONG: [usize; 2] = [1 << 16, 1 << 11];
+
+/// Results that a program takes along other axes than the last one.
+const BESIDE: usize = 64;
 
 /// Results that are enough to keep a device busy with one program each.
 const MANY: usize = 64;
@@ -47,7 +51,10 @@ fn divided(op: ReduceOp, x: &Array, axes: &[usize], site: Site) -> Option<Array>
     let kept_axes: Extents = (0..x.rank()).filter(|axis| !axes.contains(axis)).collect();
     let rows: usize = kept_axes.iter().map(|&axis| x.shape()[axis]).product();
     let row: usize = axes.iter().map(|&axis| x.shape()[axis]).product();
-    if row < LONG || rows >= MANY {
+    let last = (0..x.rank()).rev().find(|&axis| x.shape()[axis] != 1);
+    let is_last = last.is_some_and(|last| axes.contains(&last));
+    let (long, programs) = if is_last { (LONG[0], rows) } else { (LONG[1], rows.div_ceil(BESIDE)) };
+    if row < long || programs >= MANY {
         return None;
     }
     let order = kept_axes.iter().chain(axes).copied().collect();

@@ -64,7 +64,7 @@ impl Rules<'_> {
             Op::Take { axis } => vec![Some(self.gathered(*axis)), None],
             Op::Product => self.of_product(),
             Op::Variable => vec![Some(g.clone())],
-            Op::Stop => vec![None],
+            Op::Stop | Op::ArgSort { .. } => vec![None],
             Op::Custom => self.of_user(y),
         }
     }

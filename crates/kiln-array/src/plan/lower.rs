@@ -126,6 +126,11 @@ impl<'a> Lowering<'a> {
         }
     }
 
+    /// Whether there is a running sum, which a tile must hold whole.
+    fn has_running_sum(&self) -> bool {
+        self.body.values.iter().any(|value| matches!(value, Value::CumSum { .. }))
+    }
+
     /// Where neighbors in memory lie along a dimension.
     fn is_adjacent(&self, dim: usize) -> bool {
         self.indices.iter().flatten().any(|index| index.factor(dim) == 1)
@@ -135,9 +140,13 @@ impl<'a> Lowering<'a> {
         let kept: Vec<usize> = (0..self.dims.len()).filter(|&dim| !self.dims[dim].row).collect();
         let row: Vec<usize> = (0..self.dims.len()).filter(|&dim| self.dims[dim].row).collect();
         let extents = |dims: &[usize]| dims.iter().map(|&dim| self.dims[dim].extent).product::<usize>();
+        // Whole rows whose neighbors lie apart would be read element by element.
+        let is_apart =
+            kept.iter().any(|&dim| self.is_adjacent(dim)) && !row.iter().any(|&dim| self.is_adjacent(dim));
+        let is_whole = sizes::fits_tile(extents(&row)) && (!is_apart || extents(&row) <= sizes::CROSSED);
         let columns = match row.is_empty() {
             true => Columns::Grid,
-            false if sizes::fits_tile(extents(&row)) => Columns::Whole,
+            false if is_whole || self.has_running_sum() => Columns::Whole,
             false => Columns::Loop,
         };
         let (kept, rounds, wide) = match columns {

@@ -7,6 +7,10 @@ use kiln_runtime::{Device, Execution};
 /// often as it needs them.
 pub(crate) const LONGEST_ROW: usize = 16384;
 
+/// The extent of tiles along which memory is not read in order, in elements: enough for the
+/// widest accesses along the other one.
+pub(crate) const CROSSED: usize = 64;
+
 /// Whether a tile holds a row.
 pub(crate) fn fits_tile(row: usize) -> bool {
     row <= LONGEST_ROW
@@ -35,7 +39,7 @@ pub(crate) fn tile(of: Sizes, device: &Device) -> ([u32; 2], Option<u32>) {
     let covering = |extent: usize| extent.max(1).next_power_of_two();
     let columns = match of.columns {
         Columns::Whole => covering(of.columns_extent),
-        Columns::Grid | Columns::Loop if of.crossed => covering(of.columns_extent).min(64),
+        Columns::Grid | Columns::Loop if of.crossed => covering(of.columns_extent).min(CROSSED),
         Columns::Grid | Columns::Loop => covering(of.columns_extent).min(most),
     };
     let rows = covering(of.rows).min((most / columns).max(1));
