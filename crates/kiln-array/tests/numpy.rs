@@ -3,8 +3,9 @@
 
 use half::f16;
 use kiln_array::{Array, concatenate, einsum, stack};
+use kiln_fuzz::GpuCode;
 use kiln_ir::Scalar;
-use kiln_runtime::Device;
+use kiln_runtime::{Device, DiskCache};
 
 /// An array of a case. Elements are compared as f64, or as i128 where they are integers.
 #[derive(Debug)]
@@ -205,4 +206,11 @@ fn on_the_cpu() {
 #[test]
 fn in_the_interpreter() {
     check(&Device::open("interp").unwrap(), 3);
+}
+
+/// The code that a GPU is given, run by the interpreter.
+#[test]
+fn as_code_for_gpus() {
+    let backend = GpuCode::named(GpuCode::NAME).unwrap();
+    check(&Device::with_backend(Box::new(backend), DiskCache::none()), 9);
 }

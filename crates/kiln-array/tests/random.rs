@@ -1,7 +1,8 @@
 //! Random graphs: computed together, which fuses, and each array by itself, which does not.
 
 use kiln_array::{Array, concatenate, eval};
-use kiln_runtime::Device;
+use kiln_fuzz::GpuCode;
+use kiln_runtime::{Device, DiskCache};
 
 /// One random operation on arrays of before.
 fn grow(random: &mut fastrand::Rng, all: &[Array]) -> Array {
@@ -61,20 +62,26 @@ fn graph(seed: u64, device: &Device, each_by_itself: bool) -> Vec<Array> {
 
 #[test]
 fn fused_graphs_compute_what_single_operations_do() {
-    check("cpu", 0..60);
+    check(&Device::open("cpu").unwrap(), 0..60);
 }
 
 /// Where the sanitizer sees what is read before it is written, and what two programs write.
 #[test]
 fn fused_graphs_are_clean() {
-    check("interp", 60..80);
+    check(&Device::open("interp").unwrap(), 60..80);
 }
 
-fn check(device: &str, seeds: std::ops::Range<u64>) {
-    let device = Device::open(device).unwrap();
+/// The code that a GPU is given, run by the interpreter.
+#[test]
+fn fused_graphs_are_right_as_code_for_gpus() {
+    let backend = GpuCode::named(GpuCode::NAME).unwrap();
+    check(&Device::with_backend(Box::new(backend), DiskCache::none()), 80..92);
+}
+
+fn check(device: &Device, seeds: std::ops::Range<u64>) {
     for seed in seeds {
-        let apart = graph(seed, &device, true);
-        let together = graph(seed, &device, false);
+        let apart = graph(seed, device, true);
+        let together = graph(seed, device, false);
         // Some of the arrays are asked for, all of the last ones among them.
         let mut random = fastrand::Rng::with_seed(seed + 1000);
         let last = together.len() - 3;
