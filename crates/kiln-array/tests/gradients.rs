@@ -7,8 +7,10 @@ use kiln_runtime::Device;
 /// A function and its name.
 type Named = (&'static str, fn(&Array) -> Array);
 
+/// The CPU, or the device that the environment variable `KILN_DEVICE` names.
 fn device() -> Device {
-    Device::open("cpu").unwrap()
+    let name = std::env::var("KILN_DEVICE").unwrap_or_else(|_| "cpu".into());
+    Device::open(&name).unwrap()
 }
 
 /// Numbers without ties, away from zero by turns of both signs.

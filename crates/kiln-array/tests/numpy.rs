@@ -198,9 +198,11 @@ fn check(device: &Device, every: usize) {
     assert!(tested > 100);
 }
 
+/// On the CPU, or the device that the environment variable `KILN_DEVICE` names.
 #[test]
-fn on_the_cpu() {
-    check(&Device::open("cpu").unwrap(), 1);
+fn on_a_device() {
+    let name = std::env::var("KILN_DEVICE").unwrap_or_else(|_| "cpu".into());
+    check(&Device::open(&name).unwrap(), 1);
 }
 
 #[test]

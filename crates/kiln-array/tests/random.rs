@@ -60,9 +60,11 @@ fn graph(seed: u64, device: &Device, each_by_itself: bool) -> Vec<Array> {
     all
 }
 
+/// On the CPU, or the device that the environment variable `KILN_DEVICE` names.
 #[test]
 fn fused_graphs_compute_what_single_operations_do() {
-    check(&Device::open("cpu").unwrap(), 0..60);
+    let name = std::env::var("KILN_DEVICE").unwrap_or_else(|_| "cpu".into());
+    check(&Device::open(&name).unwrap(), 0..60);
 }
 
 /// Where the sanitizer sees what is read before it is written, and what two programs write.

@@ -9,8 +9,8 @@ use kiln_ir::Scalar;
 use std::panic::Location;
 
 /// Sums of products of arrays, of which each letter names an axis: `"ij,jk->ik"` is the product of
-/// two matrices, `"bhqd,bhkd->bhqk"` that of queries and keys. Letters that the result does not have
-/// are summed over.
+/// two matrices, `"bhqd,bhkd->bhqk"` that of queries and keys. Letters that the result does not
+/// have are summed over.
 ///
 /// ```
 /// use kiln_array::{Array, einsum};

@@ -64,14 +64,6 @@ impl Affine {
     pub(crate) fn factor(&self, dim: usize) -> i64 {
         self.terms.iter().find(|term| term.0 == Var::Dim(dim)).map_or(0, |term| term.1)
     }
-
-    /// The one dimension that it is.
-    pub(crate) fn as_dim(&self) -> Option<usize> {
-        match (self.constant, &self.terms[..]) {
-            (0, &[(Var::Dim(dim), 1)]) => Some(dim),
-            _ => None,
-        }
-    }
 }
 
 /// The index of row-major elements, of the indices on the axes.
@@ -152,13 +144,13 @@ mod tests {
         let both = linear(&[Affine::of(Var::Dim(0), 1), Affine::of(Var::Dim(1), 1)], &[3, 1]);
         assert_eq!((both.factor(0), both.factor(1)), (3, 1));
         let back = delinear(&both, &[2, 3], extent).unwrap();
-        assert_eq!((back[0].as_dim(), back[1].as_dim()), (Some(0), Some(1)));
+        assert_eq!(back, [Affine::of(Var::Dim(0), 1), Affine::of(Var::Dim(1), 1)]);
 
         let one = Affine::of(Var::Dim(0), 1);
         assert_eq!(delinear(&one, &[2, 3], |_| 6), Err(Indivisible::Divide { dim: 0, inner: 3 }));
         assert_eq!(delinear(&one, &[2, 5], |_| 9), Err(Indivisible::Never));
         let split = Affine::of(Var::Dim(0), 3).plus(&Affine::of(Var::Dim(1), 1), 1);
-        assert_eq!(delinear(&split, &[2, 3], extent).unwrap()[1].as_dim(), Some(1));
+        assert_eq!(delinear(&split, &[2, 3], extent).unwrap()[1], Affine::of(Var::Dim(1), 1));
     }
 
     #[test]

@@ -131,7 +131,12 @@ impl<'a> Lowering<'a> {
         self.body.values.iter().any(|value| matches!(value, Value::CumSum { .. }))
     }
 
-    /// Where neighbors in memory lie along a dimension.
+    /// Whether neighbors of a result lie along a dimension.
+    fn is_stored_along(&self, dim: usize) -> bool {
+        self.stored.iter().any(|stored| stored.at.factor(dim) == 1)
+    }
+
+    /// Whether neighbors of what is read lie along a dimension.
     fn is_adjacent(&self, dim: usize) -> bool {
         self.indices.iter().flatten().any(|index| index.factor(dim) == 1)
     }
@@ -141,8 +146,8 @@ impl<'a> Lowering<'a> {
         let row: Vec<usize> = (0..self.dims.len()).filter(|&dim| self.dims[dim].row).collect();
         let extents = |dims: &[usize]| dims.iter().map(|&dim| self.dims[dim].extent).product::<usize>();
         // Whole rows whose neighbors lie apart would be read element by element.
-        let is_apart =
-            kept.iter().any(|&dim| self.is_adjacent(dim)) && !row.iter().any(|&dim| self.is_adjacent(dim));
+        let in_order = |&dim: &usize| self.is_adjacent(dim) || self.is_stored_along(dim);
+        let is_apart = kept.iter().any(|&dim| self.is_adjacent(dim)) && !row.iter().any(in_order);
         let is_whole = sizes::fits_tile(extents(&row)) && (!is_apart || extents(&row) <= sizes::CROSSED);
         let columns = match row.is_empty() {
             true => Columns::Grid,

@@ -321,7 +321,7 @@ fn aligned(graph: &Graph, alone: &Group, body: &Body, group: &Group, other: &Bod
             .any(|value| matches!(value, Value::Read { vertex: read, .. } if read == vertex));
         let Some(member) = group.member(*vertex) else { continue };
         shares = true;
-        assign(graph, member, index, body, alone, &mut axis_of)?;
+        assign(graph, member, index, body, &mut axis_of)?;
     }
     if !shares {
         return None;
@@ -346,7 +346,6 @@ fn assign(
     member: &Member,
     index: &[super::affine::Affine],
     body: &Body,
-    alone: &Group,
     axis_of: &mut [Option<usize>],
 ) -> Option<()> {
     let reduced = match graph[member.vertex].op() {
@@ -360,12 +359,10 @@ fn assign(
     }
     for (of, index) in axes.into_iter().zip(index) {
         let Some(of) = of else { continue };
-        let dim = body.dims[index.as_dim()?];
-        if dim.extent != alone.axes[dim.axis].extent {
-            return None;
-        }
-        match axis_of[dim.axis] {
-            None => axis_of[dim.axis] = Some(of),
+        // A whole axis, in however many parts.
+        let axis = (0..axis_of.len()).find(|&axis| body.axis_index(axis) == *index)?;
+        match axis_of[axis] {
+            None => axis_of[axis] = Some(of),
             Some(before) if before == of => {}
             Some(_) => return None,
         }
