@@ -137,8 +137,8 @@ def encode(kind, weights):
 
 
 def write(path, metadata, tensors):
-    """Writes a file. Values are typed by Python's types, integers u32 and those of lists i32; tensors are pairs of an encoding and an
-    array, rows first."""
+    """Writes a file. Values are typed by Python's types, integers u32 and those of lists i32;
+    tensors are pairs of an encoding and an array, rows first."""
 
     def text(x):
         return struct.pack("<Q", len(x.encode())) + x.encode()

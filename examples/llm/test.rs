@@ -1,5 +1,5 @@
-//! The example `llm` against what NumPy computes in f64 (`reference.py`), on a small model of random
-//! weights, and on SmolLM2 where pip has installed it or `KILN_LLM_MODEL` names it.
+//! The example `llm` against what NumPy computes in f64 (`reference.py`), on a small model of
+//! random weights, and on SmolLM2 where pip has installed it or `KILN_LLM_MODEL` names it.
 
 #[path = "kernels.rs"]
 mod kernels;

@@ -1,7 +1,8 @@
-"""Makes `data/tiny.gguf`: a model of random weights in every encoding, with the architecture and the
-kind of tokens that SmolLM2 has. It says nothing sensible, and the same on every device.
+"""Makes `data/tiny.gguf`: a model of random weights in every encoding, with the architecture and
+the kind of tokens that SmolLM2 has. It says nothing sensible, and the same on every device.
 
     python3 tiny.py && python3 reference.py data/tiny.gguf > data/tiny.json
+    python3 reference.py data/tiny.gguf --texts > data/tiny_tokens.json
 """
 
 import numpy as np

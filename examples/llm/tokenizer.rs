@@ -1,5 +1,5 @@
-//! Text to tokens and back: byte-level byte-pair encoding (Sennrich, Haddow and Birch, 2016; Radford
-//! et al., 2019), with the tokens and merges of a GGUF file.
+//! Text to tokens and back: byte-level byte-pair encoding (Sennrich, Haddow and Birch, 2016;
+//! Radford et al., 2019), with the tokens and merges of a GGUF file.
 //!
 //! A text is cut into words by a pattern. The bytes of a word are its first tokens, of which the
 //! pair that stands first in the list of merges becomes one, until no pair is in the list.
@@ -150,7 +150,8 @@ fn digits_apart(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The letter of each byte in the names of tokens: itself where it is printed, else one from 256 on.
+/// The letter of each byte in the names of tokens: itself where it is printed, else one from 256
+/// on.
 fn letters() -> [char; 256] {
     let mut others = 256..;
     std::array::from_fn(|byte| {

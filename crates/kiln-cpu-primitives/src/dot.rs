@@ -126,8 +126,8 @@ unsafe fn product<
     }
 }
 
-/// Multiplies a single row by columns that are read where they are, `WIDE` at a time: the sums of one
-/// panel alone would wait for each other, and other rows of the tile be thrown away.
+/// Multiplies a single row by columns that are read where they are, `WIDE` at a time: the sums of
+/// one panel alone would wait for each other, and other rows of the tile be thrown away.
 ///
 /// # Safety
 /// As for [`multiply_block`]; the elements of `b` are accumulators and adjacent, and `columns` is a

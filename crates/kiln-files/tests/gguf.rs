@@ -365,7 +365,8 @@ fn a_file_that_ends_early_is_refused() {
     }
 }
 
-/// Opens a file and reads all of it, whatever it is. No allocation may be much larger than the file.
+/// Opens a file and reads all of it, whatever it is. No allocation may be much larger than the
+/// file.
 fn read_all(folder: &Folder, bytes: &[u8]) -> Result<(), TestCaseError> {
     LARGEST.set(0);
     if let Ok(file) = folder.open(bytes) {
