@@ -11,6 +11,8 @@ use std::error::Error;
 const PART: usize = 1024;
 /// Keys of a turn of attention.
 const KEYS: usize = 64;
+/// Tokens that are read at once: as many as unpacked weights are multiplied with in passing.
+const ROWS: usize = 12;
 
 /// The sizes of a model.
 #[derive(Clone, Copy, Debug)]
@@ -115,10 +117,10 @@ pub struct Conversation {
     /// The present place, and the number of tokens that are known.
     place: Tensor<i32, 1>,
     #[allow(dead_code)]
-    logits: Tensor<f32, 1>,
-    /// Reads the token at the present place.
-    read: Graph,
-    /// Reads it and chooses the next.
+    logits: Tensor<f32, 2>,
+    /// Read so many tokens from the present place on; the most first.
+    reads: Vec<(usize, Graph)>,
+    /// Reads the token at the present place and chooses the next.
     decode: Graph,
     /// The tokens that are known, and how many of them were read.
     known: Vec<i32>,
@@ -137,15 +139,23 @@ struct Ends {
     angles: Tensor<f32, 3>,
 }
 
-/// Vectors between kernels.
+/// Vectors between kernels, one a token.
 struct Scratch {
-    x: Tensor<f32, 1>,
-    qkv: Tensor<f32, 1>,
-    attended: Tensor<f32, 1>,
-    gate_up: Tensor<f32, 1>,
-    /// The likeliest of each part of the logits.
-    best: Tensor<f32, 1>,
-    token: Tensor<i32, 1>,
+    x: Tensor<f32, 2>,
+    qkv: Tensor<f32, 2>,
+    attended: Tensor<f32, 2>,
+    gate_up: Tensor<f32, 2>,
+}
+
+impl Scratch {
+    fn new(device: &Device, config: &Config, rows: usize) -> kiln::Result<Scratch> {
+        Ok(Scratch {
+            x: device.uninit([rows, config.width])?,
+            qkv: device.uninit([rows, (config.heads + 2 * config.key_heads) * config.head_width()])?,
+            attended: device.uninit([rows, config.width])?,
+            gate_up: device.uninit([rows, 2 * config.inner])?,
+        })
+    }
 }
 
 impl Conversation {
@@ -166,35 +176,37 @@ impl Conversation {
         let ends = load.ends()?;
         let mut tokens = device.zeros([config.context + 1])?;
         let mut place = device.tensor(&[0, 0], [2])?;
-        let mut logits = device.uninit([config.tokens])?;
+        let mut reads = Vec::new();
+        // Where weights are multiplied by one vector at a time, several are no faster.
+        let rows: &[usize] = if device.capabilities().is_simt() { &[1] } else { &[ROWS, 1] };
+        for &rows in rows {
+            let mut scratch = Scratch::new(device, &config, rows)?;
+            let (read, ()) = device.graph(|_| {
+                ends.embedding.embed(&tokens, &place, &mut scratch.x)?;
+                layers.iter_mut().try_for_each(|layer| layer.record(&config, &ends, &place, &mut scratch))?;
+                kernels::advance(&mut place, rows as i32).grid([1]).launch(device)
+            })?;
+            reads.push((rows, read));
+        }
+        let mut scratch = Scratch::new(device, &config, 1)?;
+        let mut logits = device.uninit([1, config.tokens])?;
         let parts = config.tokens.div_ceil(PART);
-        let mut scratch = Scratch {
-            x: device.uninit([config.width])?,
-            qkv: device.uninit([(config.heads + 2 * config.key_heads) * config.head_width()])?,
-            attended: device.uninit([config.width])?,
-            gate_up: device.uninit([2 * config.inner])?,
-            best: device.uninit([parts])?,
-            token: device.uninit([parts])?,
-        };
-        let (read, ()) = device.graph(|_| {
-            ends.embedding.embed(&tokens, &place, &mut scratch.x)?;
-            layers.iter_mut().try_for_each(|layer| layer.record(&config, &ends, &place, &mut scratch))?;
-            kernels::advance(&mut place).grid([1]).launch(device)
-        })?;
+        let (mut best, mut token) = (device.uninit([parts])?, device.uninit([parts])?);
         let (decode, ()) = device.graph(|_| {
             ends.embedding.embed(&tokens, &place, &mut scratch.x)?;
             layers.iter_mut().try_for_each(|layer| layer.record(&config, &ends, &place, &mut scratch))?;
-            let Scratch { x, best, token, .. } = &mut scratch;
             let head = ends.head.as_ref().unwrap_or(&ends.embedding);
-            head.product(x, (Input::Normalized, Some(&ends.gain), config.epsilon), &mut logits, false)?;
+            let normalized = (Input::Normalized, Some(&ends.gain), config.epsilon);
+            head.product(&scratch.x, normalized, &mut logits, false)?;
             let Sampling { temperature, seed } = sampling;
-            kernels::likeliest(&logits, &place, best, token, temperature, seed, PART).launch(device)?;
-            kernels::choose(best, token, &mut tokens, &mut place, parts).grid([1]).launch(device)
+            kernels::likeliest(&logits, &place, &mut best, &mut token, temperature, seed, PART)
+                .launch(device)?;
+            kernels::choose(&best, &token, &mut tokens, &mut place, parts).grid([1]).launch(device)
         })?;
         let head = ends.head.as_ref().unwrap_or(&ends.embedding).bytes();
         let bytes = head + layers.iter().map(Layer::bytes).sum::<usize>();
         let known = Vec::new();
-        Ok(Conversation { config, tokens, place, logits, read, decode, known, position: 0, bytes })
+        Ok(Conversation { config, tokens, place, logits, reads, decode, known, position: 0, bytes })
     }
 
     /// Bytes of weights that are read for a token.
@@ -231,9 +243,11 @@ impl Conversation {
         all.resize(self.config.context + 1, 0);
         self.tokens.write(&all)?;
         self.place.write(&[self.position as i32, self.known.len() as i32])?;
-        while self.position + 1 < self.known.len() {
-            self.read.replay()?;
-            self.position += 1;
+        for (rows, read) in &self.reads {
+            while self.position + rows < self.known.len() {
+                read.replay()?;
+                self.position += rows;
+            }
         }
         Ok(())
     }
@@ -277,9 +291,11 @@ impl Layer {
         place: &Tensor<i32, 1>,
         scratch: &mut Scratch,
     ) -> kiln::Result<()> {
-        let Scratch { x, qkv, attended, gate_up, .. } = scratch;
+        let Scratch { x, qkv, attended, gate_up } = scratch;
         let device = x.device().clone();
+        let [rows, _] = x.shape();
         let heads = Heads {
+            rows,
             count: config.heads,
             shared: config.heads / config.key_heads,
             width: config.head_width(),

@@ -136,8 +136,8 @@ fn texts_and_tokens(file: &Path, expected: &Path) -> Outcome {
     Ok(())
 }
 
-/// Products of every encoding against f64: what comes before and after, several panels, a last one
-/// that is not full.
+/// Products of every encoding with one vector and with three, against f64: what comes before and
+/// after, several panels, a last one that is not full.
 fn products(device: &str, file: &Path) -> Outcome {
     let (device, file) = (Device::open(device)?, Gguf::open(file)?);
     let names = [
@@ -148,24 +148,26 @@ fn products(device: &str, file: &Path) -> Outcome {
         "blk.1.attn_v",
         "blk.1.attn_output",
     ];
-    for name in names {
+    for (name, vectors) in names.into_iter().flat_map(|name| [(name, 1), (name, 3)]) {
         let weights = file.read(&format!("{name}.weight"))?;
         let (rows, columns) = (weights.shape()[0], weights.shape()[1]);
         let matrix = Matrix::of(&device, std::slice::from_ref(&weights))?;
-        let all: Vec<f32> = (0..2 * columns).map(|i| ((i * 37 % 101) as f32 - 50.0) / 40.0).collect();
         let gains: Vec<f32> = (0..columns).map(|i| 1.0 + (i % 7) as f32 / 8.0).collect();
         let gain = device.tensor(&gains, [columns])?;
         for input in [Input::Plain, Input::Normalized, Input::Gated] {
             let len = if input == Input::Gated { 2 * columns } else { columns };
-            let x = device.tensor(&all[..len], [len])?;
+            let all: Vec<f32> = (0..vectors * len).map(|i| ((i * 37 % 101) as f32 - 50.0) / 40.0).collect();
+            let x = device.tensor(&all, [vectors, len])?;
             for adds in [false, true] {
-                let mut y = device.tensor(&vec![if adds { 0.5f32 } else { f32::NAN }; rows], [rows])?;
+                let before = vec![if adds { 0.5f32 } else { f32::NAN }; vectors * rows];
+                let mut y = device.tensor(&before, [vectors, rows])?;
                 matrix.product(&x, (input, Some(&gain), 1e-5), &mut y, adds)?;
-                let expected = product(&weights.dequantize(), &all, &gains, input);
+                let weights = weights.dequantize();
+                let expected = all.chunks_exact(len).flat_map(|x| product(&weights, x, &gains, input));
                 for (row, (given, expected)) in y.to_vec()?.into_iter().zip(expected).enumerate() {
                     let expected = expected + if adds { 0.5 } else { 0.0 };
                     expect((f64::from(given) - expected).abs() < 1e-4 * expected.abs().max(1.0), || {
-                        format!("{name} {input:?}, row {row}: {given}, expected {expected}")
+                        format!("{name} {input:?}, output {row}: {given}, expected {expected}")
                     })?;
                 }
             }

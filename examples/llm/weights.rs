@@ -67,19 +67,27 @@ impl Matrix {
         }
     }
 
-    /// y = W x, or y += W x, where x is changed first as `input` says.
+    /// y = x Wᵀ, or y += x Wᵀ, where each row of x is changed first as `input` says.
     pub fn product(
         &self,
-        x: &Tensor<f32, 1>,
+        x: &Tensor<f32, 2>,
         (input, gain, epsilon): (Input, Option<&Tensor<f32, 1>>, f32),
-        y: &mut Tensor<f32, 1>,
+        y: &mut Tensor<f32, 2>,
         adds: bool,
     ) -> kiln::Result<()> {
         let device = x.device().clone();
         let group = if let Storage::Q6 { .. } = self.storage { SMALL_GROUP } else { GROUP };
         let by_dot = !device.capabilities().is_simt();
-        let form = Form { outputs: self.panel, group, inputs: self.inputs, input, adds, by_dot };
-        let gain = gain.unwrap_or(x);
+        let [rows, _] = x.shape();
+        let form = Form { rows, outputs: self.panel, group, inputs: self.inputs, input, adds, by_dot };
+        let none;
+        let gain = match gain {
+            Some(gain) => gain,
+            None => {
+                none = x.select(0, 0)?;
+                &none
+            }
+        };
         match &self.storage {
             Storage::Q4 { quants, scales, minima } => {
                 kernels::product_q4(x, gain, quants, scales, minima, y, epsilon, form).launch(&device)
@@ -96,12 +104,12 @@ impl Matrix {
         }
     }
 
-    /// x = the row of the token at the present place.
+    /// x = the rows of the tokens from the present place on.
     pub fn embed(
         &self,
         tokens: &Tensor<i32, 1>,
         place: &Tensor<i32, 1>,
-        x: &mut Tensor<f32, 1>,
+        x: &mut Tensor<f32, 2>,
     ) -> kiln::Result<()> {
         let device = x.device().clone();
         match &self.storage {
