@@ -38,6 +38,7 @@ impl Machine<'_> {
             FragmentOp::WarpgroupMma(product) => self.warpgroup_mma(data, &product, mask),
             FragmentOp::WarpgroupWait { pending } => self.warpgroup_wait(data, pending as usize),
             FragmentOp::AsyncProxyFence => Ok(()),
+            FragmentOp::Matrix(op) => self.matrix(data, op, mask),
             FragmentOp::Mma(factors) => self.define_all(data, |operands, out, _| {
                 let multiply = if factors.is_f64() { mma_f64 } else { mma };
                 warps(mask).and_then(|warps| multiply(factors, operands, out, &warps))

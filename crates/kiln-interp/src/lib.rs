@@ -22,6 +22,7 @@
 //! | `spaces.rs`, `shadow.rs` | address spaces, shadow memory of the sanitizer |
 //! | `explain.rs` | what the sanitizer found, in the user's words |
 //! | `fragment.rs`, `warpgroup.rs` | products of fragments and of warpgroups, copies |
+//! | `matrix.rs` | products on matrix units whose fragments only they can read |
 //! | `in_flight.rs` | copies and products that nobody has waited for |
 //! | `order.rs` | in which order blocks run |
 //! | `schedule.rs`, `strands.rs` | in which order the threads of a block run |
@@ -73,6 +74,7 @@ mod launch;
 mod leave;
 mod machine;
 mod mask;
+mod matrix;
 mod memory;
 mod memory_access;
 mod message;

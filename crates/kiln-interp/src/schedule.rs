@@ -185,7 +185,9 @@ fn convergence_of(kernel: &Kernel, data: &OpData) -> Convergence {
             FragmentOp::Mma(_) | FragmentOp::LdMatrix { .. } | FragmentOp::StMatrix { .. } => {
                 Convergence::Warp
             }
-            FragmentOp::WarpgroupMma(_) | FragmentOp::WarpgroupWait { .. } => Convergence::Block,
+            FragmentOp::WarpgroupMma(_) | FragmentOp::WarpgroupWait { .. } | FragmentOp::Matrix(_) => {
+                Convergence::Block
+            }
             FragmentOp::CpAsync
             | FragmentOp::CpAsyncCommit
             | FragmentOp::CpAsyncWait { .. }

@@ -9,6 +9,7 @@
 //! operation together.
 
 use crate::factor::{Factor, Factors};
+use crate::matrix::MatrixOp;
 use crate::warpgroup::{GroupProduct, Lines};
 use smallvec::SmallVec;
 
@@ -73,6 +74,8 @@ pub enum FragmentOp {
     /// `()`: what this thread wrote to shared memory, or copied there and waited for, is seen by
     /// products that begin after the next barrier.
     AsyncProxyFence,
+    /// A product on matrix units whose fragments nobody else can read.
+    Matrix(MatrixOp),
 }
 
 impl FragmentOp {
@@ -97,6 +100,7 @@ impl FragmentOp {
                     ("keep", u32::from(product.keep)),
                 ])
             }
+            FragmentOp::Matrix(op) => op.attributes(),
             FragmentOp::Mma(_)
             | FragmentOp::Pack(_)
             | FragmentOp::CpAsync
@@ -126,6 +130,9 @@ impl FragmentOp {
         };
         if let Some((factors, warpgroups)) = Factors::named(name) {
             return if warpgroups { product(factors).map(Some) } else { Ok(Some(Mma(factors))) };
+        }
+        if let Some(op) = MatrixOp::read(name, &mut number)? {
+            return Ok(Some(Matrix(op)));
         }
         Ok(Some(match name {
             "ldmatrix" => LdMatrix { count: number("count")?, transposed: number("transposed")? != 0 },

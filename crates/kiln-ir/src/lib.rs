@@ -18,6 +18,7 @@
 //! | `cluster.rs` | those among the blocks of a cluster |
 //! | `fragment.rs` | warp-level matrix fragments and copies in flight; made by lowering only |
 //! | `factor.rs` | the elements of the factors of products |
+//! | `matrix.rs` | products on matrix units whose fragments only they can read |
 //! | `warpgroup.rs` | products of warpgroups, and how matrices lie in shared memory for them |
 //! | `operands.rs` | operands by name |
 //! | `kernel.rs` | the arenas, parameters, facts, source locations |
@@ -94,6 +95,7 @@ mod float8;
 mod fragment;
 mod kernel;
 mod literal;
+mod matrix;
 pub mod numeric;
 mod op;
 mod operands;
@@ -115,6 +117,7 @@ pub use float8::{E4M3, E5M2};
 pub use fragment::FragmentOp;
 pub use kernel::{Block, BlockData, Def, Facts, IntFact, Kernel, Level, Loc, Op, OpData, Param, Value, WARP};
 pub use literal::Literal;
+pub use matrix::{MATRIX, MatrixGrid, MatrixOp, lies_in_fragments};
 pub use op::*;
 pub use parse::{ParseError, parse};
 pub use types::{MAX_VIEW_RANK, Scalar, Shape, Space, TileType, Type, ViewType};

@@ -106,20 +106,43 @@ impl Writer<'_> {
                 })
                 .collect();
         }
-        let first = self.first_word(at, elem);
-        let words = self.load_scalars(region, first, count * elem.bytes() / 4);
+        let words = self.load_words(region, at, elem, count);
         if elem.bytes() == 8 {
             return words.chunks_exact(2).map(|pair| self.unpack_pair([pair[0], pair[1]], elem)).collect();
         }
+        self.unpacked(&words, elem)
+    }
+
+    /// The words of adjacent elements that fill them.
+    pub(crate) fn load_words(&mut self, region: Region, at: Expr, elem: Elem, count: u32) -> Vec<Expr> {
+        let first = self.first_word(at, elem);
+        self.load_scalars(region, first, count * elem.bytes() / 4)
+    }
+
+    /// Elements of up to 32 bits from words.
+    pub(crate) fn unpacked(&mut self, words: &[Expr], elem: Elem) -> Vec<Expr> {
         let mut values = Vec::new();
-        for word in words {
+        for &word in words {
             for shift in (0..32).step_by(8 * elem.bytes() as usize) {
                 let by = self.body.u32(shift);
                 let bits = if shift == 0 { word } else { self.body.binary(B::ShiftRight, word, by) };
-                values.push(self.unpack(bits, elem));
+                let value = self.unpack(bits, elem);
+                if elem.bytes() == 2 {
+                    self.halves.insert(value, (word, shift == 0));
+                }
+                values.push(value);
             }
         }
         values
+    }
+
+    /// The word that two values were unpacked from, if they are its halves in order.
+    fn word_of(&self, values: &[Expr]) -> Option<Expr> {
+        let [low, high] = values else { return None };
+        match (self.halves.get(low)?, self.halves.get(high)?) {
+            (&(word, true), &(other, false)) if word == other => Some(word),
+            _ => None,
+        }
     }
 
     /// A load of an element of fewer than 32 bits from the word that it is in.
@@ -177,6 +200,10 @@ impl Writer<'_> {
 
     /// Elements of up to 32 bits as a word, the first one lowest.
     fn packed(&mut self, elem: Elem, values: &[Expr]) -> Expr {
+        // Elements that are moved alone stay words.
+        if let Some(word) = self.word_of(values) {
+            return word;
+        }
         let mut packed = None;
         for (i, &value) in values.iter().enumerate() {
             let word = self.pack(value, elem);

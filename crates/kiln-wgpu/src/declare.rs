@@ -1,13 +1,19 @@
 //! The variables that views, allocations and scratch memory lie in.
 
 use crate::body::Expr;
+use crate::matrices::{is_factor, multiplies};
 use crate::parameters::Parameter;
 use crate::regions::{Cell, Region, RegionBase, Uses, uses};
 use crate::writer::Writer;
 use kiln_backend::Result;
-use kiln_ir::{OpKind, Scalar as Elem, Space, Value};
-use naga::{AddressSpace, GlobalVariable, Handle, ResourceBinding, Scalar, Span, StorageAccess, Type};
-use std::collections::BTreeMap;
+use kiln_ir::{LinearOp, OpKind, Operand, Scalar as Elem, Space, Value, lies_in_fragments};
+use naga::{
+    AddressSpace, GlobalVariable, Handle, ResourceBinding, Scalar, Span, StorageAccess, Type, VectorSize,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Words of the longest vector.
+const WORDS_OF_VECTOR: u32 = 4;
 
 impl Writer<'_> {
     /// Declares what the kernel's views lie in. Views of global memory are bound from `binding` on,
@@ -16,6 +22,7 @@ impl Writer<'_> {
         let uses = uses(self.kernel);
         let args = self.kernel.block(self.kernel.body).args.clone();
         let mut bindings = binding..;
+        let is_copied = multiplies(self.kernel) && self.has_whole_vectors(&uses);
         for (i, &arg) in args.iter().enumerate() {
             let param = &self.kernel.params[i];
             let Some(view) = param.ty.as_view() else { continue };
@@ -27,7 +34,9 @@ impl Writer<'_> {
             let binding = bindings.next().map(|binding| ResourceBinding { group: 0, binding });
             let (space, name) = (AddressSpace::Storage { access }, param.name.clone());
             let base = self.parameter(Parameter::Offset(i));
-            let region = self.global(name, space, binding, used.cell(held), None);
+            let copied = is_copied && self.is_copied(arg);
+            let cell = if copied { Cell::WordVectors(VectorSize::Quad) } else { used.cell(held) };
+            let region = self.global(name, space, binding, cell, None);
             self.regions.views.insert(arg, Region { base, ..region });
         }
         if let Some(used) = uses.get(&RegionBase::Scratch) {
@@ -64,6 +73,10 @@ impl Writer<'_> {
             }
         });
         for (view, space, elem, length) in allocations {
+            if lies_in_fragments(self.kernel, view) {
+                self.declare_sums(view);
+                continue;
+            }
             let used = uses.get(&RegionBase::View(view)).cloned().unwrap_or_default();
             // Nobody else sees how an element lies in memory: it lies there as a value does.
             let has = self.features.missing(elem).is_none();
@@ -71,6 +84,7 @@ impl Writer<'_> {
             let held =
                 has.then(|| if elem == Elem::Bool { Scalar::U32 } else { self.features.register(elem) });
             let cell = match used.scalar_cell(held) {
+                _ if is_factor(self.kernel, view) => self.factor_cell(self.has_whole_vectors(uses)),
                 Cell::Words(_) if held.is_none() => Cell::Plain(Scalar::U32),
                 cell => cell,
             };
@@ -79,12 +93,47 @@ impl Writer<'_> {
                 let ty = self.array_type(scalar, atomic, Some(length));
                 Region { array: self.body.variable("local", ty, None), cell, base: None }
             } else {
-                let words =
-                    if matches!(cell, Cell::Words(_)) { (length * elem.bytes()).div_ceil(4) } else { length };
+                let words = if cell.is_words() { (length * elem.bytes()).div_ceil(4) } else { length };
                 self.global("shared".into(), AddressSpace::WorkGroup, None, cell, Some(words.max(1)))
             };
             self.regions.views.insert(view, region);
         }
+    }
+
+    /// Whether all stores to factors of products on matrix units are of whole vectors of words.
+    fn has_whole_vectors(&self, uses: &BTreeMap<RegionBase, Uses>) -> bool {
+        let of_factors = uses.iter().filter(|(base, _)| match base {
+            RegionBase::View(view) => is_factor(self.kernel, *view),
+            RegionBase::Scratch => false,
+        });
+        of_factors.into_iter().all(|(_, used)| used.has_whole_vectors())
+    }
+
+    /// Whether a view of f16 is only read to be stored to factors of products on matrix units, in
+    /// whole vectors of words: its elements are moved as words then.
+    fn is_copied(&self, view: Value) -> bool {
+        let kernel = self.kernel;
+        let (mut loaded, mut stays) = (BTreeSet::new(), kernel.ty(view).elem() == Elem::F16);
+        kernel.walk(|_, data| {
+            if data.named(Operand::View).first() != Some(&view) {
+                return;
+            }
+            match data.kind {
+                OpKind::Linear { op: LinearOp::Load { lanes, .. }, .. } => {
+                    stays &= lanes.is_multiple_of(WORDS_OF_VECTOR * 2);
+                    loaded.extend(data.results.iter().copied());
+                }
+                OpKind::Extent(_) | OpKind::Stride(_) => {}
+                _ => stays = false,
+            }
+        });
+        kernel.walk(|_, data| {
+            let copies = matches!(data.kind, OpKind::Linear { op: LinearOp::Store { .. }, .. })
+                && is_factor(kernel, data.view());
+            let uses = data.operands.iter().any(|operand| loaded.contains(operand));
+            stays &= copies || !uses;
+        });
+        stays && !loaded.is_empty()
     }
 
     fn global(

@@ -47,6 +47,10 @@ pub struct Features {
     /// The driver ends all loops of a thread, without an error, once they have made so many rounds.
     /// A loop that it has ended is a fault then.
     pub loop_rounds: Option<u32>,
+    /// Matrices of f16 of 16 rows and columns that a subgroup multiplies, with sums of f32; wgpu's
+    /// `EXPERIMENTAL_COOPERATIVE_MATRIX`. Kernels need SPIR-V of Kiln's and subgroups as wide as
+    /// their warps for them.
+    pub matrices: bool,
     /// Threads of a warp in the kernel: a power of two up to 32.
     pub warp: u32,
     /// The bytes of parameters that a launch can have beside its bindings, wgpu's `IMMEDIATES`. A
@@ -74,6 +78,7 @@ impl Default for Features {
             exact_extrema: false,
             subgroup: None,
             loop_rounds: None,
+            matrices: false,
             warp: 32,
             immediate_bytes: 0,
         }
@@ -108,6 +113,11 @@ impl Features {
         self.subgroup == Some(self.warp)
     }
 
+    /// Whether kernels multiply on matrix units.
+    pub(crate) fn multiplies(self) -> bool {
+        self.matrices && self.float16 && self.float_modes.is_some() && self.native_warps()
+    }
+
     /// The same for naga's validator.
     pub(crate) fn capabilities(self) -> Capabilities {
         // Two 16-bit floats in a word are packed and unpacked everywhere.
@@ -116,6 +126,7 @@ impl Features {
         capabilities.set(Capabilities::FLOAT64, self.float64);
         capabilities.set(Capabilities::SHADER_FLOAT16, self.float16);
         capabilities.set(Capabilities::SUBGROUP, self.subgroup.is_some());
+        capabilities.set(Capabilities::COOPERATIVE_MATRIX, self.multiplies());
         capabilities.set(Capabilities::IMMEDIATES, self.immediate_bytes > 0);
         capabilities
     }

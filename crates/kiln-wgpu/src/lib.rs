@@ -29,6 +29,7 @@
 //! | `atomics.rs` | atomic operations |
 //! | `threads.rs` | indices, barriers |
 //! | `agreement.rs` | conditions that decide about barriers |
+//! | `matrices/` | products of f16 on matrix units |
 //! | `narrow.rs` | indices in 32 bits |
 //! | `dispatch.rs` | grids that an adapter cannot dispatch |
 //! | `lanes.rs` | shuffles and votes |
@@ -131,6 +132,7 @@ mod language;
 mod leave;
 mod long;
 mod loop_end;
+mod matrices;
 mod memory;
 mod module;
 mod multiply_adds;
@@ -161,7 +163,8 @@ mod words;
 mod writer;
 
 pub use device::{
-    Adapter, ShaderTarget, Wgpu, adapters, canonical_name, capabilities, is_name, optional_features, shader,
+    Adapter, ShaderTarget, Wgpu, adapters, canonical_name, capabilities, is_name, lowered, optional_features,
+    shader,
 };
 pub use dispatch::Dispatch;
 pub use features::Features;

@@ -3,10 +3,11 @@
 use crate::body::Expr;
 use crate::refused::Refused;
 use crate::regions::Region;
+use crate::types::integer;
 use crate::writer::Writer;
 use kiln_backend::Result;
 use kiln_ir::{LinearOp, OpData, Order, Scalar as Elem, Value};
-use naga::BinaryOperator as B;
+use naga::{BinaryOperator as B, Expression, Scalar};
 
 /// Where an access takes place.
 #[derive(Clone, Copy)]
@@ -77,11 +78,35 @@ impl Writer<'_> {
         otherwise: &[(Expr, naga::Scalar)],
     ) -> Result<()> {
         let count = op.results.len() as u32;
+        let fills_words = place.region.cell.is_words() && (count * place.elem.bytes()).is_multiple_of(4);
+        if fills_words && place.predicate.is_some() && place.elem.bytes() < 4 && self.are_zeros(otherwise) {
+            return self.load_whole_words(op, place, count);
+        }
         let values = self.predicated(place.predicate, otherwise, |w| {
             Ok(w.load_elements(place.region, place.at, place.elem, count))
         })?;
         op.results.iter().zip(values).for_each(|(&result, value)| self.define(result, value));
         Ok(())
+    }
+
+    /// Elements that fill words, or zeros: fewer variables than elements, which are copied as they
+    /// are where nothing else is done with them.
+    fn load_whole_words(&mut self, op: &OpData, place: ElementAccess, count: u32) -> Result<()> {
+        let zeros = self.zeros(Scalar::U32, (count * place.elem.bytes() / 4) as usize);
+        let words = self.predicated(place.predicate, &zeros, |w| {
+            Ok(w.load_words(place.region, place.at, place.elem, count))
+        })?;
+        let values = self.unpacked(&words, place.elem);
+        op.results.iter().zip(values).for_each(|(&result, value)| self.define(result, value));
+        Ok(())
+    }
+
+    /// Whether values are the zeros that a load without padding gives.
+    fn are_zeros(&self, values: &[(Expr, Scalar)]) -> bool {
+        values.iter().all(|&(value, scalar)| {
+            let expression = &self.body.function.expressions[value];
+            matches!(expression, Expression::Literal(literal) if *literal == integer(scalar, 0))
+        })
     }
 
     pub(crate) fn store(&mut self, place: ElementAccess, values: &[Expr]) -> Result<()> {

@@ -4,7 +4,7 @@
 use crate::refused::Refused;
 use crate::writer::Writer;
 use kiln_backend::Result;
-use kiln_ir::{Check, Op, OpData, OpKind, Value};
+use kiln_ir::{Check, FragmentOp, Op, OpData, OpKind, Value};
 
 impl Writer<'_> {
     /// An operation, and what the block decides after it where threads may have left in it.
@@ -108,6 +108,7 @@ impl Writer<'_> {
             }
             OpKind::Print(message) => self.print(data, *message),
             OpKind::Clock(_) | OpKind::Sleep => Err(self.refused(data, Refused::Time)),
+            OpKind::Fragment(FragmentOp::Matrix(matrix)) => self.matrix(data, *matrix),
             OpKind::Cluster(_) | OpKind::Explicit(_) | OpKind::Fragment(_) => {
                 Err(self.refused(data, Refused::Explicit))
             }

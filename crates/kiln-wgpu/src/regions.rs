@@ -169,6 +169,11 @@ fn power_of_two_in(bytes: u32) -> u32 {
 }
 
 impl Uses {
+    /// Whether every store is of whole vectors of the greatest length.
+    pub(crate) fn has_whole_vectors(&self) -> bool {
+        !self.parts && self.common_write.is_none_or(|bytes| bytes == VECTOR_BYTES)
+    }
+
     /// What cells serve all accesses with the fewest of memory: vectors where every store is of
     /// whole ones. A load may be of a vector's component, while a store of one could race with
     /// stores of others: WGSL lets it write the whole vector.

@@ -24,7 +24,7 @@ impl Writer<'_> {
         self.kernel.walk(|_, data| {
             use kiln_ir::OpKind as O;
             local |= matches!(data.kind, O::ThreadId(_));
-            lanes |= matches!(data.kind, O::Shuffle(_) | O::Vote(_));
+            lanes |= matches!(data.kind, O::Shuffle(_) | O::Vote(_) | O::Fragment(_));
             first |= data.kind == O::BlockUniform;
         });
         let triple = self.type_of(VECTOR);

@@ -61,6 +61,10 @@ pub(crate) struct Writer<'k> {
     pub(crate) claim_function: Option<Handle<Function>>,
     pub(crate) print_function: Option<Handle<Function>>,
     pub(crate) sites: Vec<Site>,
+    /// The type of fragments of sums, and their variables, by allocation.
+    pub(crate) sums: BTreeMap<Value, (Handle<Type>, Vec<Expr>)>,
+    /// Expressions that are a half of a word, the lower one or not.
+    pub(crate) halves: BTreeMap<Expr, (Expr, bool)>,
     /// Functions of 64-bit integers that are pairs of words.
     pub(crate) pair_functions: BTreeMap<PairFunction, Handle<Function>>,
     /// By value of the kernel.
@@ -94,6 +98,8 @@ impl<'k> Writer<'k> {
             claim_function: None,
             print_function: None,
             sites: Vec::new(),
+            sums: BTreeMap::new(),
+            halves: BTreeMap::new(),
             pair_functions: BTreeMap::new(),
             values: vec![None; kernel.counts().0],
         }

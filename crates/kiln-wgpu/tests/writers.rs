@@ -36,6 +36,7 @@ const FEATURES: Features = Features {
     exact_extrema: false,
     subgroup: Some(32),
     loop_rounds: None,
+    matrices: false,
     warp: 32,
     immediate_bytes: 0,
 };

@@ -1,10 +1,10 @@
 //! Layouts of the matrices of a product whose warps multiply fragments (PTX ISA, "Matrix Fragments
 //! for mma.m16n8k8", "k16", "k32").
 
-use super::distributed::{AxisBits, Layout};
+use super::distributed::{AxisBits, Layout, Threads};
 use super::linear::Bases;
 use crate::target::WARP;
-use kiln_ir::Shape;
+use kiln_ir::{MATRIX, MatrixGrid, Shape};
 
 /// The rows and columns of the product that a warp computes with one instruction. Its depth is 32
 /// bytes, of f64 64.
@@ -136,6 +136,32 @@ impl Layout {
         let lane = axes.row(word..word + 2).chain(axes.column(0..3)).collect();
         let warp = warp_bits(zeros(grid.rows), axes.column(wide..columns).collect(), warps);
         Layout::of_bases(register, lane, warp)
+    }
+
+    /// The layout in which threads read sums `[m, n]` back that lie in fragments of 16 rows and
+    /// columns: a lane has four adjacent columns, of as many rows of each fragment as there are
+    /// lanes too few, then the same of the next fragment of its warp.
+    ///
+    /// ```
+    /// use kiln_compiler::layout::{Layout, Threads};
+    /// use kiln_ir::{MatrixGrid, Shape};
+    /// let (grid, threads) = (MatrixGrid { rows: 1, columns: 2 }, Threads { width: 32, warps: 2 });
+    /// let layout = Layout::of_matrix(&Shape::new(&[16, 64]), grid, threads);
+    /// assert_eq!(layout.to_string(), "registers [1, 2, 512, 16] lanes [4, 8, 64, 128, 256] warps [32]");
+    /// ```
+    pub fn of_matrix(shape: &Shape, grid: MatrixGrid, threads: Threads) -> Layout {
+        let (axes, side) = (Axes::of(shape), MATRIX.trailing_zeros());
+        let (rows, columns) = (axes.row.count, axes.column.count);
+        let (high, wide) = (rows - grid.rows.trailing_zeros(), columns - grid.columns.trailing_zeros());
+        let lanes = threads.width.trailing_zeros();
+        let vector = (2 * side).saturating_sub(lanes).min(2) as usize;
+        let of_fragment: Bases = axes.column(0..side).chain(axes.row(0..side)).collect();
+        let (adjacent, rest) = of_fragment.split_at(vector);
+        let (lane, below) = rest.split_at(rest.len().min(lanes as usize));
+        let others = axes.column(side..wide).chain(axes.row(side..high));
+        let register = adjacent.iter().chain(below).copied().chain(others).collect();
+        let parts = (axes.column(wide..columns).collect(), axes.row(high..rows).collect());
+        Layout::of_bases(register, lane.iter().copied().collect(), warp_bits(parts.0, parts.1, threads.warps))
     }
 }
 

@@ -8,7 +8,7 @@ use super::layouts::LayoutId;
 use super::plan::LayoutPlan;
 use super::roles::{self, Role};
 use crate::layout::Layout;
-use kiln_ir::{ExplicitOp, Kernel, Op, OpData, OpKind, Shape, Value};
+use kiln_ir::{ExplicitOp, FragmentOp, Kernel, MatrixOp, Op, OpData, OpKind, Shape, Value};
 use rustc_hash::FxHashMap;
 
 /// The layout of a tile that nothing else decides about.
@@ -136,6 +136,12 @@ impl Classes {
                         let packed = plan.intern(Layout::wgmma_pairs(&shape, plan.warps));
                         self.hints(data.results[0]).product.get_or_insert(packed);
                     }
+                    return;
+                }
+                OpKind::Fragment(FragmentOp::Matrix(MatrixOp::Load(grid))) => {
+                    let result = data.results[0];
+                    let sums = Layout::of_matrix(&kernel.shape(result), *grid, plan.threads);
+                    self.hints(result).product = Some(plan.intern(sums));
                     return;
                 }
                 OpKind::Reduce { .. } if roles::is_tile(kernel, data.results[0]) => {

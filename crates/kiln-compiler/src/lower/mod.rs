@@ -22,6 +22,7 @@
 //! | `reduce.rs`, `scan.rs`, `combine.rs` | reductions and scans and what they combine with |
 //! | `dot.rs` | products of matrices, without matrix units |
 //! | `products.rs`, `mma.rs`, `warpgroups.rs` | products on matrix units: which, and how |
+//! | `matrix.rs` | sums on matrix units whose fragments only they can read |
 //! | `pipeline.rs`, `stages.rs` | loops that load to shared memory some iterations ahead |
 //! | `in_flight.rs` | products that are under way from one round to the next |
 //! | `cluster.rs` | stores to other blocks of a cluster |
@@ -59,6 +60,7 @@ mod layout_classes;
 mod layouts;
 mod lowered;
 mod mask;
+mod matrix;
 mod memory;
 mod mma;
 mod narrow;
@@ -91,7 +93,10 @@ use checks::Found;
 use deferred_faults::DeferredFaults;
 use emit::{Emitter, OpKey};
 use facts::IntFacts;
-use kiln_ir::{Def, ExplicitOp, Kernel, Level, Loc, Op, OpData, OpKind, Scalar, Type, Uniformity, Value};
+use kiln_ir::{
+    Def, ExplicitOp, FragmentOp, Kernel, Level, Loc, Op, OpData, OpKind, Scalar, Scope, Type, Uniformity,
+    Value,
+};
 use layouts::LayoutId;
 use plan::{LayoutPlan, Room};
 use products::Unit;
@@ -387,7 +392,9 @@ impl<'k> Lowering<'k> {
                     let alloc = e.op(data.kind.clone(), &[], &[ty]);
                     e.kernel.result(alloc)
                 });
-                if let Alloc { space: kiln_ir::Space::Shared, elem, shape } = &data.kind {
+                if let Alloc { space: kiln_ir::Space::Shared, elem, shape } = &data.kind
+                    && !kiln_ir::lies_in_fragments(self.src, data.results[0])
+                {
                     self.scratch.reserve(shape.len() as u32 * elem.bytes(), data.loc);
                 }
                 self.define_scalar(data.results[0], alloc);
@@ -401,6 +408,7 @@ impl<'k> Lowering<'k> {
             LoadQuad(_) | StoreQuad(_) => self.quad(data)?,
             BlockUniform => self.block_uniform(data)?,
             Fence(_) => self.fence(data)?,
+            Fragment(FragmentOp::Matrix(op)) => self.matrix(data, *op)?,
             Barrier
             | Clock(_)
             | Sleep
@@ -439,7 +447,8 @@ impl<'k> Lowering<'k> {
     /// themselves.
     fn fence(&mut self, data: &OpData) -> Result<(), CompileError> {
         let tiles = matches!(self.src.level, Level::Tile { .. });
-        if tiles && self.warps > 1 && !products::is_explicit(self.src) {
+        let meets = self.warps > 1 || data.kind == OpKind::Fence(Scope::Block);
+        if tiles && meets && !products::is_explicit(self.src) {
             self.em.op(OpKind::Barrier, &[], &[]);
         }
         self.copy(data)

@@ -9,7 +9,7 @@ use super::convert::Exchange;
 use crate::address;
 use crate::error::CompileError;
 use crate::target::{Target, WARP};
-use kiln_ir::{BinaryOp, Kernel, LinearOp, OpData, OpKind, Scalar, ShuffleMode, Value};
+use kiln_ir::{BinaryOp, FragmentOp, Kernel, LinearOp, OpData, OpKind, Scalar, ShuffleMode, Value};
 
 /// Makes addresses for a target that has them, and refuses what needs them elsewhere. The first
 /// `prologue` operations depend on nothing but the thread and the launch.
@@ -34,6 +34,9 @@ pub(super) fn finish(kernel: &mut Kernel, prologue: usize, target: &Target) -> R
 
 /// Whether an operation of a lowered kernel is about addresses, or stands for such instructions.
 fn needs_addresses(data: &OpData) -> bool {
+    if let OpKind::Fragment(FragmentOp::Matrix(_)) = data.kind {
+        return false;
+    }
     matches!(
         data.kind,
         OpKind::Address

@@ -27,6 +27,7 @@ const APPLE: Features = Features {
     exact_extrema: false,
     subgroup: Some(32),
     loop_rounds: None,
+    matrices: false,
     warp: 32,
     immediate_bytes: 0,
 };
@@ -51,6 +52,7 @@ const MODES: Features = Features {
     exact_quotients: false,
     exact_roots: false,
     contracts_halves: true,
+    matrices: true,
     immediate_bytes: 256,
     ..APPLE
 };

@@ -18,6 +18,10 @@ const FLOAT8: u32 = 89;
 
 impl Writer<'_> {
     pub(super) fn fragment(&mut self, op: &OpData, kind: FragmentOp) -> Result<()> {
+        if let FragmentOp::Matrix(_) = kind {
+            let what = format!("`{}`", kind.name());
+            return Err(self.unsupported(op, what, "It is for GPUs through wgpu"));
+        }
         let least = if let FragmentOp::StMatrix { .. } = kind { STMATRIX } else { LEAST };
         if self.target.capability() < least {
             return Err(self.unsupported(
@@ -71,6 +75,7 @@ impl Writer<'_> {
             FragmentOp::AsyncProxyFence => self.put(format_args!("fence.proxy.async.shared::cta")),
             FragmentOp::CpAsyncCommit => self.put(format_args!("cp.async.commit_group")),
             FragmentOp::CpAsyncWait { pending } => self.put(format_args!("cp.async.wait_group {pending}")),
+            FragmentOp::Matrix(_) => {}
         }
         Ok(())
     }

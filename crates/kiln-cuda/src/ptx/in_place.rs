@@ -122,7 +122,8 @@ impl Sharing<'_> {
             | FragmentOp::CpAsync
             | FragmentOp::CpAsyncCommit
             | FragmentOp::CpAsyncWait { .. }
-            | FragmentOp::AsyncProxyFence => {}
+            | FragmentOp::AsyncProxyFence
+            | FragmentOp::Matrix(_) => {}
         }
     }
 

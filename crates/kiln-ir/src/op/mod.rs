@@ -53,6 +53,7 @@ use crate::explicit::ExplicitOp;
 use crate::factor::Factor;
 use crate::fragment::FragmentOp;
 use crate::literal::Literal;
+use crate::matrix::MatrixOp;
 use crate::types::{Scalar, Shape, Space};
 
 /// An operation. Operands, results, regions and the source location stand beside it in

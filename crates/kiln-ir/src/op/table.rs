@@ -561,11 +561,26 @@ impl FragmentOp {
             }
             F::WarpgroupWait { .. } => stays("warpgroup_wait", registers),
             F::AsyncProxyFence => stays("async_proxy_fence", NONE),
+            F::Matrix(op) => op.info(),
         }
     }
 
     /// The word of the operation in the text format.
     pub fn name(&self) -> &'static str {
         self.info().name
+    }
+}
+
+impl MatrixOp {
+    /// The row of the operation.
+    fn info(&self) -> OpInfo {
+        match self {
+            MatrixOp::Zero(_) => row("matrix_zero", Stays, Anywhere, fixed(&[View])),
+            MatrixOp::Multiply { .. } => {
+                row("matrix_multiply", Stays, Anywhere, fixed(&[Left, Right, View, Index, Index]))
+            }
+            MatrixOp::Store { .. } => row("matrix_store", Stays, Lowered, fixed(&[View, Tile])),
+            MatrixOp::Load(_) => row("matrix_load", Stays, Anywhere, fixed(&[View, Tile])),
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Rules of operations on fragments and of copies in flight.
 
+use super::matrix;
 use super::subject::{Outcome, Subject, require};
 use crate::fragment::FragmentOp;
 use crate::types::{Scalar, Type};
@@ -37,6 +38,7 @@ pub(super) fn check(s: &Subject, op: FragmentOp) -> Outcome {
         CpAsync => s.counts(3, 0)?.operand(0, &address)?.operand(1, &address)?.operand(2, &word).map(|_| ()),
         CpAsyncCommit | CpAsyncWait { .. } | AsyncProxyFence => s.counts(0, 0).map(|_| ()),
         WarpgroupMma(product) => warpgroup_mma(s, &product),
+        Matrix(op) => matrix::check(s, op),
         WarpgroupWait { .. } => {
             let count = s.data.results.len();
             s.counts(count, count)?;

@@ -10,6 +10,7 @@
 //! | `linear.rs` | the same, of accesses at a linear index |
 //! | `ordered.rs` | the same, of ordered accesses |
 //! | `explicit.rs` | the same, of the explicit level |
+//! | `fragment.rs`, `matrix.rs` | the same, of products on matrix units |
 //!
 //! Last comes uniformity (`uniformity.rs`): tile operations and barriers are reached by all threads
 //! of a block together. That is checked of kernels as a front end makes them; the lowering to
@@ -21,6 +22,7 @@ mod explicit;
 mod fragment;
 mod header;
 mod linear;
+mod matrix;
 mod memory;
 mod ordered;
 mod rules;

@@ -5,6 +5,7 @@ use super::waiting::wait_for;
 use crate::features::Features;
 use crate::float_modes::FloatModes;
 use kiln_backend::{Error, Result};
+use kiln_ir::MATRIX;
 use wgpu::{Backend as Api, DeviceType, Features as F};
 
 /// What a device name asks for.
@@ -32,11 +33,16 @@ const NO_ADAPTER: &str = if cfg!(target_family = "wasm") {
 };
 
 /// What an optional feature of wgpu is for, and how kernels do without it.
-const OPTIONAL: [(F, &str, &str); 6] = [
+const OPTIONAL: [(F, &str, &str); 7] = [
     (F::SHADER_INT64, "SHADER_INT64", "64-bit integers"),
     (F::SHADER_F64, "SHADER_F64", "f64"),
     (F::SHADER_F16, "SHADER_F16", "arithmetic of f16"),
     (F::SUBGROUP, "SUBGROUP", "exchanges among lanes other than through workgroup memory"),
+    (
+        F::EXPERIMENTAL_COOPERATIVE_MATRIX,
+        "EXPERIMENTAL_COOPERATIVE_MATRIX",
+        "products of f16 on matrix units",
+    ),
     (F::IMMEDIATES, "IMMEDIATES", "parameters of launches other than in a uniform buffer"),
     (F::TIMESTAMP_QUERY_INSIDE_ENCODERS, "TIMESTAMP_QUERY_INSIDE_ENCODERS", "device time of events"),
 ];
@@ -225,10 +231,11 @@ const IMMEDIATE_BYTES: u32 = 256;
 /// exact.
 pub(crate) fn code_features(
     has: F,
+    adapter: &wgpu::Adapter,
     limits: &wgpu::Limits,
-    info: &wgpu::AdapterInfo,
     float_modes: Option<FloatModes>,
 ) -> Features {
+    let info = &adapter.get_info();
     let same = info.subgroup_min_size == info.subgroup_max_size;
     Features {
         float_modes: float_modes.filter(|_| has.contains(F::PASSTHROUGH_SHADERS)),
@@ -237,12 +244,22 @@ pub(crate) fn code_features(
         float16: has.contains(F::SHADER_F16),
         subgroup: (same && has.contains(F::SUBGROUP)).then_some(info.subgroup_max_size),
         loop_rounds: loop_rounds(info),
+        matrices: has.contains(F::EXPERIMENTAL_COOPERATIVE_MATRIX) && multiplies_halves(adapter),
         immediate_bytes: match has.contains(F::IMMEDIATES) {
             true => limits.max_immediate_size.min(IMMEDIATE_BYTES),
             false => 0,
         },
         ..Features::default()
     }
+}
+
+/// Whether subgroups multiply matrices of f16 of 16 rows and columns, with sums of f32.
+fn multiplies_halves(adapter: &wgpu::Adapter) -> bool {
+    let (half, single) = (wgpu::CooperativeScalarType::F16, wgpu::CooperativeScalarType::F32);
+    adapter.cooperative_matrix_properties().iter().any(|shape| {
+        let extents = [shape.m_size, shape.n_size, shape.k_size];
+        extents == [MATRIX; 3] && shape.ab_type == half && shape.cr_type == single
+    })
 }
 
 #[cfg(test)]

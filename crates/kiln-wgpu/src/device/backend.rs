@@ -11,8 +11,8 @@ use super::streams::{Event, EventTime};
 use super::transfers::{download, locked, read};
 use kiln_backend::{
     Artifacts, Asynchronous, Backend, Capabilities, Clock, Compiled, DevicePtr, Diagnostics, Error, EventId,
-    Execution, Launch, Mapped, MappedMemory, PrintSink, Prints, Program, Properties, Residency, ResidentId,
-    Residents, Result, StreamId, is_printing,
+    Execution, Launch, Mapped, MappedMemory, MatrixFormat, MatrixUnits, PrintSink, Prints, Program,
+    Properties, Residency, ResidentId, Residents, Result, StreamId, is_printing,
 };
 use kiln_ir::Kernel;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -235,7 +235,10 @@ fn properties(gpu: &Gpu) -> Properties {
         ptx: None,
         unified: false,
         residency: Residency::Dispatched,
-        capabilities: capabilities(gpu.has_timestamps, true),
+        capabilities: Capabilities {
+            matrix_units: matrix_units(gpu.features.multiplies()),
+            ..capabilities(gpu.has_timestamps, true)
+        },
     }
 }
 
@@ -251,6 +254,11 @@ pub fn capabilities(has_timestamps: bool, subnormals: bool) -> Capabilities {
         clock: if has_timestamps { Clock::Device } else { Clock::Host },
         ..Capabilities::new(Execution::Simt)
     }
+}
+
+/// What matrix units multiply.
+fn matrix_units(halves: bool) -> MatrixUnits {
+    if halves { MatrixUnits::NONE.with(MatrixFormat::Float16) } else { MatrixUnits::NONE }
 }
 
 impl Backend for Wgpu {

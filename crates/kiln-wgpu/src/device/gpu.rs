@@ -44,6 +44,7 @@ impl Gpu {
             label: Some("kiln"),
             required_features: has,
             required_limits: limits.clone(),
+            experimental_features: experimental(has),
             ..wgpu::DeviceDescriptor::default()
         };
         let opened = adapter.request_device(&descriptor).await;
@@ -55,7 +56,7 @@ impl Gpu {
         let status = Arc::new(Status::default());
         watch(&device, &status);
         Ok(Gpu {
-            features: adapter::code_features(has, &limits, &info, float_modes),
+            features: adapter::code_features(has, &adapter, &limits, float_modes),
             has_timestamps: has.contains(wgpu::Features::TIMESTAMP_QUERY_INSIDE_ENCODERS),
             memory: super::memory::device_memory(&adapter).unwrap_or(limits.max_buffer_size),
             id,
@@ -132,6 +133,17 @@ impl Gpu {
         };
         let started = std::thread::Builder::new().name("kiln-wgpu".to_owned()).spawn(wait);
         started.map(drop).map_err(|error| refused("starting a thread that waits", error.to_string()))
+    }
+}
+
+/// wgpu's permission for matrices, which it calls experimental.
+fn experimental(has: wgpu::Features) -> wgpu::ExperimentalFeatures {
+    match has.intersects(wgpu::Features::all_experimental_mask()) {
+        // SAFETY: the only such feature that is asked for is that of matrices. It adds types and
+        // operations to shaders, of which wgpu sees none: Kiln writes them, and gives the driver
+        // what the specification of its extension allows.
+        true => unsafe { wgpu::ExperimentalFeatures::enabled() },
+        false => wgpu::ExperimentalFeatures::disabled(),
     }
 }
 

@@ -7,12 +7,13 @@ use wgpu::Features as F;
 const VARIABLE: &str = "KILN_WGPU_WITHOUT";
 
 /// What it may name, and wgpu's feature of that.
-const NAMES: [(&str, F); 5] = [
+const NAMES: [(&str, F); 6] = [
     ("i64", F::SHADER_INT64),
     ("f64", F::SHADER_F64),
     ("f16", F::SHADER_F16),
     ("subgroups", F::SUBGROUP),
     ("spirv", F::PASSTHROUGH_SHADERS),
+    ("matrices", F::EXPERIMENTAL_COOPERATIVE_MATRIX),
 ];
 
 /// The features that the environment leaves out.

@@ -91,4 +91,4 @@ mod waiting;
 
 pub use adapter::{Adapter, adapters, canonical_name, is_name, optional_features};
 pub use backend::{Wgpu, capabilities};
-pub use passes::{ShaderTarget, shader};
+pub use passes::{ShaderTarget, lowered, shader};

@@ -4,6 +4,7 @@ use super::gpu::Gpu;
 use crate::features::Features;
 #[cfg(feature = "languages")]
 use crate::language::{Language, Written};
+use crate::matrices;
 use crate::module::{Module, compile};
 use kiln_backend::{DumpStage, Error, Result, dump};
 use kiln_compiler::{CompileError, Target, pipeline};
@@ -44,6 +45,34 @@ pub struct ShaderTarget<'a> {
 /// # Errors
 /// What the target has no room or no code for, by name; and what the verifier says of the kernel.
 pub fn shader(kernel: &Kernel, target: &ShaderTarget<'_>) -> Result<Module> {
+    let lowered = lowered(kernel, target)?;
+    dump(DumpStage::Tir, (kernel, target.device), || Ok(format!("{lowered:#}").into_bytes()));
+    let features = Features { warp: warp(target.features, kernel), ..target.features };
+    let module = compile(&lowered, features).map_err(|error| named(target.device, error))?;
+    let module = module.without_double_checks(kernel);
+    dump_shader(target.device, kernel, &module);
+    Ok(module)
+}
+
+/// The kernel over threads that [`shader`] makes its module of: with products on matrix units where
+/// the target has them and there is room.
+///
+/// ```
+/// use kiln_wgpu::{Features, ShaderTarget, lowered};
+/// let kernel = kiln_ir::parse("kernel @ones(%y: mut view<f32, 1, global>) tile {
+///   %0 = const 0 : i64
+///   %1 = const 1.0 : f32[128]
+///   store %y[%0] = %1
+/// }").unwrap();
+/// let features = Features::default();
+/// let target = ShaderTarget { device: "a GPU", features, max_threads: 256, shared_memory: 16 << 10 };
+/// assert!(lowered(&kernel, &target)?.to_string().contains("view_store"));
+/// # Ok::<(), kiln_backend::Error>(())
+/// ```
+///
+/// # Errors
+/// As [`shader`].
+pub fn lowered(kernel: &Kernel, target: &ShaderTarget<'_>) -> Result<Kernel> {
     check(kernel)?;
     refuse_explicit(target.device, kernel)?;
     let warp = warp(target.features, kernel);
@@ -52,14 +81,13 @@ pub fn shader(kernel: &Kernel, target: &ShaderTarget<'_>) -> Result<Module> {
         multiply_adds: target.features.exact_multiply_adds,
         ..Target::portable(warp, target.shared_memory)
     };
-    let lowered = pipeline::compile(kernel, &lowering);
-    let lowered = lowered.map_err(|error| explain(target.device, kernel, error))?;
-    dump(DumpStage::Tir, (kernel, target.device), || Ok(format!("{:#}", lowered.kernel).into_bytes()));
-    let features = Features { warp, ..target.features };
-    let module = compile(&lowered.kernel, features).map_err(|error| named(target.device, error))?;
-    let module = module.without_double_checks(kernel);
-    dump_shader(target.device, kernel, &module);
-    Ok(module)
+    let failed = |error| explain(target.device, kernel, error);
+    if (Features { warp, ..target.features }).multiplies()
+        && let Some(lowered) = matrices::lowered(kernel, &lowering).map_err(failed)?
+    {
+        return Ok(lowered);
+    }
+    pipeline::compile(kernel, &lowering).map(|compiled| compiled.kernel).map_err(failed)
 }
 
 /// Writes the shader in its languages, if a program asks for them.

@@ -16,7 +16,7 @@
 //!  types, constants, functions
 //! ```
 //!
-//! Nothing else is changed, so that what naga's validator has accepted stays true.
+//! Modules with cooperative matrices get more (`cooperative.rs`). Nothing else is changed, so that what naga's validator has accepted stays true.
 //!
 //! # Checks
 //!
@@ -25,6 +25,7 @@
 //! thread with a deferred fault goes on, and limits of rounds in kernels with a `while`. The
 //! driver's robust access of buffers stays on in any case.
 
+mod cooperative;
 mod words;
 
 use crate::finishing::Finishing;
@@ -81,7 +82,8 @@ impl Module {
         };
         let words = spv::write_vec(naga, &self.info, &options, None);
         let words = words.map_err(|error| failed(error.to_string()))?;
-        finish(&words, finishing).map_err(|Malformed { at, what }| failed(format!("{what} at word {at}")))
+        let finished = cooperative::with_matrices(words).and_then(|words| finish(&words, finishing));
+        finished.map_err(|Malformed { at, what }| failed(format!("{what} at word {at}")))
     }
 }
 

@@ -20,6 +20,18 @@ pub(super) mod op {
     pub const ENTRY_POINT: u16 = 15;
     pub const EXECUTION_MODE: u16 = 16;
     pub const CAPABILITY: u16 = 17;
+    pub const TYPE_VOID: u16 = 19;
+    pub const TYPE_INT: u16 = 21;
+    pub const TYPE_FLOAT: u16 = 22;
+    pub const TYPE_POINTER: u16 = 32;
+    pub const TYPE_FUNCTION: u16 = 33;
+    pub const CONSTANT: u16 = 43;
+    pub const FUNCTION: u16 = 54;
+    pub const VARIABLE: u16 = 59;
+    pub const LOAD: u16 = 61;
+    pub const STORE: u16 = 62;
+    pub const ACCESS_CHAIN: u16 = 65;
+    pub const IN_BOUNDS_ACCESS_CHAIN: u16 = 66;
     pub const DECORATE: u16 = 71;
     pub const MEMBER_DECORATE: u16 = 72;
     pub const F_NEGATE: u16 = 127;
@@ -31,8 +43,14 @@ pub(super) mod op {
     pub const F_MOD: u16 = 141;
     pub const VECTOR_TIMES_SCALAR: u16 = 142;
     pub const DOT: u16 = 148;
+    pub const CONTROL_BARRIER: u16 = 224;
+    pub const MEMORY_BARRIER: u16 = 225;
     pub const MODULE_PROCESSED: u16 = 330;
     pub const EXECUTION_MODE_ID: u16 = 331;
+    // SPV_KHR_cooperative_matrix.
+    pub const TYPE_COOPERATIVE_MATRIX: u16 = 4456;
+    pub const COOPERATIVE_LOAD: u16 = 4457;
+    pub const COOPERATIVE_STORE: u16 = 4458;
 }
 
 /// What is wrong with words that are no module.
