@@ -4,8 +4,8 @@
 //! bytes of the weights bound the speed. They stay as few as in the file. A program computes some
 //! outputs; it takes the weights of 32 or 64 inputs at a time, unpacks them in a tile, and adds
 //! their products to its sums. What comes before a product (a norm, a gate) and after it (a
-//! residual) is part of the same kernel. All kernels take the vectors of some tokens at once, as rows
-//! of a matrix: one where a token is chosen, several where a text is read.
+//! residual) is part of the same kernel. All kernels take the vectors of some tokens at once, as
+//! rows of a matrix: one where a token is chosen, several where a text is read.
 //!
 //! ```text
 //!  embed ─▶ x ─▶ norm · Wqkv ─▶ remember ─▶ attend ─▶ · Wo + x ─▶ norm · Wgate,up ─▶ gate · Wdown + x ─┐
@@ -188,8 +188,8 @@ fn finish(
     own.store(if form.adds { own.load(0.0) + result } else { result });
 }
 
-/// x = the embeddings of the tokens from the present place on: columns of weights of 4 bits, a group
-/// of one a program.
+/// x = the embeddings of the tokens from the present place on: columns of weights of 4 bits, a
+/// group of one a program.
 #[kernel]
 pub fn embed_q4(
     quants: &Tensor<u8, 3>,
@@ -272,8 +272,8 @@ fn rotated(qkv: View<f32, 2>, head: Idx, angles: View<f32, 3>, place: Idx, heads
     (even * cosine - odd * sine).interleave(even * sine + odd * cosine)
 }
 
-/// Appends the keys and the values of a head (a program each) to its cache. Keys are columns, so that
-/// products with them run along memory.
+/// Appends the keys and the values of a head (a program each) to its cache. Keys are columns, so
+/// that products with them run along memory.
 #[kernel]
 pub fn remember(
     qkv: &Tensor<f32, 2>,
@@ -292,9 +292,9 @@ pub fn remember(
     values.row(head).tile((place, 0), (rows, width)).store(value);
 }
 
-/// out = softmax(q K / √width) V of a head (a program each), for each token over itself and all that
-/// came before. Keys pass by some at a time; what was summed is rescaled when a greater score comes,
-/// as in `examples/attention`.
+/// out = softmax(q K / √width) V of a head (a program each), for each token over itself and all
+/// that came before. Keys pass by some at a time; what was summed is rescaled when a greater score
+/// comes, as in `examples/attention`.
 #[kernel(contract)]
 pub fn attend(
     qkv: &Tensor<f32, 2>,

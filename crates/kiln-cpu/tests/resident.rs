@@ -57,8 +57,8 @@ impl Rig {
 
     fn launch(&self, blocks: u32) -> kiln_backend::Result<ResidentId> {
         let arguments = two_views(self.inbox.device, self.outbox.device, 0, blocks);
-        // SAFETY: the views are in the rig's memory, which outlives the launch: every test waits for
-        // its end.
+        // SAFETY: the views are in the rig's memory, which outlives the launch: every test waits
+        // for its end.
         unsafe { self.cpu.launch_resident(&self.program, arguments.launch([blocks, 1, 1], STREAM)) }
     }
 

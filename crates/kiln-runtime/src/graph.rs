@@ -215,8 +215,8 @@ impl Graph {
         let nodes = self.nodes.iter().zip(&self.plan.after);
         let list: Vec<kiln_backend::GraphNode<'_>> =
             nodes.map(|(node, after)| kiln_backend::GraphNode { work: node.for_backend(), after }).collect();
-        // SAFETY: the arguments of each launch were compared with its kernel's parameters and facts,
-        // as in `Settings::launch`, or as `set` and `replace` do.
+        // SAFETY: the arguments of each launch were compared with its kernel's parameters and
+        // facts, as in `Settings::launch`, or as `set` and `replace` do.
         self.on_device = Some(unsafe { graphs.build_graph(&list, self.queue.id()) }?);
         Ok(())
     }

@@ -27,8 +27,8 @@ pub fn on_device(name: &str, device: impl FnOnce(Val<i32>) -> Val<i32>) -> Vec<i
     let stream = StreamId::default();
     let program = interp.compile(&kernel).unwrap().program;
     let mut out = poison.clone();
-    // SAFETY: every pointer is an allocation of this device of `bytes.len()` bytes, and each view is
-    // all of one.
+    // SAFETY: every pointer is an allocation of this device of `bytes.len()` bytes, and each view
+    // is all of one.
     unsafe {
         let x = interp.allocate(bytes.len(), stream).unwrap();
         let y = interp.allocate(bytes.len(), stream).unwrap();
