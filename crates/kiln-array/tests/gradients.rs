@@ -131,7 +131,7 @@ fn views() {
 
 #[test]
 fn reductions() {
-    let all: [Named; 12] = [
+    let all: [Named; 13] = [
         ("sum", |x| x.sum_axes(&[1])),
         ("mean", |x| x.mean_axes(&[0])),
         ("var", |x| x.var_keep(&[-1])),
@@ -139,6 +139,7 @@ fn reductions() {
         ("min", |x| x.min_axes(&[0, 2])),
         ("prod", |x| x.prod_axes(&[2])),
         ("cumsum", |x| x.cumsum(1)),
+        ("prod_keep", |x| x.prod_keep(&[0, 1])),
         ("softmax", |x| x.softmax(-1)),
         ("log_softmax", |x| x.log_softmax(1)),
         ("logsumexp", |x| x.logsumexp(-1)),

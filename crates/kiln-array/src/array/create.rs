@@ -48,8 +48,8 @@ impl Array {
         constant(device, "scalar", number.literal(), &[], Location::caller())
     }
 
-    /// An array of a tensor's elements. The tensor's memory is the array's; a view with gaps is
-    /// copied.
+    /// An array of a tensor's elements. The tensor's memory is the array's, so that whoever has a
+    /// view of it must not write to it any more; a view with gaps is copied.
     ///
     /// ```
     /// # use kiln_array::Array;

@@ -35,7 +35,8 @@ impl Array {
         evaluate(&[self])
     }
 
-    /// The elements as a tensor, which shares the array's memory.
+    /// The elements as a tensor, which shares the array's memory: it is to be read, and
+    /// [copied](DynTensor::copy) for a kernel that writes it.
     ///
     /// # Errors
     /// As of [`eval`](Self::eval).
@@ -78,7 +79,8 @@ impl Array {
         }
     }
 
-    /// The elements on another device. They are computed and copied now.
+    /// The elements on another device. They are computed and copied now, and no gradient passes
+    /// through.
     #[track_caller]
     pub fn to_device(&self, device: &Device) -> Array {
         let site = Location::caller();

@@ -40,6 +40,13 @@ pub(crate) fn cumsum(x: &Array, axis: usize, reverse: bool, site: Site) -> Array
     if extent <= 1 {
         return x.clone();
     }
+    let last = x.rank() - 1;
+    if axis != last {
+        // Results lie as the kernel's dimensions do if the row comes last.
+        let mut order: Extents = (0..x.rank()).collect();
+        order.swap(axis, last);
+        return cumsum(&x.ordered(order.clone(), site), last, reverse, site).ordered(order, site);
+    }
     if fits_tile(extent) {
         let shape = Extents::from_slice(x.shape());
         return Array::record(&[x], site, || {
