@@ -24,7 +24,7 @@ fn shapes_that_do_not_fit() {
         &x(&[2, 3]) + &x(&[2]),
         "`add`: shapes [2, 3] and [2] do not broadcast: axes must be equal, or 1",
     );
-    refused(x(&[2]).less(x(&[3])), "`lt`: shapes [2] and [3] do not broadcast: axes must be equal, or 1");
+    refused(x(&[2]).less(x(&[3])), "`less`: shapes [2] and [3] do not broadcast: axes must be equal, or 1");
     refused(
         x(&[2, 3]).matmul(&x(&[2, 3])),
         "`matmul`: shapes [2, 3] and [2, 3]: the left one has 3 columns and the right one 2 rows",
