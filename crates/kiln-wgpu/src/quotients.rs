@@ -43,8 +43,10 @@ impl Writer<'_> {
         let fit = self.body.binary(B::LogicalAnd, fit, result_fits);
         let ty = self.scalar_type(F32);
         let result = self.body.variable("quotient", ty, None);
+        // Before the branch, so that a driver computes it once for all that is divided by b.
+        let reciprocal = self.reciprocal_in_range(b);
         let outer = self.body.begin();
-        let (quotient, _) = self.quotient_in_range(a, b);
+        let (quotient, _) = self.quotient_in_range(a, b, reciprocal);
         self.body.store(result, quotient);
         let accept = self.body.end(outer);
         let outer = self.body.begin();
@@ -55,8 +57,8 @@ impl Writer<'_> {
         self.body.load(result)
     }
 
-    /// A quotient whose intermediate results lose no bits, and what is left of the dividend.
-    fn quotient_in_range(&mut self, a: Expr, b: Expr) -> (Expr, Expr) {
+    /// The reciprocal of a divisor in range, close enough for a quotient.
+    fn reciprocal_in_range(&mut self, b: Expr) -> Expr {
         let one = self.body.literal(Literal::F32(1.0));
         let minus_b = self.body.unary(UnaryOperator::Negate, b);
         let rough = self.exactly(B::Divide, F32, one, b);
@@ -72,7 +74,12 @@ impl Writer<'_> {
         let unit = self.body.select(is_last, unit, none);
         let bits = self.body.bitcast(reciprocal, ScalarKind::Uint);
         let bits = self.body.binary(B::InclusiveOr, bits, unit);
-        let reciprocal = self.body.bitcast(bits, ScalarKind::Float);
+        self.body.bitcast(bits, ScalarKind::Float)
+    }
+
+    /// A quotient whose intermediate results lose no bits, and what is left of the dividend.
+    fn quotient_in_range(&mut self, a: Expr, b: Expr, reciprocal: Expr) -> (Expr, Expr) {
+        let minus_b = self.body.unary(UnaryOperator::Negate, b);
         let mut quotient = self.exactly(B::Multiply, F32, a, reciprocal);
         for _ in 0..2 {
             let rest = self.multiply_add(F32, minus_b, quotient, a);
@@ -88,7 +95,8 @@ impl Writer<'_> {
         let [(a, of_a, a_counts), (b, of_b, b_counts)] = [a, b].map(|x| self.significand(x));
         let counts = self.body.binary(B::LogicalAnd, a_counts, b_counts);
         let power = self.body.binary(B::Subtract, of_a, of_b);
-        let (quotient, rest) = self.quotient_in_range(a, b);
+        let reciprocal = self.reciprocal_in_range(b);
+        let (quotient, rest) = self.quotient_in_range(a, b, reciprocal);
         let large = self.times_power(quotient, power);
         let small = self.subnormal_quotient(a, quotient, rest, power);
         // The quotient of two significands is above 1/2.

@@ -52,7 +52,6 @@ const MODES: Features = Features {
     exact_quotients: false,
     exact_roots: false,
     contracts_halves: true,
-    matrices: true,
     immediate_bytes: 256,
     ..APPLE
 };
@@ -80,13 +79,25 @@ pub fn has_validator() -> bool {
     })
 }
 
+/// Whether it knows cooperative matrices, as that of 2024 and later ones do.
+fn validates_matrices() -> bool {
+    static KNOWS: OnceLock<bool> = OnceLock::new();
+    *KNOWS.get_or_init(|| {
+        let printed = Command::new("spirv-val").arg("--version").output().map(|output| output.stdout);
+        let text = String::from_utf8_lossy(&printed.unwrap_or_default()).into_owned();
+        let year = text.split(['v', '.']).find_map(|part| part.parse::<u32>().ok());
+        year.is_some_and(|year| year >= 2024)
+    })
+}
+
 /// Writes a kernel in every language. What no adapter has is refused by name, which is right; any
 /// other error is not.
 pub fn check(kernel: &Kernel) -> Result<()> {
-    let targets: [(Features, &[Language]); 4] = [
+    let targets: [(Features, &[Language]); 5] = [
         (APPLE, &[Language::Msl, Language::Wgsl]),
         (MESA, &[Language::Spirv, Language::Hlsl]),
         (MODES, &[Language::Spirv]),
+        (Features { matrices: true, ..MODES }, &[Language::Spirv]),
         (BROWSER, &[Language::Wgsl]),
     ];
     for (features, languages) in targets {
@@ -104,7 +115,9 @@ fn written_in(kernel: &Kernel, features: Features, languages: &[Language]) -> Re
         ShaderTarget { device: "an adapter", features, max_threads: 1024, shared_memory: SHARED_MEMORY };
     let module = shader(kernel, &target)?;
     for &language in languages {
-        if let Written::Words(words) = module.write(language)? {
+        if let Written::Words(words) = module.write(language)?
+            && (!features.matrices || validates_matrices())
+        {
             let environment = if features.float_modes.is_some() { "vulkan1.2" } else { "vulkan1.1" };
             validate(&kernel.name, environment, &words)?;
         }

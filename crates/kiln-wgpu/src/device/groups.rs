@@ -5,7 +5,6 @@ use super::program::Pipeline;
 use kiln_backend::Result;
 use smallvec::SmallVec;
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 
 /// Bind groups that are kept. A training loop has a few for each kernel; what makes tensors of new
 /// sizes all the time has new ones each time.
@@ -18,11 +17,15 @@ pub(crate) type GroupKey = SmallVec<[(u64, u64); 8]>;
 #[derive(Default)]
 pub(crate) struct BindGroups {
     groups: HashMap<(u64, GroupKey), CachedGroup>,
+    /// The last one that was asked for: launches that follow each other are often over the same
+    /// buffers.
+    last: Option<((u64, GroupKey), CachedGroup)>,
     /// How many were made.
     made: u64,
 }
 
 /// A bind group that is kept.
+#[derive(Clone)]
 pub(crate) struct CachedGroup {
     pub(crate) group: wgpu::BindGroup,
     /// Tells it from every other one of the device, also from those that are gone.
@@ -40,23 +43,39 @@ impl BindGroups {
         bind: impl FnOnce() -> Result<SmallVec<[wgpu::BindGroupEntry<'a>; 9]>>,
     ) -> Result<&CachedGroup> {
         let key = (pipeline.serial, key);
-        if self.groups.len() >= GROUPS && !self.groups.contains_key(&key) {
+        let found = match self.last.take() {
+            Some((last, group)) if last == key => group,
+            _ => self.find(gpu, pipeline, &key, bind)?,
+        };
+        let (_, group) = self.last.insert((key, found));
+        Ok(group)
+    }
+
+    fn find<'a>(
+        &mut self,
+        gpu: &Gpu,
+        pipeline: &Pipeline,
+        key: &(u64, GroupKey),
+        bind: impl FnOnce() -> Result<SmallVec<[wgpu::BindGroupEntry<'a>; 9]>>,
+    ) -> Result<CachedGroup> {
+        if let Some(known) = self.groups.get(key) {
+            return Ok(known.clone());
+        }
+        if self.groups.len() >= GROUPS {
             self.groups.clear();
         }
-        match self.groups.entry(key) {
-            Entry::Occupied(known) => Ok(known.into_mut()),
-            Entry::Vacant(vacant) => {
-                let descriptor =
-                    wgpu::BindGroupDescriptor { label: None, layout: &pipeline.layout, entries: &bind()? };
-                let group = gpu.device.create_bind_group(&descriptor);
-                self.made += 1;
-                Ok(vacant.insert(CachedGroup { group, serial: self.made }))
-            }
-        }
+        let descriptor =
+            wgpu::BindGroupDescriptor { label: None, layout: &pipeline.layout, entries: &bind()? };
+        let group = gpu.device.create_bind_group(&descriptor);
+        self.made += 1;
+        let group = CachedGroup { group, serial: self.made };
+        self.groups.insert(key.clone(), group.clone());
+        Ok(group)
     }
 
     /// Forgets them, so that buffers without a user are freed.
     pub(crate) fn clear(&mut self) {
         self.groups.clear();
+        self.last = None;
     }
 }

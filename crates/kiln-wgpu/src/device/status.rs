@@ -1,12 +1,14 @@
 //! What wgpu reports asynchronously: errors, the loss of the device, submissions that are done.
 
 use kiln_backend::{Error, Result};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Filled by wgpu's callbacks, and asked at every call.
 #[derive(Default)]
 pub(crate) struct Status {
+    /// Whether there is a loss or an error, so that calls need not lock where there is none.
+    troubled: AtomicBool,
     /// Why the device was lost.
     lost: Mutex<Option<String>>,
     /// The first error that no scope caught and no call has reported.
@@ -19,15 +21,20 @@ impl Status {
     /// Says that the device was lost. The first reason stays.
     pub(crate) fn lose(&self, reason: String) {
         lock(&self.lost).get_or_insert(reason);
+        self.troubled.store(true, Ordering::Release);
     }
 
     /// Keeps an error until [`check`](Self::check) gives it, unless an earlier one waits.
     pub(crate) fn keep(&self, error: Error) {
         lock(&self.error).get_or_insert(error);
+        self.troubled.store(true, Ordering::Release);
     }
 
     /// An error where the device was lost, or where an earlier call failed later on.
     pub(crate) fn check(&self, device: &str) -> Result<()> {
+        if !self.troubled.load(Ordering::Acquire) {
+            return Ok(());
+        }
         if let Some(reason) = lock(&self.lost).clone() {
             return Err(Error::Lost { device: device.to_owned(), reason });
         }

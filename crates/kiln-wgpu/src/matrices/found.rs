@@ -85,8 +85,8 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// The products of a kernel over tiles whose extents are powers of two; `None` if there are none
-    /// or no room for them.
+    /// The products of a kernel over tiles whose extents are powers of two; `None` if there are
+    /// none or no room for them.
     pub fn of(kernel: &Kernel, target: &Target) -> Option<Found> {
         let dots = dots(kernel);
         let largest = dots.iter().map(|&(_, [m, n, _])| m * n).max()?;

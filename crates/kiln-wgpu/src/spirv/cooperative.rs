@@ -5,7 +5,7 @@
 //! - The memory model of Vulkan, which such modules have, orders among threads only accesses that
 //!   say so: loads and stores of shared memory and of buffers get `NonPrivatePointer`, and barriers
 //!   make memory available and visible.
-//! - Arrays in shared memory have no strides, which naga gives them and the validator refuses there.
+//! - Arrays in shared memory have no strides, which naga gives them and the validator refuses.
 
 use super::words::{Instruction, Malformed, op, parse, push};
 use std::collections::{HashMap, HashSet};
@@ -211,6 +211,8 @@ mod tests {
         assert_eq!(elements.len(), 3);
         assert_eq!(elements.iter().filter(|&&elem| elem == half).count(), 2);
         assert_eq!(of(op::TYPE_FLOAT).filter(|i| i.operand(1) == Some(half)).count(), 1);
+        // What is copied is not packed again: `PackHalf2x16` is number 58 of `GLSL.std.450`.
+        assert!(of(op::EXT_INST).all(|i| i.operand(4) != Some(58)));
         // Two steps of the depth, of 4 and 4 fragments.
         assert_eq!(of(op::COOPERATIVE_LOAD).count(), 16);
         for access in of(op::COOPERATIVE_LOAD).chain(of(op::COOPERATIVE_STORE)) {

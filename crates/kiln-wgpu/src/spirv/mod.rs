@@ -16,7 +16,8 @@
 //!  types, constants, functions
 //! ```
 //!
-//! Modules with cooperative matrices get more (`cooperative.rs`). Nothing else is changed, so that what naga's validator has accepted stays true.
+//! Modules with cooperative matrices get more (`cooperative.rs`). Nothing else is changed, so that
+//! what naga's validator has accepted stays true.
 //!
 //! # Checks
 //!

@@ -86,6 +86,7 @@ async fn open() -> Option<Device> {
         exact_extrema: false,
         subgroup: (same && has.contains(wgpu::Features::SUBGROUP)).then_some(info.subgroup_max_size),
         loop_rounds: None,
+        matrices: false,
         warp: 32,
         immediate_bytes: 0,
     };
