@@ -10,7 +10,7 @@ use crate::trap::Trap;
 use crate::value::View;
 use half::f16;
 use kiln_ir::numeric::Element;
-use kiln_ir::{MATRIX, MatrixOp, OpData, Space};
+use kiln_ir::{MATRIX, MatrixOp, OpData, Operand, Space};
 
 /// Elements along an axis of a fragment.
 const SIDE: usize = MATRIX as usize;
@@ -21,7 +21,7 @@ impl Machine<'_> {
         self.need_all("a product on matrix units", mask)?;
         match op {
             MatrixOp::Zero(_) => {
-                let sums = self.view(data.operands[0])?.clone();
+                let sums = self.view(data.view())?.clone();
                 let none = vec![0.0f32; sums.extents[1] as usize];
                 (0..sums.extents[0]).try_for_each(|row| write(&mut self.spaces, &sums, [row, 0], &none))
             }
@@ -29,7 +29,7 @@ impl Machine<'_> {
                 self.multiply_matrices(data, depth as usize, transposed)
             }
             MatrixOp::Store { grid, fragment, slot } => {
-                let [sums, staged] = [0, 1].map(|i| self.view(data.operands[i]).cloned());
+                let [sums, staged] = [data.view(), data.tile()].map(|v| self.view(v).cloned());
                 let (sums, staged) = (sums?, staged?);
                 let extents = [sums.extents[0] as u32, sums.extents[1] as u32];
                 let mut row = [0.0f32; SIDE];
@@ -42,7 +42,7 @@ impl Machine<'_> {
                 Ok(())
             }
             MatrixOp::Load(_) => {
-                let sums = self.view(data.operands[0])?.clone();
+                let sums = self.view(data.view())?.clone();
                 let Machine { registers, spaces, .. } = self;
                 let tile = f32::of_mut(&mut registers[data.results[0].index()])?;
                 let mut rows = tile.chunks_exact_mut(sums.extents[1] as usize).zip(0..);
@@ -53,12 +53,12 @@ impl Machine<'_> {
 
     /// Sums are made in f64 and rounded once: closer than any device's.
     fn multiply_matrices(&mut self, data: &OpData, depth: usize, transposed: [bool; 2]) -> Result<(), Trap> {
-        let sums = self.view(data.operands[2])?.clone();
+        let sums = self.view(data.view())?.clone();
         let [m, n] = [0, 1].map(|axis| sums.extents[axis] as usize);
         let mut factors = Vec::new();
-        for (at, outer) in [(0, m), (1, n)] {
-            let view = self.view(data.operands[at])?.clone();
-            let line = i64::of(self.data(data.operands[3 + at]))?[0];
+        for (at, (factor, outer)) in [(data.left(), m), (data.right(), n)].into_iter().enumerate() {
+            let view = self.view(factor)?.clone();
+            let line = i64::of(self.data(data.named(Operand::Index)[at]))?[0];
             // Both by their outer axis.
             let by_depth = transposed[at] == (at == 1);
             let extents = if by_depth { [outer, depth] } else { [depth, outer] };

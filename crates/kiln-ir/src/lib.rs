@@ -18,7 +18,7 @@
 //! | `cluster.rs` | those among the blocks of a cluster |
 //! | `fragment.rs` | warp-level matrix fragments and copies in flight; made by lowering only |
 //! | `factor.rs` | the elements of the factors of products |
-//! | `matrix.rs` | products on matrix units whose fragments only they can read |
+//! | `matrix.rs`, `sums.rs` | products on matrix units whose fragments only they can read |
 //! | `warpgroup.rs` | products of warpgroups, and how matrices lie in shared memory for them |
 //! | `operands.rs` | operands by name |
 //! | `kernel.rs` | the arenas, parameters, facts, source locations |
@@ -102,6 +102,7 @@ mod operands;
 mod parse;
 mod print;
 mod rounding;
+mod sums;
 mod types;
 mod uniformity;
 mod verify;
@@ -117,9 +118,10 @@ pub use float8::{E4M3, E5M2};
 pub use fragment::FragmentOp;
 pub use kernel::{Block, BlockData, Def, Facts, IntFact, Kernel, Level, Loc, Op, OpData, Param, Value, WARP};
 pub use literal::Literal;
-pub use matrix::{MATRIX, MatrixGrid, MatrixOp, lies_in_fragments};
+pub use matrix::{MATRIX, MatrixGrid, MatrixOp};
 pub use op::*;
 pub use parse::{ParseError, parse};
+pub use sums::lies_in_fragments;
 pub use types::{MAX_VIEW_RANK, Scalar, Shape, Space, TileType, Type, ViewType};
 pub use uniformity::Uniformity;
 pub use verify::{MAX_DEPTH, VerifyError, verify};

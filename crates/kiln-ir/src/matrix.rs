@@ -5,9 +5,6 @@
 //! may keep them elsewhere: in registers of its units, of which only the units know which thread
 //! holds what. All threads of the block reach such an operation together.
 
-use crate::fragment::FragmentOp;
-use crate::kernel::{Kernel, Value};
-use crate::op::{OpKind, Operand};
 use smallvec::SmallVec;
 
 /// Rows, columns and depth of a fragment.
@@ -120,22 +117,4 @@ impl MatrixOp {
             _ => MatrixOp::Load(grid),
         }))
     }
-}
-
-/// Whether an allocation is of sums that no other operations reach, so that it need not lie in
-/// shared memory.
-pub fn lies_in_fragments(kernel: &Kernel, allocation: Value) -> bool {
-    let (mut sums, mut others) = (false, false);
-    kernel.walk(|_, data| {
-        let uses = data.operands.iter().filter(|&&operand| operand == allocation).count();
-        let of_sums = match data.kind {
-            OpKind::Fragment(FragmentOp::Matrix(_)) => {
-                data.named(Operand::View).iter().filter(|&&view| view == allocation).count()
-            }
-            _ => 0,
-        };
-        sums |= of_sums > 0;
-        others |= uses > of_sums;
-    });
-    sums && !others
 }

@@ -118,13 +118,11 @@ impl Writer<'_> {
             if data.named(Operand::View).first() != Some(&view) {
                 return;
             }
-            match data.kind {
-                OpKind::Linear { op: LinearOp::Load { lanes, .. }, .. } => {
-                    stays &= lanes.is_multiple_of(WORDS_OF_VECTOR * 2);
-                    loaded.extend(data.results.iter().copied());
-                }
-                OpKind::Extent(_) | OpKind::Stride(_) => {}
-                _ => stays = false,
+            if let OpKind::Linear { op: LinearOp::Load { lanes, .. }, .. } = data.kind {
+                stays &= lanes.is_multiple_of(WORDS_OF_VECTOR * 2);
+                loaded.extend(data.results.iter().copied());
+            } else {
+                stays &= matches!(data.kind, OpKind::Extent(_) | OpKind::Stride(_));
             }
         });
         kernel.walk(|_, data| {

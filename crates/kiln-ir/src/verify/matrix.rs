@@ -2,7 +2,6 @@
 
 use super::subject::{Outcome, Subject, require};
 use crate::matrix::{MATRIX, MatrixOp};
-use crate::op::OpKind;
 use crate::types::{Scalar, Shape, Space, Type};
 
 /// The most warps of a block.
@@ -60,10 +59,7 @@ impl<'k> Subject<'k> {
     /// The extents of an operand that is an allocation of shared memory of rank 2.
     fn allocation(&self, at: usize, elem: Scalar) -> Result<&'k Shape, String> {
         self.operand(at, &Type::view(elem, 2, Space::Shared))?;
-        let made = self.kernel.defining_op(self.data.operands[at]).map(|op| &op.kind);
-        match made {
-            Some(OpKind::Alloc { shape, .. }) => Ok(shape),
-            _ => Err(format!("operand {at} is no allocation")),
-        }
+        let shape = self.kernel.alloc_shape(self.data.operands[at]);
+        shape.ok_or_else(|| format!("operand {at} is no allocation"))
     }
 }

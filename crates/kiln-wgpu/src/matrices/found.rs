@@ -267,11 +267,10 @@ impl Uses {
                 return None;
             }
             let data = kernel.op(op);
-            match data.kind {
-                OpKind::Load(_) => break op,
-                OpKind::Reshape | OpKind::Cast => after.push(op),
-                _ => return None,
+            if let OpKind::Load(_) = data.kind {
+                break op;
             }
+            matches!(data.kind, OpKind::Reshape | OpKind::Cast).then(|| after.push(op))?;
             at = data.input();
         };
         let data = kernel.op(load);

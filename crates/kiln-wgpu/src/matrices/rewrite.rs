@@ -98,11 +98,8 @@ impl Rewriter<'_> {
         let outer = std::mem::take(&mut self.done);
         for op in ops {
             self.loc = self.kernel.op(op).loc;
-            for i in 0..self.kernel.op(op).operands.len() {
-                let value = self.kernel.op(op).operands[i];
-                let value = self.renamed(value);
-                self.kernel.op_mut(op).operands[i] = value;
-            }
+            let operands = self.kernel.op(op).operands.iter().map(|&value| self.renamed(value)).collect();
+            self.kernel.op_mut(op).operands = operands;
             if let Some(product) = self.found.products.get(&op) {
                 self.product(op, product, around);
             } else if self.kernel.op(op).kind == OpKind::For {
@@ -166,8 +163,8 @@ impl Rewriter<'_> {
         // Others may still multiply what lies there from before.
         self.op(OpKind::Fence(Scope::Block), &[], &[]);
         let none = self.index(0);
-        for i in 0..2 {
-            self.store(place.factors[i], none, tiles[i]);
+        for (view, tile) in place.factors.into_iter().zip(tiles) {
+            self.store(view, none, tile);
         }
     }
 
@@ -183,9 +180,9 @@ impl Rewriter<'_> {
                     self.matrix(MatrixOp::Zero(product.grid), &[place.sums], &[]);
                 }
                 let none = self.index(0);
-                for i in 0..2 {
-                    let tile = self.renamed(product.factors[i].tile);
-                    self.store(place.factors[i], none, tile);
+                for (view, factor) in place.factors.into_iter().zip(&product.factors) {
+                    let tile = self.renamed(factor.tile);
+                    self.store(view, none, tile);
                 }
                 let [left, right] = place.factors;
                 self.matrix(multiply, &[left, right, place.sums, none, none], &[]);
@@ -220,8 +217,8 @@ impl Rewriter<'_> {
             let none = self.index(0);
             self.matrix(multiply, &[left, right, place.sums, none, none], &[]);
             self.op(OpKind::Fence(Scope::Block), &[], &[]);
-            for i in 0..2 {
-                self.store(place.factors[i], none, tiles[i]);
+            for (view, tile) in place.factors.into_iter().zip(tiles) {
+                self.store(view, none, tile);
             }
             return;
         }
@@ -232,8 +229,8 @@ impl Rewriter<'_> {
             (this, self.binary(BinaryOp::Sub, lines, this))
         });
         self.matrix(multiply, &[left, right, place.sums, lines[0].0, lines[1].0], &[]);
-        for i in 0..2 {
-            self.store(place.factors[i], lines[i].1, tiles[i]);
+        for ((view, (_, line)), tile) in place.factors.into_iter().zip(lines).zip(tiles) {
+            self.store(view, line, tile);
         }
     }
 
