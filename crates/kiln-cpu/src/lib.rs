@@ -15,7 +15,7 @@
 //! | `spmd/` | threads to lanes |
 //! | `codegen/` | lanes and tiles to machine code |
 //! | `frame.rs`, `site.rs`, `report.rs` | launch state that generated code reads; faults |
-//! | `indexing.rs`, `ordered.rs`, `time.rs` | functions that generated code calls |
+//! | `indexing.rs`, `lanes.rs`, `ordered.rs`, `time.rs` | functions that generated code calls |
 //!
 //! # Faults
 //!
@@ -28,6 +28,7 @@ mod codegen;
 mod cost;
 mod frame;
 mod indexing;
+mod lanes;
 mod launch;
 mod limit;
 mod memory;

@@ -238,6 +238,7 @@ impl Emitter<'_> {
         match *self.repr(value)? {
             Repr::Tile(from) => self.copy(tile.at, from.at, elem, len),
             Repr::Scalar(scalar) => self.splat(tile.at, scalar, elem, len),
+            Repr::Affine(_) | Repr::Condition(_) => self.write_lanes(tile.at, value),
             Repr::View(_) | Repr::Matrix(_) => Err(self.internal("what is carried is no tile")),
         }
     }

@@ -168,6 +168,12 @@ impl Emitter<'_> {
                     let at = self.asm.add(tile.at, offset);
                     self.asm.load(scalar_type(elem), at, 0)
                 }
+                Repr::Affine(_) | Repr::Condition(_) => {
+                    let tile = self.array(value, self.len(value))?;
+                    let offset = self.asm.mul_const(lane, elem.bytes().into());
+                    let at = self.asm.add(tile, offset);
+                    self.asm.load(scalar_type(elem), at, 0)
+                }
                 Repr::View(_) | Repr::Matrix(_) => return Err(self.internal("no tile as a reported value")),
             };
             let bits = self.asm.bits(scalar);

@@ -2,7 +2,7 @@
 
 use super::asm::scalar_type;
 use super::emitter::Emitter;
-use super::repr::{Repr, Tile, View};
+use super::repr::{Repr, View};
 use crate::indexing::{self, IndexAxis};
 use crate::site::SiteKind;
 use cranelift_codegen::ir::{self, InstBuilder, condcodes::IntCC, types};
@@ -31,14 +31,6 @@ pub(super) struct Elements {
     pub(super) count: ir::Value,
 }
 
-/// Where the elements of an access are adjacent.
-struct Run {
-    /// Not 0 if they are, and all of them are inside the view and selected.
-    whole: ir::Value,
-    /// The address of the first.
-    address: ir::Value,
-}
-
 impl Emitter<'_> {
     pub(super) fn gather(&mut self, data: &OpData, bounds: Bounds, masked: bool) -> Result<()> {
         let access = self.indexed(data, masked, 1)?;
@@ -54,26 +46,11 @@ impl Emitter<'_> {
             }
             return Ok(());
         }
-        let run = self.run_of(&access)?;
-        let fallback = self.output(result);
-        match run {
-            Some(run) if self.live.is_in_place(result) && fallback.slot.is_some() => {
-                let at = self.asm.fb.ins().select(run.whole, run.address, fallback.at);
-                self.set(result, Repr::Tile(Tile { at, ..fallback }));
-                let mut outcome = Ok(());
-                self.unless(run.whole, |e| outcome = e.gather_each(&access, bounds, fallback.at));
-                outcome
-            }
-            Some(run) => self.either_way(
-                run.whole,
-                |e| e.copy(fallback.at, run.address, elem, access.len),
-                |e| e.gather_each(&access, bounds, fallback.at),
-            ),
-            None => self.gather_each(&access, bounds, fallback.at),
-        }
+        let out = self.output(result).at;
+        self.gather_each(&access, bounds, out)
     }
 
-    fn gather_each(&mut self, access: &Indexed, bounds: Bounds, out: ir::Value) -> Result<()> {
+    pub(super) fn gather_each(&mut self, access: &Indexed, bounds: Bounds, out: ir::Value) -> Result<()> {
         let elements = self.elements(access, bounds)?;
         let padding = self.scalar(access.values[0])?;
         let padding = self.asm.bits(padding);
@@ -92,61 +69,18 @@ impl Emitter<'_> {
             };
             return self.one_access(&access, bounds, None, store).map(drop);
         }
-        let tile = self.array(value, access.len)?;
-        let each = |e: &mut Self| {
-            let elements = e.elements(&access, bounds)?;
-            let args = [elements.base, tile, elements.linear, elements.mask, elements.count];
-            e.call(PrimitiveKey::Scatter(access.view.elem), &args).map(drop)
-        };
-        match self.run_of(&access)? {
-            Some(run) => {
-                self.either_way(run.whole, |e| e.copy(run.address, tile, access.view.elem, access.len), each)
-            }
-            None => each(self),
-        }
+        self.scatter_each(&access, bounds)
     }
 
-    /// Where an access of lanes at consecutive indices lies, if it is one.
-    fn run_of(&mut self, access: &Indexed) -> Result<Option<Run>> {
-        let Some(lockstep) = self.lockstep else { return Ok(None) };
-        let first = |v: &Value| lockstep.consecutive.get(v).copied();
-        let mut moving = access.indices.iter().filter_map(first);
-        let (Some(_), None) = (moving.next(), moving.next()) else { return Ok(None) };
-        let mut whole = self.asm.fb.ins().iconst(types::I8, 1);
-        let mut linear = self.asm.int(0);
-        for (axis, index) in access.indices.iter().enumerate() {
-            let (extent, stride) = (access.view.extents[axis], access.view.strides[axis]);
-            let (at, last) = match first(index) {
-                Some(first) => {
-                    let one = self.asm.int(1);
-                    let adjacent = self.asm.compare(IntCC::Equal, stride, one);
-                    whole = self.asm.and(whole, adjacent);
-                    (self.scalar(first)?, self.asm.add_const(extent, -(access.len as i64)))
-                }
-                None if self.live.is_splat(*index) => {
-                    (self.wide_index(*index)?, self.asm.add_const(extent, -1))
-                }
-                None => return Ok(None),
-            };
-            let zero = self.asm.int(0);
-            let begins = self.asm.compare(IntCC::SignedGreaterThanOrEqual, at, zero);
-            let ends = self.asm.compare(IntCC::SignedLessThanOrEqual, at, last);
-            whole = self.asm.and(whole, begins);
-            whole = self.asm.and(whole, ends);
-            let step = self.asm.mul(at, stride);
-            linear = self.asm.add(linear, step);
-        }
-        if let Some(mask) = access.mask {
-            let all = self.all(mask, access.len)?;
-            whole = self.asm.and(whole, all);
-        }
-        let bytes = self.asm.mul_const(linear, access.view.elem.bytes().into());
-        let address = self.asm.add(access.view.base, bytes);
-        Ok(Some(Run { whole, address }))
+    pub(super) fn scatter_each(&mut self, access: &Indexed, bounds: Bounds) -> Result<()> {
+        let tile = self.array(access.values[0], access.len)?;
+        let elements = self.elements(access, bounds)?;
+        let args = [elements.base, tile, elements.linear, elements.mask, elements.count];
+        self.call(PrimitiveKey::Scatter(access.view.elem), &args).map(drop)
     }
 
     /// Runs one of two pieces of code.
-    fn either_way(
+    pub(super) fn either_way(
         &mut self,
         condition: ir::Value,
         yes: impl FnOnce(&mut Self) -> Result<()>,

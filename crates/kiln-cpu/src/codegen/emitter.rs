@@ -12,7 +12,7 @@ use super::repr::{Matrix, Repr, Tile, View};
 use super::{Blocking, Source};
 use crate::frame::Frame;
 use crate::site::{Site, SiteKind};
-use crate::spmd::Lockstep;
+use crate::spmd::{LaneSpace, Lockstep};
 use crate::time;
 use cranelift_codegen::ir::{self, InstBuilder, types};
 use kiln_backend::{BufferBinding, Error, Result};
@@ -38,6 +38,8 @@ pub(super) struct Emitter<'a> {
     pub(super) frame: ir::Value,
     /// What the kernel was made from, if it was written for threads.
     pub(super) lockstep: Option<&'a Lockstep>,
+    /// The places of its lanes.
+    pub(super) space: Option<LaneSpace>,
     /// How tiles pass through the caches.
     pub(super) blocking: Blocking,
     /// Returns 1: after a fault.
@@ -63,10 +65,7 @@ impl<'a> Emitter<'a> {
         let mut emitter = Emitter {
             kernel,
             asm,
-            live: match lockstep {
-                Some(lockstep) => Liveness::of(kernel, &lockstep.consecutive),
-                None => Liveness::of(kernel, &HashMap::new()),
-            },
+            live: Liveness::of(kernel),
             arena: Arena::default(),
             group: Group::default(),
             sites: Vec::new(),
@@ -74,6 +73,8 @@ impl<'a> Emitter<'a> {
             preferred: HashMap::new(),
             frame,
             lockstep,
+            // One lane is a scalar.
+            space: lockstep.map(|l| l.space).filter(|space| space.lanes() > 1),
             blocking,
             exit,
             scratch,
@@ -153,7 +154,7 @@ impl<'a> Emitter<'a> {
             if data.kind.is_terminator() {
                 self.flush()?;
                 terminator = Some(data);
-            } else if self.live.is_needed(op) && !self.join(op)? {
+            } else if self.live.is_needed(op) && !self.stays_affine(data)? && !self.join(op)? {
                 if !self.passes_group(op) {
                     self.flush()?;
                 }
@@ -245,6 +246,12 @@ impl<'a> Emitter<'a> {
                         let elem = self.kernel.ty(data.input()).elem();
                         self.asm.load(scalar_type(elem), tile.at, 0)
                     }
+                    Repr::Affine(number) => self.asm.uniform_value(number.base),
+                    Repr::Condition(_) => {
+                        let len = self.len(data.input());
+                        let at = self.array(data.input(), len)?;
+                        self.asm.load(types::I8, at, 0)
+                    }
                     Repr::View(_) | Repr::Matrix(_) => return Err(self.internal("no lanes")),
                 };
                 self.set_result(result, Repr::Scalar(first));
@@ -323,6 +330,12 @@ impl<'a> Emitter<'a> {
             }
             // The root of the alias owns the slot.
             Repr::Tile(tile) => Repr::Tile(Tile { slot: None, ..tile }),
+            // Its root has no memory that it could share, and its own is not given back.
+            Repr::Affine(_) | Repr::Condition(_) => {
+                let at = self.output(to).at;
+                self.write_lanes(at, from)?;
+                return Ok(());
+            }
             Repr::View(_) | Repr::Matrix(_) => return Err(self.internal("no tile under another shape")),
         };
         self.set(to, repr);
@@ -365,6 +378,11 @@ impl<'a> Emitter<'a> {
         let scalar = match self.repr(value)? {
             Repr::Tile(tile) => return Ok(tile.at),
             Repr::Scalar(scalar) => *scalar,
+            Repr::Affine(_) | Repr::Condition(_) => {
+                let at = self.temporary(liveness::tile_bytes(self.kernel.ty(value)));
+                self.write_lanes(at, value)?;
+                return Ok(at);
+            }
             Repr::View(_) | Repr::Matrix(_) => return Err(self.internal("a tile was expected")),
         };
         let elem = self.kernel.ty(value).elem();

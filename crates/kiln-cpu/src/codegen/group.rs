@@ -42,6 +42,9 @@ struct PlannedStore {
 impl Emitter<'_> {
     /// Adds an operation to the group if it is one that groups do.
     pub(super) fn join(&mut self, op: Op) -> Result<bool> {
+        if self.join_lanes(op)? {
+            return Ok(true);
+        }
         let data = self.kernel.op(op);
         let makes_tile = data.results.first().is_some_and(|&r| {
             let ty = self.kernel.ty(r);
@@ -68,7 +71,10 @@ impl Emitter<'_> {
         };
         // What comes before a fault has happened, and the first of two faults is reported: chunks
         // would mix them.
-        if len != self.group.len || (may_fault(self.kernel, op) && self.group.precedes_faults(self.kernel)) {
+        if self.group.lanewise
+            || len != self.group.len
+            || (may_fault(self.kernel, op) && self.group.precedes_faults(self.kernel))
+        {
             self.flush()?;
         }
         self.group.len = len;
@@ -81,6 +87,9 @@ impl Emitter<'_> {
         let mut group = std::mem::take(&mut self.group);
         if group.ops.is_empty() {
             return Ok(());
+        }
+        if group.lanewise {
+            return self.flush_lanes(&group);
         }
         let at = self.locate(None);
         let stores = self.plan_stores(&group)?;
@@ -318,6 +327,23 @@ impl Emitter<'_> {
         }
     }
 
+    /// Does an operation for all elements at once.
+    pub(super) fn whole_member(&mut self, op: Op) -> Result<()> {
+        let window = self.whole_window(op);
+        self.member(op, window)
+    }
+
+    /// Where [`Self::whole_member`] writes.
+    pub(super) fn whole_destination(&mut self, op: Op) -> ir::Value {
+        let window = self.whole_window(op);
+        self.destination(op, window)
+    }
+
+    fn whole_window(&mut self, op: Op) -> Window {
+        let most = self.len(self.kernel.op(op).results[0]);
+        Window { start: None, count: self.asm.int(most as i64), most }
+    }
+
     fn member(&mut self, op: Op, window: Window) -> Result<()> {
         let data = self.kernel.op(op);
         let result = data.results[0];
@@ -399,6 +425,11 @@ impl Emitter<'_> {
         match *self.repr(value)? {
             Repr::Scalar(scalar) => Ok(Argument::Scalar(self.asm.bits(scalar))),
             Repr::Tile(tile) => Ok(Argument::Array(self.in_window(tile, value, window))),
+            Repr::Affine(_) | Repr::Condition(_) => {
+                let at = self.array(value, self.len(value))?;
+                let tile = Tile { at, slot: None, windowed: false };
+                Ok(Argument::Array(self.in_window(tile, value, window)))
+            }
             Repr::View(_) | Repr::Matrix(_) => Err(self.internal("no tile as an element-wise operand")),
         }
     }

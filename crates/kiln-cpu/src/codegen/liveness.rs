@@ -2,7 +2,6 @@
 //! share memory, which are splats, and which loads may be used where they lie.
 
 use kiln_ir::{BinaryOp, Block, CompareOp, Def, Kernel, Op, OpKind, Shape, Type, UnaryOp, Value};
-use std::collections::HashMap;
 
 /// The facts, in tables indexed by value or operation.
 pub(super) struct Liveness {
@@ -22,13 +21,11 @@ pub(super) struct Liveness {
 }
 
 impl Liveness {
-    /// The facts of a kernel. Gathers and scatters at `consecutive` indices use the first of them,
-    /// too.
-    pub(super) fn of(kernel: &Kernel, consecutive: &HashMap<Value, Value>) -> Liveness {
+    /// The facts of a kernel.
+    pub(super) fn of(kernel: &Kernel) -> Liveness {
         let (values, ops, blocks) = kernel.counts();
         let mut walk = Walk {
             kernel,
-            consecutive,
             parent: vec![None; blocks],
             block_of: vec![None; ops],
             position: vec![0; ops],
@@ -111,7 +108,6 @@ impl Liveness {
 
 struct Walk<'k> {
     kernel: &'k Kernel,
-    consecutive: &'k HashMap<Value, Value>,
     /// The operation that a block is a region of.
     parent: Vec<Option<Op>>,
     block_of: Vec<Option<Block>>,
@@ -135,9 +131,6 @@ impl Walk<'_> {
                 let factor = matches!(data.kind, OpKind::Dot(_)) && position < 2
                     || matches!(data.kind, OpKind::Transpose(_)) && facts.factor[data.results[0].index()];
                 facts.factor[operand.index()] &= factor;
-                if let Some(first) = self.consecutive.get(operand) {
-                    facts.used[first.index()] = true;
-                }
             }
             for &region in data.regions.iter().rev() {
                 self.needed(region);

@@ -11,6 +11,9 @@
 //! | `liveness.rs`, `arena.rs` | when tiles die, where they lie |
 //! | `scalar.rs` | scalar operations |
 //! | `group.rs` | element-wise operations on tiles, fused chunk by chunk |
+//! | `affine.rs`, `condition.rs`, `lane_values.rs` | values that follow from a lane's place |
+//! | `lane_box.rs` | where conditions hold |
+//! | `lane_group.rs`, `lane_loop.rs`, `pack.rs` | operations of lanes, fused in registers |
 //! | `boxes.rs`, `elements.rs` | access to memory by boxes and by indices |
 //! | `atomic.rs` | atomics that are one instruction |
 //! | `ordered.rs` | ordered accesses of elements and quads |
@@ -18,17 +21,24 @@
 //! | `control.rs` | branches and loops |
 //! | `diagnostics.rs` | faults and prints |
 
+mod affine;
 mod arena;
 mod asm;
 mod atomic;
 mod boxes;
+mod condition;
 mod control;
 mod diagnostics;
 mod elements;
 mod emitter;
 mod group;
+mod lane_box;
+mod lane_group;
+mod lane_loop;
+mod lane_values;
 mod liveness;
 mod ordered;
+mod pack;
 mod pending;
 mod repr;
 mod scalar;

@@ -9,6 +9,10 @@ use kiln_ir::{Kernel, Op, OpKind, Value};
 pub(super) struct Group {
     pub(super) len: usize,
     pub(super) ops: Vec<Op>,
+    /// Whether it runs lane by lane in registers.
+    pub(super) lanewise: bool,
+    /// The mask of lanes that it runs in, if it does not in all.
+    pub(super) within: Option<Value>,
     pub(super) streamed: Vec<StreamedStore>,
     /// Values that are copied to views when all operations are done: they live until then.
     pub(super) copied: Vec<Value>,
@@ -21,7 +25,7 @@ impl Group {
 
     /// Whether an operation of the group stores to a view.
     pub(super) fn stores_to(&self, kernel: &Kernel, view: Value) -> bool {
-        let stores = |op: &Op| matches!(kernel.op(*op).kind, OpKind::Store { .. });
+        let stores = |op: &Op| matches!(kernel.op(*op).kind, OpKind::Store { .. } | OpKind::Scatter { .. });
         self.ops.iter().any(|op| stores(op) && kernel.op(*op).view() == view)
     }
 

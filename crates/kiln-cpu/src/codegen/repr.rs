@@ -1,6 +1,8 @@
 //! What becomes of the values of a kernel: scalars, tiles in memory, views.
 
+use super::affine::Affine;
 use super::arena::Slot;
+use super::condition::Condition;
 use cranelift_codegen::ir;
 use kiln_ir::Scalar;
 
@@ -30,6 +32,10 @@ pub(super) enum Repr {
     /// A scalar, or a tile that consists of it.
     Scalar(ir::Value),
     Tile(Tile),
+    /// A number of each lane, which is nowhere written.
+    Affine(Affine),
+    /// A bool of each lane, which is nowhere written.
+    Condition(Condition),
     /// A tile that is only multiplied.
     Matrix(Matrix),
     View(View),
@@ -48,7 +54,7 @@ impl Repr {
     pub(super) fn without_slot(self) -> Repr {
         match self {
             Repr::Tile(tile) => Repr::Tile(Tile { slot: None, ..tile }),
-            Repr::Scalar(_) | Repr::Matrix(_) | Repr::View(_) => self,
+            Repr::Scalar(_) | Repr::Affine(_) | Repr::Condition(_) | Repr::Matrix(_) | Repr::View(_) => self,
         }
     }
 }

@@ -77,9 +77,13 @@ impl Emitter<'_> {
     }
 
     fn native_unary(&mut self, op: UnaryOp, elem: Scalar, x: ir::Value) -> Option<ir::Value> {
-        let instruction = unary_instruction(op, elem)?;
+        unary_instruction(op, elem).map(|instruction| self.native_instruction(instruction, x))
+    }
+
+    /// An instruction for scalars, and but for bools also for vectors.
+    pub(super) fn native_instruction(&mut self, instruction: UnaryInstruction, x: ir::Value) -> ir::Value {
         let ins = self.asm.fb.ins();
-        Some(match instruction {
+        match instruction {
             UnaryInstruction::Copy => x,
             UnaryInstruction::NegateInt => ins.ineg(x),
             UnaryInstruction::NegateFloat => ins.fneg(x),
@@ -89,10 +93,16 @@ impl Emitter<'_> {
             UnaryInstruction::AbsFloat => ins.fabs(x),
             UnaryInstruction::Sqrt => ins.sqrt(x),
             UnaryInstruction::IsNan => ins.fcmp(FloatCC::Unordered, x, x),
-        })
+        }
     }
 
-    fn native_binary(&mut self, op: BinaryOp, elem: Scalar, a: ir::Value, b: ir::Value) -> Option<ir::Value> {
+    pub(super) fn native_binary(
+        &mut self,
+        op: BinaryOp,
+        elem: Scalar,
+        a: ir::Value,
+        b: ir::Value,
+    ) -> Option<ir::Value> {
         use BinaryOp::*;
         let ins = self.asm.fb.ins();
         if matches!(elem, Scalar::F32 | Scalar::F64) {
@@ -127,7 +137,7 @@ impl Emitter<'_> {
         })
     }
 
-    fn native_compare(
+    pub(super) fn native_compare(
         &mut self,
         op: CompareOp,
         elem: Scalar,
@@ -160,7 +170,7 @@ impl Emitter<'_> {
         Some(ins.icmp(if elem.is_signed() { cc } else { cc.unsigned() }, a, b))
     }
 
-    fn native_cast(&mut self, from: Scalar, to: Scalar, x: ir::Value) -> Option<ir::Value> {
+    pub(super) fn native_cast(&mut self, from: Scalar, to: Scalar, x: ir::Value) -> Option<ir::Value> {
         let ty = scalar_type(to);
         let (narrower, same) = (to.bytes() < from.bytes(), to.bytes() == from.bytes());
         let ins = self.asm.fb.ins();

@@ -120,7 +120,9 @@ impl Emitter<'_> {
             Repr::Tile(tile) if tile.at == out => {}
             Repr::Tile(tile) => self.copy(out, tile.at, elem, len)?,
             Repr::Scalar(scalar) => self.splat(out, scalar, elem, len)?,
-            Repr::View(_) | Repr::Matrix(_) => return Err(self.internal("no tile as an accumulator")),
+            Repr::Affine(_) | Repr::Condition(_) | Repr::View(_) | Repr::Matrix(_) => {
+                return Err(self.internal("no tile as an accumulator"));
+            }
         }
         Ok(out)
     }

@@ -9,12 +9,13 @@
 //! Barriers are removed, and local memory gets an axis for the lanes.
 //!
 //! What comes out is IR that [`codegen`](crate::codegen) compiles. It differs from what a front end
-//! may write in some points: the values of `Assert` and the operand of `BlockUniform` may have an
-//! element for each lane, `Print` begins with a mask, and ordered accesses of lanes have a mask
-//! after the index.
+//! may write in some points: `ThreadId` has an element for each lane, the values of `Assert` and
+//! the operand of `BlockUniform` may have one, `Print` begins with a mask, and ordered accesses of
+//! lanes have a mask after the index.
 //!
 //! | file | holds |
 //! |---|---|
+//! | `space.rs` | the places of lanes |
 //! | `rewrite.rs` | the walk, values in their two forms, scalar operations |
 //! | `control.rs` | branches and loops |
 //! | `memory.rs` | accesses under masks |
@@ -26,7 +27,9 @@ mod control;
 mod memory;
 mod ordered;
 mod rewrite;
+mod space;
 mod time;
 mod warp;
 
 pub(crate) use rewrite::{Lockstep, lockstep};
+pub(crate) use space::LaneSpace;

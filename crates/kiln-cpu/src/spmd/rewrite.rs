@@ -1,5 +1,6 @@
 //! The walk over a kernel for threads, and its values in their two forms.
 
+use super::space::LaneSpace;
 use kiln_backend::{Error, Result};
 use kiln_ir::{
     Axis, BinaryOp, Block, Builder, Kernel, Level, Literal, Loc, Message, Op, OpData, OpKind, ReduceOp,
@@ -25,8 +26,13 @@ pub(crate) struct Lockstep {
     /// Operations of the new kernel that the block does as one: the elements of their tiles are no
     /// lanes.
     pub(crate) collective: HashSet<Op>,
-    /// Tiles of consecutive numbers: lane `l` has the scalar that stands here plus `l`.
-    pub(crate) consecutive: HashMap<Value, Value>,
+    /// The places of the lanes.
+    pub(crate) space: LaneSpace,
+    /// The mask under which an operation is made, of those whose results in other lanes are not
+    /// read.
+    pub(crate) masks: HashMap<Op, Value>,
+    /// The mask within which a mask was made.
+    pub(crate) outer: HashMap<Value, Value>,
 }
 
 /// Rewrites a kernel for threads into one over tiles; see the [module](super).
@@ -40,26 +46,45 @@ pub(crate) fn lockstep(kernel: &Kernel, block: [u32; 3]) -> Result<Lockstep> {
     new.contract = kernel.contract;
     let params: Vec<Value> = kernel.params.iter().map(|p| new.add_param(p.clone())).collect();
     let threads: u32 = block.iter().product();
+    let lanes = lanes(kernel, threads);
     let mut rewrite = Rewrite {
         old: kernel,
         b: Builder::new(&mut new),
         uniformity: Uniformity::of(kernel),
         block,
-        lanes: lanes(kernel, threads),
+        lanes,
         forms: vec![None; kernel.counts().0],
         locals: HashMap::new(),
         mask: None,
         indices: [None; 3],
         collective: HashSet::new(),
-        consecutive: HashMap::new(),
+        masks: HashMap::new(),
+        outer: HashMap::new(),
     };
     for (&old, value) in kernel.block(kernel.body).args.iter().zip(params) {
         rewrite.forms[old.index()] = Some(Form::Uniform(value));
     }
     rewrite.prologue(threads);
     rewrite.body(kernel.body)?;
-    let Rewrite { collective, consecutive, .. } = rewrite;
-    Ok(Lockstep { kernel: new, block, collective, consecutive })
+    let Rewrite { collective, masks, outer, .. } = rewrite;
+    Ok(Lockstep { kernel: new, block, collective, space: LaneSpace::of(block, lanes), masks, outer })
+}
+
+/// Whether a thread does an operation for itself, so that no other lane's results are read.
+/// Divisors of lanes that are not there are read: a zero among them would be a fault.
+fn is_own(kind: &OpKind) -> bool {
+    let divides = matches!(kind, OpKind::Binary(BinaryOp::Div | BinaryOp::Rem));
+    let elementwise = matches!(
+        kind,
+        OpKind::Unary(_)
+            | OpKind::Binary(_)
+            | OpKind::Compare(_)
+            | OpKind::Select
+            | OpKind::Fma
+            | OpKind::Cast
+            | OpKind::Bitcast
+    );
+    (elementwise && !divides) || matches!(kind, OpKind::Gather { .. } | OpKind::Scatter { .. })
 }
 
 /// How many lanes a block of `threads` gets: votes need whole warps.
@@ -85,7 +110,9 @@ pub(super) struct Rewrite<'a> {
     /// Operations that the block does as one.
     pub(super) collective: HashSet<Op>,
     /// As in [`Lockstep`].
-    consecutive: HashMap<Value, Value>,
+    masks: HashMap<Op, Value>,
+    /// As in [`Lockstep`].
+    outer: HashMap<Value, Value>,
     /// The thread's index on each axis.
     indices: [Option<Value>; 3],
 }
@@ -100,10 +127,6 @@ impl Rewrite<'_> {
             if used && self.block[axis as usize] > 1 {
                 let index = self.thread_index(axis);
                 self.indices[axis as usize] = Some(index);
-                if self.block[axis as usize] == self.lanes {
-                    let first = self.b.index(0);
-                    self.consecutive.insert(index, first);
-                }
             }
         }
         if self.lanes > threads {
@@ -120,9 +143,24 @@ impl Rewrite<'_> {
             if data.kind.is_terminator() {
                 return Ok(data.operands.to_vec());
             }
+            let (first, mask) = (self.b.kernel.counts().1, self.mask);
             self.operation(op, data)?;
+            if let Some(mask) = mask.filter(|_| is_own(&data.kind)) {
+                self.note_mask(first, mask);
+            }
         }
         Ok(Vec::new())
+    }
+
+    /// Remembers the mask of operations from one on. Masks themselves are made in all lanes: who
+    /// reads them asks which lanes are there.
+    fn note_mask(&mut self, first: usize, mask: Value) {
+        for op in (first..self.b.kernel.counts().1).map(Op::from_index) {
+            let results = &self.b.kernel.op(op).results;
+            if !results.iter().any(|result| self.outer.contains_key(result)) {
+                self.masks.insert(op, mask);
+            }
+        }
     }
 
     fn operation(&mut self, op: Op, data: &OpData) -> Result<()> {
@@ -213,9 +251,6 @@ impl Rewrite<'_> {
             let elem = self.old.ty(data.results[0]).elem();
             let result = self.one(data.kind.clone(), &operands, self.lanes_type(elem));
             self.set_lanes(data.results[0], result);
-            if let (OpKind::Binary(op), Scalar::I64) = (&data.kind, elem) {
-                self.note_consecutive(*op, &data.operands, &operands, result)?;
-            }
             return Ok(());
         }
         let operands = data.operands.iter().map(|&v| self.uniform(v)).collect::<Result<Vec<_>>>()?;
@@ -225,29 +260,6 @@ impl Rewrite<'_> {
         for (i, &result) in data.results.iter().enumerate() {
             let value = self.b.kernel.op(op).results[i];
             self.set_uniform(result, value);
-        }
-        Ok(())
-    }
-
-    /// Remembers a sum of consecutive numbers and a uniform one.
-    fn note_consecutive(
-        &mut self,
-        op: BinaryOp,
-        old: &[Value],
-        lanes: &[Value],
-        result: Value,
-    ) -> Result<()> {
-        let first = |i: usize| self.consecutive.get(&lanes[i]).copied();
-        let (first, other, swapped) = match (first(0), first(1)) {
-            (Some(first), None) => (first, old[1], false),
-            (None, Some(first)) => (first, old[0], true),
-            _ => return Ok(()),
-        };
-        let fits = op == BinaryOp::Add || (op == BinaryOp::Sub && !swapped);
-        if fits && !self.is_lanes(other)? {
-            let other = self.uniform(other)?;
-            let sum = self.b.binary(op, first, other);
-            self.consecutive.insert(result, sum);
         }
         Ok(())
     }
@@ -397,7 +409,11 @@ impl Rewrite<'_> {
     /// The current mask and a condition.
     pub(super) fn narrowed(&mut self, condition: Value) -> Value {
         match self.mask {
-            Some(mask) => self.b.binary(BinaryOp::And, mask, condition),
+            Some(mask) => {
+                let inner = self.b.binary(BinaryOp::And, mask, condition);
+                self.outer.insert(inner, mask);
+                inner
+            }
             None => condition,
         }
     }

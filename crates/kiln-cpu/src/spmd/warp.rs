@@ -3,7 +3,7 @@
 use super::rewrite::Rewrite;
 use kiln_backend::Result;
 use kiln_ir::{
-    Axis, BinaryOp, Bounds, CompareOp, Literal, OpData, ReduceOp, Reuse, Scalar, Shape, ShuffleMode, Space,
+    Axis, BinaryOp, Bounds, CompareOp, Literal, OpData, OpKind, ReduceOp, Scalar, Shape, ShuffleMode, Space,
     Value, VoteMode, WARP,
 };
 
@@ -20,16 +20,11 @@ impl Rewrite<'_> {
 
     /// The thread's index in its block on an axis: x is the fastest.
     pub(super) fn thread_index(&mut self, axis: Axis) -> Value {
-        let axis = axis as usize;
-        let inner: u32 = self.block[..axis].iter().product();
-        let outer = self.block[axis + 1..].iter().product::<u32>();
-        if inner * self.block[axis] * outer != self.lanes {
-            return self.padded_thread_index(inner, self.block[axis]);
+        if self.block.iter().product::<u32>() == self.lanes {
+            return self.one(OpKind::ThreadId(axis), &[], self.lanes_type(Scalar::I64));
         }
-        let index = self.b.iota(Scalar::I64, self.block[axis]);
-        let index = self.b.reshape(index, Shape::new(&[1, self.block[axis], 1]));
-        let index = self.b.broadcast(index, Shape::new(&[outer, self.block[axis], inner]));
-        self.b.reshape(index, self.shape())
+        let inner: u32 = self.block[..axis as usize].iter().product();
+        self.padded_thread_index(inner, self.block[axis as usize])
     }
 
     /// As `thread_index`, where there are more lanes than threads.
@@ -84,8 +79,8 @@ impl Rewrite<'_> {
     fn exchange(&mut self, value: Value, source: Value) -> Value {
         let elem = self.b.kernel.ty(value).elem();
         let memory = self.b.alloc(Space::Shared, elem, self.shape());
-        let zero = self.b.index(0);
-        self.b.store(memory, &[zero], value, Reuse::Normal, true);
+        let lane = self.lane();
+        self.b.scatter(memory, &[lane], None, value, Bounds::Trust);
         let padding = self.b.constant(Literal::zero(elem));
         self.b.gather(memory, &[source], None, padding, Bounds::Trust)
     }

@@ -1,0 +1,208 @@
+//! Accesses at indices and under conditions that follow from a thread's place: whole blocks, edges,
+//! odd and empty extents, steps and strides of all kinds, indices that wrap.
+
+mod device;
+use device::*;
+use kiln_ir::*;
+
+const BLOCKS: [[u32; 3]; 7] =
+    [[32, 4, 1], [8, 2, 3], [33, 1, 1], [5, 3, 1], [2, 40, 1], [1, 24, 1], [3, 1, 2]];
+
+fn parsed(text: &str) -> Kernel {
+    parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"))
+}
+
+/// Defines `%i` and `%j`, the thread's row and column in the grid; a third axis counts on in rows.
+fn places([bx, by, bz]: [u32; 3]) -> String {
+    format!(
+        "  %tx = thread_id x : i64
+  %ty = thread_id y : i64
+  %tz = thread_id z : i64
+  %px = program_id x : i64
+  %py = program_id y : i64
+  %bx = const {bx} : i64
+  %by = const {by} : i64
+  %rows = const {} : i64
+  %fx = mul %px, %bx : i64
+  %j = add %fx, %tx : i64
+  %fy = mul %py, %rows : i64
+  %planes = mul %tz, %by : i64
+  %r = add %planes, %ty : i64
+  %i = add %fy, %r : i64
+",
+        by * bz
+    )
+}
+
+/// The grid that covers rows and columns.
+fn grid([bx, by, bz]: [u32; 3], rows: i64, columns: i64) -> [u32; 3] {
+    [(columns as u32).div_ceil(bx).max(1), (rows as u32).div_ceil(by * bz).max(1), 1]
+}
+
+/// `y[i, j] = x[i + di, j * step + dj]`, with padding outside, of elements of `size` bytes.
+fn shifted(elem: &str, size: usize) {
+    let pad = if elem.starts_with('f') || elem.starts_with('b') && elem != "bool" { "0.0" } else { "0" };
+    let pad = if elem == "bool" { "false" } else { pad };
+    for block in BLOCKS {
+        let [bx, by, bz] = block;
+        let kernel = parsed(&format!(
+            "kernel @shifted(%x: view<{elem}, 2, global>, %y: mut view<{elem}, 2, global>, %di: i64, %dj: i64, %step: i64) thread [{bx}, {by}, {bz}] {{
+{}  %from = add %i, %di : i64
+  %scaled = mul %j, %step : i64
+  %at = add %scaled, %dj : i64
+  %pad = const {pad} : {elem}
+  %v = gather.mask %x[%from, %at] pad %pad : {elem}
+  scatter.mask %y[%i, %j] = %v
+}}
+",
+            places(block)
+        ));
+        for [rows, columns] in [[13i64, 70], [1, 1], [0, 5], [8, 64]] {
+            // Rows are apart, and in the last layout so are columns.
+            for strides in [[columns, 1], [columns + 3, 1], [2 * columns + 1, 2]] {
+                for [di, dj, step] in [
+                    [0, 0, 1],
+                    [-1, 1, 1],
+                    [1, -1, 1],
+                    [0, 3, 2],
+                    [0, 60, -1],
+                    [0, i64::MAX, 1],
+                    [i64::MIN, 0, 1],
+                    [0, 0, 1 << 40],
+                ] {
+                    let span = (rows * strides[0]).max(1) as usize + 2;
+                    let byte = |k: usize| if elem == "bool" { (k % 3 == 0) as u8 } else { (k % 60) as u8 };
+                    let mut x: Vec<u8> = (0..span * size).map(byte).collect();
+                    let mut y = vec![1u8; span * size];
+                    let mut want = y.clone();
+                    for i in 0..rows {
+                        for j in 0..columns {
+                            let (r, c) = (i.wrapping_add(di), j.wrapping_mul(step).wrapping_add(dj));
+                            let inside = (0..rows).contains(&r) && (0..columns).contains(&c);
+                            let from = inside.then(|| (r * strides[0] + c * strides[1]) as usize * size);
+                            let to = (i * strides[0] + j * strides[1]) as usize * size;
+                            for k in 0..size {
+                                want[to + k] = from.map_or(0, |from| x[from + k]);
+                            }
+                        }
+                    }
+                    let args = vec![
+                        Arg::View(&mut x, vec![rows, columns], strides.to_vec()),
+                        Arg::View(&mut y, vec![rows, columns], strides.to_vec()),
+                        Arg::Scalar(di as u64),
+                        Arg::Scalar(dj as u64),
+                        Arg::Scalar(step as u64),
+                    ];
+                    run(&kernel, grid(block, rows, columns), args).unwrap();
+                    assert_eq!(y, want, "{elem} {block:?} {rows}x{columns} {strides:?} {di} {dj} {step}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn shifted_elements_of_four_bytes() {
+    shifted("i32", 4);
+    shifted("f32", 4);
+}
+
+#[test]
+fn shifted_elements_of_other_sizes() {
+    shifted("bool", 1);
+    shifted("u8", 1);
+    shifted("i8", 1);
+    shifted("f16", 2);
+    shifted("i64", 8);
+}
+
+/// Stores under each comparison of a row and a column, and elsewhere another value.
+#[test]
+fn conditions_on_places() {
+    let holds = |op: &str, a: i64, b: i64| match op {
+        "eq" => a == b,
+        "ne" => a != b,
+        "lt" => a < b,
+        "le" => a <= b,
+        "gt" => a > b,
+        _ => a >= b,
+    };
+    let (rows, columns) = (9i64, 70i64);
+    for block in BLOCKS {
+        let [bx, by, bz] = block;
+        for (first, second) in
+            [("eq", "ge"), ("lt", "ne"), ("ne", "le"), ("gt", "lt"), ("le", "gt"), ("ge", "eq")]
+        {
+            for combine in ["and", "or"] {
+                let kernel = parsed(&format!(
+                    "kernel @conditions(%y: mut view<i64, 2, global>, %a: i64, %b: i64) thread [{bx}, {by}, {bz}] {{
+{}  %one = {first} %a, %j : bool
+  %mirrored = sub %b, %i : i64
+  %nought = const 0 : i64
+  %two = {second} %mirrored, %nought : bool
+  %both = {combine} %one, %two : bool
+  %hundred = const 100 : i64
+  if %both {{
+    %row = mul %i, %hundred : i64
+    %v = add %row, %j : i64
+    scatter.mask %y[%i, %j] = %v
+    yield
+  }} else {{
+    %u = sub %i, %hundred : i64
+    scatter.mask %y[%i, %j] = %u
+    yield
+  }}
+}}
+",
+                    places(block)
+                ));
+                for [a, b] in [[0, 0], [33, 4], [69, 8], [-1, 20], [i64::MAX, 3], [5, i64::MIN]] {
+                    let mut y = vec![-7i64; (rows * columns) as usize];
+                    let mut want = y.clone();
+                    for i in 0..rows {
+                        for j in 0..columns {
+                            let (one, two) = (holds(first, a, j), holds(second, b.wrapping_sub(i), 0));
+                            let both = if combine == "and" { one && two } else { one || two };
+                            want[(i * columns + j) as usize] = if both { i * 100 + j } else { i - 100 };
+                        }
+                    }
+                    let args =
+                        vec![view(&mut y, &[rows, columns]), Arg::Scalar(a as u64), Arg::Scalar(b as u64)];
+                    run(&kernel, grid(block, rows, columns), args).unwrap();
+                    assert_eq!(y, want, "{block:?} {first} {combine} {second} {a} {b}");
+                }
+            }
+        }
+    }
+}
+
+/// A fault names the first thread outside, and what was stored before it remains.
+#[test]
+fn faults_at_places() {
+    let kernel = parsed(
+        "kernel @faults(%x: view<f32, 1, global>, %y: mut view<f32, 1, global>) thread [40, 1, 1] {
+  %t = thread_id x : i64
+  %nought = const 0.0 : f32
+  %two = const 2 : i64
+  %v = gather.mask %x[%t] pad %nought : f32
+  scatter.check %y[%t] = %v
+  %at = add %t, %two : i64
+  %w = gather.check %x[%at] pad %nought : f32
+  %s = add %v, %w : f32
+  scatter.check %y[%t] = %s
+}
+",
+    );
+    for n in [41usize, 42] {
+        let mut x: Vec<f32> = (0..n).map(|i| i as f32 + 1.0).collect();
+        let mut y = vec![-1f32; 40];
+        let outcome = run(&kernel, [1, 1, 1], vec![view(&mut x, &[n as i64]), view(&mut y, &[40])]);
+        let faults = n < 42;
+        let want = |t: usize| if faults { x[t] } else { x[t] + x[t + 2] };
+        assert_eq!(y, (0..40).map(want).collect::<Vec<_>>());
+        match faults {
+            true => assert_eq!(fault(outcome).thread, Some([39, 0, 0])),
+            false => outcome.unwrap(),
+        }
+    }
+}
