@@ -71,7 +71,8 @@ fn shifted(elem: &str, size: usize) {
                     [0, 0, 1 << 40],
                 ] {
                     let span = (rows * strides[0]).max(1) as usize + 2;
-                    let byte = |k: usize| if elem == "bool" { (k % 3 == 0) as u8 } else { (k % 60) as u8 };
+                    let byte =
+                        |k: usize| if elem == "bool" { k.is_multiple_of(3) as u8 } else { (k % 60) as u8 };
                     let mut x: Vec<u8> = (0..span * size).map(byte).collect();
                     let mut y = vec![1u8; span * size];
                     let mut want = y.clone();
