@@ -54,7 +54,7 @@ pub(super) struct Product {
     pub depth: u32,
     pub grid: MatrixGrid,
     pub factors: [Factor; 2],
-    /// The sums that a loop carries, as a number of [`Found::kept`].
+    /// The sums that a loop carries, as a number of [`Found::kept`]; none until loops are seen.
     pub kept: Option<usize>,
     /// How its factors are loaded, if those of the next round can be.
     pub fetched: Option<[Fetched; 2]>,
@@ -111,10 +111,13 @@ impl Found {
                 products.insert(op, product);
             }
         }
+        let kept = uses.kept(kernel, &mut products);
+        // A sum that comes back in every round costs more than it gains, and on an NVIDIA driver
+        // one was no number (`faults::round_of_products::f16`).
+        products.retain(|_, product| product.kept.is_some());
         if products.is_empty() {
             return None;
         }
-        let kept = uses.kept(kernel, &mut products);
         let mut found = Found { products, kept, warps, rounds: 2, slots: 2 };
         let choices = [(2, 2), (2, 1), (1, 2), (1, 1)];
         let fits = choices.into_iter().find(|&(rounds, slots)| {

@@ -67,16 +67,14 @@ impl Rewriter<'_> {
         let found = self.found;
         self.kept = found.kept.iter().map(|kept| self.alloc(Scalar::F32, kept.extents)).collect();
         // In the order of the text, so that a kernel always becomes the same one.
-        let mut products: Vec<(&Op, &Product)> = found.products.iter().collect();
-        products.sort_by_key(|(op, _)| op.index());
-        for (&op, product) in products {
+        let all = found.products.iter();
+        let mut products: Vec<(&Op, &Product, usize)> =
+            all.filter_map(|(op, product)| Some((op, product, product.kept?))).collect();
+        products.sort_by_key(|(op, ..)| op.index());
+        for (&op, product, kept) in products {
             let rounds = self.rounds(product);
             let factors = [0, 1].map(|i| self.alloc(Scalar::F16, product.factors[i].room(rounds)));
-            let sums = match product.kept {
-                Some(number) => self.kept[number],
-                None => self.alloc(Scalar::F32, product.extents),
-            };
-            self.places.insert(op, Place { factors, sums });
+            self.places.insert(op, Place { factors, sums: self.kept[kept] });
         }
         self.staged = Some(self.alloc(Scalar::F32, [found.warps, found.slots * MATRIX * MATRIX]));
     }
@@ -168,7 +166,7 @@ impl Rewriter<'_> {
         }
     }
 
-    /// A product: where it stands, or its part of a round.
+    /// A product's part of a round: its sums stay where they are.
     fn product(&mut self, op: Op, product: &Product, around: Option<Around>) {
         let place = self.places[&op];
         let transposed = product.factors.each_ref().map(|factor| factor.transposed);
@@ -176,9 +174,6 @@ impl Rewriter<'_> {
         match (&product.fetched, around) {
             (Some(fetched), Some(around)) => self.round(product, fetched, (place, around), multiply),
             _ => {
-                if product.kept.is_none() {
-                    self.matrix(MatrixOp::Zero(product.grid), &[place.sums], &[]);
-                }
                 let none = self.index(0);
                 for (view, factor) in place.factors.into_iter().zip(&product.factors) {
                     let tile = self.renamed(factor.tile);
@@ -186,20 +181,12 @@ impl Rewriter<'_> {
                 }
                 let [left, right] = place.factors;
                 self.matrix(multiply, &[left, right, place.sums, none, none], &[]);
-            }
-        }
-        let (result, addend) = (self.kernel.result(op), self.kernel.op(op).addend());
-        if product.kept.is_some() {
-            if product.fetched.is_none() {
                 // The next round stores where this one reads.
                 self.op(OpKind::Fence(Scope::Block), &[], &[]);
             }
-            self.renames.insert(result, addend);
-            return;
         }
-        let sum = self.loaded(MatrixOp::Load(product.grid), place.sums, product.extents);
-        let sum = self.added(sum, addend);
-        self.renames.insert(result, sum);
+        let (result, addend) = (self.kernel.result(op), self.kernel.op(op).addend());
+        self.renames.insert(result, addend);
     }
 
     /// A round that loads the factors of the next one before it multiplies and stores them after.
