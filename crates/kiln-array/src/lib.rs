@@ -76,6 +76,7 @@
 //! | `emit/` | from a program to IR |
 //! | `run.rs`, `library.rs` | running a plan; products by `kiln-kernels`, sorting |
 //! | `grad/` | gradients |
+//! | `nn/`, `optimizer/` | networks and their training |
 //! | `explain.rs` | what a plan does, in words |
 
 mod array;
@@ -85,8 +86,10 @@ mod error;
 mod explain;
 mod grad;
 mod library;
+pub mod nn;
 mod node;
 mod op;
+pub mod optimizer;
 mod plan;
 mod run;
 mod shape;
@@ -94,8 +97,10 @@ mod shape;
 pub use array::{Operand, concatenate, einsum, eval, stack};
 pub use error::{Error, Result, Site};
 pub use explain::explain;
-pub use grad::{Parameters, custom_vjp, grad, value_and_grad};
+pub use grad::{Gradients, Parameters, custom_vjp, grad, value_and_grad};
 pub use kiln_ir::Scalar;
+pub use kiln_macros::Module;
+pub use nn::{Module, Visitor};
 pub use node::Array;
 
 /// The book's chapter, whose programs are tests.

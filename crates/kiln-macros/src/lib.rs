@@ -11,11 +11,13 @@
 //! | `function.rs` | `#[device]` and function bodies: parameters, `return` |
 //! | `rewrite/` | expressions, statements, control flow |
 //! | `derive.rs` | `DeviceValue`, `KernelConst` |
+//! | `module.rs` | `Module` |
 //! | `ring/` | `#[ring_kernel]`, `Message`, `State` |
 
 mod derive;
 mod function;
 mod kernel;
+mod module;
 mod options;
 mod rewrite;
 mod ring;
@@ -94,4 +96,18 @@ pub fn derive_message(item: TokenStream) -> TokenStream {
 pub fn derive_state(item: TokenStream) -> TokenStream {
     let item = parse_macro_input!(item as syn::DeriveInput);
     ring::derive(ring::Role::State, item).unwrap_or_else(syn::Error::into_compile_error).into()
+}
+
+/// Makes a struct a module: its arrays, and those of the modules in it, are parameters with names.
+///
+/// A field's type is an `Array`, a module, a `Vec`, an `Option` or an array of these, or a setting:
+/// a number, a `bool`, a text. A field with `#[module(skip)]` is none of these; it has no
+/// parameters, and is cloned.
+///
+/// `#[kiln(crate = path)]` names the module where the expansion finds `Array`, `::kiln::array` by
+/// default.
+#[proc_macro_derive(Module, attributes(kiln, module))]
+pub fn derive_module(item: TokenStream) -> TokenStream {
+    let item = parse_macro_input!(item as syn::DeriveInput);
+    module::expand(item).unwrap_or_else(syn::Error::into_compile_error).into()
 }

@@ -74,6 +74,14 @@ impl Options {
         };
         respan(quote!(#path::__private), span)
     }
+
+    /// The path of the module of arrays.
+    pub fn arrays(&self) -> TokenStream {
+        match &self.krate {
+            Some(path) => path.to_token_stream(),
+            None => quote!(::kiln::array),
+        }
+    }
 }
 
 fn respan(tokens: TokenStream, span: Span) -> TokenStream {

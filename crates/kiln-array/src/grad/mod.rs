@@ -3,9 +3,11 @@
 //! A gradient is recorded as any other arrays are: the rules make arrays of arrays, so that what
 //! they make fuses with the rest, and has gradients itself.
 
+mod gradients;
 mod parameters;
 mod rules;
 
+pub use gradients::Gradients;
 pub use parameters::Parameters;
 
 use crate::array::create::constant;

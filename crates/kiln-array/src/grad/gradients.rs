@@ -1,0 +1,72 @@
+//! Gradients on their way to an optimizer.
+
+use super::Parameters;
+use crate::error::Error;
+use crate::node::Array;
+use kiln_ir::Scalar;
+use std::panic::Location;
+
+/// Gradients of parameters, in the parameters' structure, for an optimizer's step.
+///
+/// ```
+/// use kiln_array::{Array, Gradients};
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let at = [Array::full(&device, 3.0f32, &[1]), Array::full(&device, 4.0f32, &[1])];
+/// let gradients = Gradients::from(at);
+/// assert_eq!(gradients.norm().item::<f32>()?, 5.0);
+/// let [a, b] = gradients.clip_norm(1.0).of;
+/// assert!((a.item::<f32>()? - 0.6).abs() < 1e-5 && (b.item::<f32>()? - 0.8).abs() < 1e-5);
+/// # Ok::<(), kiln_array::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Gradients<P> {
+    /// One for each parameter.
+    pub of: P,
+    /// Whether to use them, on the device; `None` for yes.
+    pub(crate) usable: Option<Array>,
+    /// What is computed together with them.
+    pub(crate) together: Vec<Array>,
+}
+
+impl<P: Parameters> From<P> for Gradients<P> {
+    fn from(of: P) -> Gradients<P> {
+        Gradients { of, usable: None, together: Vec::new() }
+    }
+}
+
+impl<P: Parameters> Gradients<P> {
+    /// The length of all gradients as one vector, in f32.
+    #[track_caller]
+    pub fn norm(&self) -> Array {
+        let mut total: Option<Array> = None;
+        self.of.map(&mut |gradient| {
+            let squares = gradient.cast(Scalar::F32).square().sum();
+            total = Some(match total.take() {
+                Some(before) => before + squares,
+                None => squares,
+            });
+            gradient.clone()
+        });
+        let site = Location::caller();
+        total.map_or_else(
+            || {
+                Array::failed(
+                    Error::Gradient { problem: "there are no gradients".into(), location: site },
+                    site,
+                )
+            },
+            |total| total.sqrt(),
+        )
+    }
+
+    /// Scales all gradients so that their norm is at most this.
+    ///
+    /// Gradients that are not finite make all of them NaN.
+    #[track_caller]
+    pub fn clip_norm(self, most: f64) -> Gradients<P> {
+        let norm = self.norm();
+        let factor = (most / (norm + 1e-6)).minimum(1.0);
+        let of = self.of.map(&mut |gradient| gradient * factor.cast(gradient.dtype()));
+        Gradients { of, ..self }
+    }
+}

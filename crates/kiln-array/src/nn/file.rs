@@ -1,0 +1,111 @@
+//! Saving and loading parameters by their names, as safetensors files.
+
+use super::module::{Module, Visitor};
+use crate::array::eval;
+use crate::error::Error;
+use crate::node::Array;
+use kiln_files::{Safetensors, write_safetensors};
+use kiln_runtime::DynTensor;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Why parameters could not be saved or loaded.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FileError {
+    /// The file cannot be read or written.
+    #[error(transparent)]
+    File(#[from] kiln_files::Error),
+    /// The file's tensors are not the module's parameters.
+    #[error("{}: {}", path.display(), problems.join("; "))]
+    Mismatch {
+        /// The file.
+        path: PathBuf,
+        /// What is missing, of another shape or type, or in excess, each by its name.
+        problems: Vec<String>,
+    },
+    /// A parameter has an error or cannot be computed.
+    #[error(transparent)]
+    Array(#[from] Error),
+}
+
+/// Writes a module's parameters with their names. A file that is there is replaced when the new one
+/// is complete.
+///
+/// ```
+/// use kiln_array::nn::{Key, Linear, load, save};
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("layer.safetensors");
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let layer = Linear::new(&device, Key::new(1), 3, 2);
+/// save(&layer, &path)?;
+/// let mut other = Linear::new(&device, Key::new(2), 3, 2);
+/// load(&mut other, &path)?;
+/// assert_eq!(other.weight.to_vec::<f32>()?, layer.weight.to_vec::<f32>()?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// [`FileError::File`], [`FileError::Array`].
+pub fn save<M: Module>(module: &M, path: impl AsRef<Path>) -> Result<(), FileError> {
+    let parameters = module.parameters();
+    eval(&parameters.iter().map(|(_, parameter)| parameter).collect::<Vec<_>>())?;
+    let tensors = parameters.iter().map(|(name, parameter)| Ok((name, parameter.tensor()?)));
+    let tensors = tensors.collect::<Result<Vec<(&String, DynTensor)>, Error>>()?;
+    let named: Vec<(&str, &DynTensor)> =
+        tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
+    Ok(write_safetensors(path, &named, &[])?)
+}
+
+/// Reads a module's parameters by their names. Their element types, shapes and devices are those
+/// that the module has; floats of another type are converted.
+///
+/// # Errors
+/// [`FileError::Mismatch`] names all that is missing, in excess, or of another shape or kind;
+/// [`FileError::File`], [`FileError::Array`]. The module is as before then.
+pub fn load<M: Module>(module: &mut M, path: impl AsRef<Path>) -> Result<(), FileError> {
+    let path = path.as_ref();
+    let file = Safetensors::open(path)?;
+    let problems = differences(module, &file)?;
+    if !problems.is_empty() {
+        return Err(FileError::Mismatch { path: path.into(), problems });
+    }
+    let mut loaded = Vec::new();
+    for (name, parameter) in module.parameters() {
+        // One with an error was refused above.
+        let Some(device) = parameter.device() else { continue };
+        let read = Array::from_tensor(file.tensor(device, &name)?).cast(parameter.dtype());
+        loaded.push(read);
+    }
+    eval(&loaded.iter().collect::<Vec<_>>())?;
+    let mut next = loaded.into_iter();
+    *module = module.map(&mut |parameter| next.next().unwrap_or_else(|| parameter.clone()));
+    Ok(())
+}
+
+/// How a file's tensors differ from a module's parameters.
+fn differences<M: Module>(module: &M, file: &Safetensors) -> Result<Vec<String>, FileError> {
+    let mut wanted = BTreeMap::new();
+    Visitor::walk(module, &mut |name, parameter| {
+        wanted.insert(name.to_owned(), parameter.clone());
+    });
+    let mut problems = Vec::new();
+    for (name, parameter) in &wanted {
+        if let Some(error) = parameter.error() {
+            return Err(error.into());
+        }
+        if !file.names().any(|other| other == name) {
+            problems.push(format!("`{name}` is missing"));
+            continue;
+        }
+        let (shape, dtype) = (file.shape(name)?, file.dtype(name)?);
+        if shape != parameter.shape() {
+            problems.push(format!("`{name}` has shape {shape:?} instead of {:?}", parameter.shape()));
+        } else if dtype.is_float() != parameter.dtype().is_float() {
+            problems.push(format!("`{name}` has elements of {dtype} instead of {}", parameter.dtype()));
+        }
+    }
+    let extra = file.names().filter(|name| !wanted.contains_key(*name));
+    problems.extend(extra.map(|name| format!("`{name}` is no parameter of the module")));
+    Ok(problems)
+}

@@ -1,0 +1,170 @@
+//! Linear layers, embeddings, norms.
+
+use super::module::{Module, Visitor};
+use super::random::Key;
+use crate::grad::Parameters;
+use crate::node::Array;
+use kiln_ir::Scalar;
+use kiln_runtime::Device;
+
+/// Implements `Module` as the derive does, which names another crate.
+macro_rules! module {
+    ($name:ident { $($parameter:ident)* } $($setting:ident)*) => {
+        impl Parameters for $name {
+            fn map(&self, f: &mut dyn FnMut(&Array) -> Array) -> $name {
+                $name { $($parameter: Parameters::map(&self.$parameter, f),)* $($setting: self.$setting,)* }
+            }
+        }
+
+        impl Module for $name {
+            fn visit(&self, visitor: &mut Visitor<'_>) {
+                $(visitor.field(stringify!($parameter), &self.$parameter);)*
+            }
+        }
+    };
+}
+
+/// x · weightᵀ + bias, along the last axis.
+///
+/// ```
+/// use kiln_array::Array;
+/// use kiln_array::nn::Linear;
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let weight = Array::new(&device, &[1.0f32, 2.0, 3.0, 0.0, 1.0, 0.0], &[2, 3]);
+/// let layer = Linear { weight, bias: Some(Array::new(&device, &[10.0f32, 20.0], &[2])) };
+/// let x = Array::new(&device, &[1.0f32, 1.0, 1.0], &[1, 3]);
+/// assert_eq!(layer.forward(&x).to_vec::<f32>()?, [16.0, 21.0]);
+/// # Ok::<(), kiln_array::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Linear {
+    /// `[outputs, inputs]`, as in files of PyTorch.
+    pub weight: Array,
+    /// `[outputs]`.
+    pub bias: Option<Array>,
+}
+module!(Linear { weight bias });
+
+impl Linear {
+    /// Makes a layer of f32 with uniform weights in ±√(6 / inputs) (He and others, "Delving Deep
+    /// into Rectifiers") and a bias of zeros.
+    #[track_caller]
+    pub fn new(device: &Device, key: Key, inputs: usize, outputs: usize) -> Linear {
+        let bound = (6.0 / inputs.max(1) as f64).sqrt();
+        let weight = key.uniform(device, &[outputs, inputs]) * (2.0 * bound) - bound;
+        Linear { weight, bias: Some(Array::zeros(device, Scalar::F32, &[outputs])) }
+    }
+
+    /// The layer of an input `[…, inputs]`: `[…, outputs]`.
+    #[track_caller]
+    pub fn forward(&self, x: &Array) -> Array {
+        let product = x.matmul(&self.weight.swap_axes(-1, -2));
+        match &self.bias {
+            Some(bias) => product + bias,
+            None => product,
+        }
+    }
+}
+
+/// A row of a table for each index.
+///
+/// ```
+/// use kiln_array::Array;
+/// use kiln_array::nn::Embedding;
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let table = Embedding { weight: Array::new(&device, &[1.0f32, 2.0, 3.0, 4.0], &[2, 2]) };
+/// let rows = table.forward(&Array::new(&device, &[1i32, 1, 0], &[3]));
+/// assert_eq!(rows.to_vec::<f32>()?, [3.0, 4.0, 3.0, 4.0, 1.0, 2.0]);
+/// # Ok::<(), kiln_array::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Embedding {
+    /// `[entries, width]`.
+    pub weight: Array,
+}
+module!(Embedding { weight });
+
+impl Embedding {
+    /// Makes a table of f32 with normal elements of deviation 0.02, as GPT-2's.
+    #[track_caller]
+    pub fn new(device: &Device, key: Key, entries: usize, width: usize) -> Embedding {
+        Embedding { weight: key.normal(device, &[entries, width]) * 0.02 }
+    }
+
+    /// The rows of integer indices of any shape: `[…, width]`.
+    #[track_caller]
+    pub fn forward(&self, indices: &Array) -> Array {
+        self.weight.take(indices, 0)
+    }
+}
+
+/// The last axis with mean 0 and variance 1, times a weight, plus a bias.
+///
+/// ```
+/// use kiln_array::Array;
+/// use kiln_array::nn::LayerNorm;
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let x = Array::new(&device, &[1.0f32, 3.0], &[1, 2]);
+/// let y = LayerNorm::new(&device, 2).forward(&x).to_vec::<f32>()?;
+/// assert!((y[0] + 1.0).abs() < 1e-4 && (y[1] - 1.0).abs() < 1e-4);
+/// # Ok::<(), kiln_array::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct LayerNorm {
+    /// `[width]`.
+    pub weight: Array,
+    /// `[width]`.
+    pub bias: Array,
+    /// Is added to the variance.
+    pub epsilon: f64,
+}
+module!(LayerNorm { weight bias } epsilon);
+
+impl LayerNorm {
+    /// Makes one of f32, with weights of 1, a bias of 0 and an epsilon of 1e-5.
+    #[track_caller]
+    pub fn new(device: &Device, width: usize) -> LayerNorm {
+        let [weight, bias] = [Array::ones, Array::zeros].map(|fill| fill(device, Scalar::F32, &[width]));
+        LayerNorm { weight, bias, epsilon: 1e-5 }
+    }
+
+    /// The norm of an input `[…, width]`. It is computed in f32 or wider, and has x's element type.
+    #[track_caller]
+    pub fn forward(&self, x: &Array) -> Array {
+        x.layer_norm(&self.weight, &self.bias, self.epsilon)
+    }
+}
+
+/// The last axis with mean square 1, times a weight.
+///
+/// ```
+/// use kiln_array::Array;
+/// use kiln_array::nn::RmsNorm;
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let x = Array::new(&device, &[2.0f32, -2.0], &[1, 2]);
+/// let y = RmsNorm::new(&device, 2).forward(&x).to_vec::<f32>()?;
+/// assert!((y[0] - 1.0).abs() < 1e-4 && (y[1] + 1.0).abs() < 1e-4);
+/// # Ok::<(), kiln_array::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct RmsNorm {
+    /// `[width]`.
+    pub weight: Array,
+    /// Is added to the mean square.
+    pub epsilon: f64,
+}
+module!(RmsNorm { weight } epsilon);
+
+impl RmsNorm {
+    /// Makes one of f32, with weights of 1 and an epsilon of 1e-5.
+    #[track_caller]
+    pub fn new(device: &Device, width: usize) -> RmsNorm {
+        RmsNorm { weight: Array::ones(device, Scalar::F32, &[width]), epsilon: 1e-5 }
+    }
+
+    /// The norm of an input `[…, width]`. It is computed in f32 or wider, and has x's element type.
+    #[track_caller]
+    pub fn forward(&self, x: &Array) -> Array {
+        x.rms_norm(&self.weight, self.epsilon)
+    }
+}

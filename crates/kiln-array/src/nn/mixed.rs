@@ -1,0 +1,142 @@
+//! Mixed precision: 16-bit floats with masters of 32 bits.
+
+use super::cast_float;
+use crate::grad::{Gradients, Parameters, value_and_grad};
+use crate::node::Array;
+use kiln_ir::Scalar;
+use std::sync::{Mutex, PoisonError};
+
+/// The first scale of losses in f16.
+const FIRST_SCALE: f32 = 65536.0;
+/// After so many good steps the scale doubles.
+const GOOD_STEPS: f32 = 2000.0;
+/// The largest scale, so that a gradient of zeros does not make it infinite.
+const LARGEST_SCALE: f32 = 16_777_216.0;
+
+/// In which floats a loss and its gradients are computed. Parameters stay in f32, and gradients are
+/// of f32.
+///
+/// ```
+/// use kiln_array::nn::{Key, Linear, Mixed};
+/// use kiln_array::optimizer::Sgd;
+/// use kiln_array::{Array, Scalar};
+///
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let mut net = Linear::new(&device, Key::new(1), 3, 2);
+/// let x = Array::full(&device, 0.5f32, &[4, 3]).cast(Scalar::BF16);
+/// let targets = Array::new(&device, &[0i32, 1, 1, 1], &[4]);
+/// let (mixed, mut optimizer) = (Mixed::bf16(), Sgd::new(0.1));
+/// let (loss, gradients) = mixed.value_and_grad(&net, |n| n.forward(&x).cross_entropy(&targets));
+/// optimizer.step(&mut net, gradients.clip_norm(1.0))?;
+/// assert!(loss.item::<f32>()? > 0.0); // computed by the step
+/// assert_eq!(net.weight.dtype(), Scalar::F32);
+/// # Ok::<(), kiln_array::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Mixed {
+    dtype: Scalar,
+    /// The scale of losses and the good steps since it changed, on the device; `None` before the
+    /// first step. Only f16 has one.
+    scale: Option<Mutex<Option<[Array; 2]>>>,
+}
+
+impl Mixed {
+    /// Computes in f32.
+    pub fn f32() -> Mixed {
+        Mixed { dtype: Scalar::F32, scale: None }
+    }
+
+    /// Computes in bf16, whose range is f32's.
+    pub fn bf16() -> Mixed {
+        Mixed { dtype: Scalar::BF16, scale: None }
+    }
+
+    /// Computes in f16, and scales losses so that small gradients are not zero. The scale is 65536
+    /// at first; 2000 good steps double it, and a gradient that is not finite halves it. The
+    /// optimizer changes nothing in such a step. End a loss in f32, as `cross_entropy` does: a scaled
+    /// gradient is out of the range of f16 otherwise.
+    pub fn f16() -> Mixed {
+        Mixed { dtype: Scalar::F16, scale: Some(Mutex::default()) }
+    }
+
+    /// The element type that losses are computed in.
+    pub fn dtype(&self) -> Scalar {
+        self.dtype
+    }
+
+    /// The scale of the next loss: 1 but for f16. Waits for the device.
+    ///
+    /// # Errors
+    /// Those of launches before.
+    pub fn scale(&self) -> crate::Result<f32> {
+        let Some(state) = &self.scale else { return Ok(1.0) };
+        let state = state.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        state.map_or(Ok(FIRST_SCALE), |[scale, _]| scale.item())
+    }
+
+    /// A loss, and its gradients with respect to the parameters, for an optimizer's step, which
+    /// computes both. The function gets the parameters in this policy's element type; cast its data
+    /// to [`dtype`](Self::dtype) too, for f32 beside f16 makes f32.
+    ///
+    /// # Errors
+    /// As of [`grad`](crate::grad()): the gradients have the error.
+    #[track_caller]
+    pub fn value_and_grad<P: Parameters>(
+        &self,
+        at: &P,
+        f: impl FnOnce(&P) -> Array,
+    ) -> (Array, Gradients<P>) {
+        let dtype = self.dtype;
+        let narrow = |at: &P| at.map(&mut |parameter| cast_float(parameter, dtype));
+        let Some(state) = &self.scale else {
+            let (loss, of) = value_and_grad(|at| f(&narrow(at)), at);
+            let mut gradients = Gradients::from(of);
+            gradients.together.push(loss.clone());
+            return (loss, gradients);
+        };
+        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = state.take().or_else(|| first_state(at));
+        let mut loss = None;
+        let (scaled_loss, scaled) = value_and_grad(
+            |at| {
+                let value = f(&narrow(at)).cast(Scalar::F32);
+                loss = Some(value.clone());
+                match &before {
+                    Some([scale, _]) => value * scale,
+                    None => value,
+                }
+            },
+            at,
+        );
+        let loss = loss.unwrap_or_else(|| scaled_loss.clone());
+        let Some([scale, good]) = before else {
+            // Without a parameter on a device there is nothing to scale.
+            return (loss, Gradients::from(scaled));
+        };
+        let unscaled = scaled.map(&mut |gradient| gradient * scale.recip());
+        let mut gradients = Gradients::from(unscaled);
+        let usable = gradients.norm().less(f64::INFINITY);
+        let counted = &good + 1.0;
+        let grows = counted.greater_equal(GOOD_STEPS);
+        let risen = (&scale * 2.0).minimum(LARGEST_SCALE).where_(&grows, &scale);
+        let next = risen.where_(&usable, (&scale * 0.5).maximum(1.0));
+        let zero = &good * 0.0;
+        let good = zero.where_(&grows, &counted).where_(&usable, &zero);
+        gradients.together.extend([loss.clone(), next.clone(), good.clone()]);
+        *state = Some([next, good]);
+        gradients.usable = Some(usable);
+        (loss, gradients)
+    }
+}
+
+/// The state before the first step: elements in memory as later ones are, so that all steps have
+/// the same kernels.
+fn first_state<P: Parameters>(at: &P) -> Option<[Array; 2]> {
+    let mut device = None;
+    at.map(&mut |parameter| {
+        device = device.take().or_else(|| parameter.device().cloned());
+        parameter.clone()
+    });
+    let device = device?;
+    Some([FIRST_SCALE, 0.0].map(|number| Array::new(&device, &[number], &[])))
+}

@@ -1,0 +1,149 @@
+//! Modules: structs of parameters with names.
+
+use crate::grad::Parameters;
+use crate::node::Array;
+use kiln_ir::Scalar;
+use kiln_runtime::Device;
+use std::fmt::Write as _;
+
+/// A struct whose arrays are parameters with names, by `#[derive(Module)]`.
+///
+/// A field is an [`Array`], a module, a `Vec`, an `Option` or an array of such, or a setting: a
+/// number, a `bool`, a text. Names are those of fields and indices with points between.
+///
+/// ```
+/// use kiln_array::nn::{Linear, Key};
+/// use kiln_array::{Array, Module};
+///
+/// #[derive(Module)]
+/// # #[kiln(crate = kiln_array)]
+/// struct Perceptron {
+///     layers: Vec<Linear>,
+///     scale: f64,
+/// }
+///
+/// impl Perceptron {
+///     fn forward(&self, x: &Array) -> Array {
+///         self.layers.iter().fold(x * self.scale, |x, layer| layer.forward(&x).relu())
+///     }
+/// }
+///
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let [one, two] = Key::new(42).split();
+/// let layers = vec![Linear::new(&device, one, 4, 3), Linear::new(&device, two, 3, 2)];
+/// let net = Perceptron { layers, scale: 0.5 };
+/// let names: Vec<String> = net.parameters().into_iter().map(|(name, _)| name).collect();
+/// assert_eq!(names, ["layers.0.weight", "layers.0.bias", "layers.1.weight", "layers.1.bias"]);
+/// assert_eq!(net.parameter_count(), 4 * 3 + 3 + 3 * 2 + 2);
+/// assert_eq!(net.forward(&Array::ones(&device, kiln_array::Scalar::F32, &[5, 4])).shape(), [5, 2]);
+/// # Ok::<(), kiln_array::Error>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a module",
+    note = "derive `Module` for it, or write `#[module(skip)]` above the field if it has no parameters"
+)]
+pub trait Module: Parameters {
+    /// Visits each parameter, in the order of [`Parameters::map`].
+    fn visit(&self, visitor: &mut Visitor<'_>);
+
+    /// The parameters with their names, in the order of the fields.
+    fn parameters(&self) -> Vec<(String, Array)> {
+        let mut all = Vec::new();
+        Visitor::walk(self, &mut |name, parameter| all.push((name.to_owned(), parameter.clone())));
+        all
+    }
+
+    /// The number of elements of all parameters.
+    fn parameter_count(&self) -> usize {
+        let mut count = 0;
+        Visitor::walk(self, &mut |_, parameter| count += parameter.len());
+        count
+    }
+
+    /// The module with its floats in another element type. Integers stay.
+    fn cast(&self, dtype: Scalar) -> Self
+    where
+        Self: Sized,
+    {
+        self.map(&mut |parameter| super::cast_float(parameter, dtype))
+    }
+
+    /// The module on another device.
+    fn to_device(&self, device: &Device) -> Self
+    where
+        Self: Sized,
+    {
+        self.map(&mut |parameter| parameter.to_device(device))
+    }
+}
+
+/// Goes through a module's parameters and knows their names.
+pub struct Visitor<'a> {
+    name: String,
+    f: &'a mut dyn FnMut(&str, &Array),
+}
+
+impl Visitor<'_> {
+    /// Calls a function with the name of each parameter of a module, and with the parameter.
+    pub fn walk<M: Module + ?Sized>(module: &M, f: &mut dyn FnMut(&str, &Array)) {
+        module.visit(&mut Visitor { name: String::new(), f });
+    }
+
+    /// Visits a field of this name.
+    pub fn field<M: Module + ?Sized>(&mut self, name: impl std::fmt::Display, of: &M) {
+        let length = self.name.len();
+        let point = if length == 0 { "" } else { "." };
+        // Writing to a `String` does not fail.
+        let _ = write!(self.name, "{point}{name}");
+        of.visit(self);
+        self.name.truncate(length);
+    }
+}
+
+impl Module for Array {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        (visitor.f)(&visitor.name, self);
+    }
+}
+
+impl<M: Module> Module for Vec<M> {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        self.iter().enumerate().for_each(|(index, part)| visitor.field(index, part));
+    }
+}
+
+impl<M: Module, const N: usize> Module for [M; N] {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        self.iter().enumerate().for_each(|(index, part)| visitor.field(index, part));
+    }
+}
+
+impl<M: Module> Module for Option<M> {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        if let Some(part) = self {
+            part.visit(visitor);
+        }
+    }
+}
+
+impl<M: Module> Parameters for Option<M> {
+    fn map(&self, f: &mut dyn FnMut(&Array) -> Array) -> Option<M> {
+        self.as_ref().map(|part| part.map(f))
+    }
+}
+
+/// Settings are modules without parameters.
+macro_rules! settings {
+    ($($t:ty)*) => {$(
+        impl Parameters for $t {
+            fn map(&self, _: &mut dyn FnMut(&Array) -> Array) -> $t {
+                self.clone()
+            }
+        }
+
+        impl Module for $t {
+            fn visit(&self, _: &mut Visitor<'_>) {}
+        }
+    )*};
+}
+settings!(bool i32 u32 i64 u64 usize isize f32 f64 String &'static str Scalar Device);

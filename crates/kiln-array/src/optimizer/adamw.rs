@@ -1,0 +1,78 @@
+//! AdamW.
+
+use super::schedule::Schedule;
+use super::update::{State, Update};
+use crate::error::Result;
+use crate::grad::{Gradients, Parameters};
+use std::panic::Location;
+
+/// Adam with decoupled weight decay (Loshchilov and Hutter, 2019), on parameters of two axes or
+/// more.
+///
+/// ```
+/// use kiln_array::optimizer::{AdamW, Schedule};
+/// use kiln_array::{Array, value_and_grad};
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let mut x = Array::full(&device, 4.0f32, &[1]);
+/// let mut optimizer = AdamW::new(Schedule::cosine(0.5, 0, 30)).weight_decay(0.0);
+/// for _ in 0..30 {
+///     let (_, slope) = value_and_grad(|x| (x - 1.0).square().sum(), &x);
+///     optimizer.step(&mut x, slope)?;
+/// }
+/// assert!((x.item::<f32>()? - 1.0).abs() < 0.5);
+/// # Ok::<(), kiln_array::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct AdamW {
+    rate: Schedule,
+    betas: [f64; 2],
+    epsilon: f64,
+    weight_decay: f64,
+    state: State<2>,
+}
+
+impl AdamW {
+    /// Makes one with betas of 0.9 and 0.999, an epsilon of 1e-8 and a weight decay of 0.01. The
+    /// rate is a number or a [`Schedule`].
+    pub fn new(rate: impl Into<Schedule>) -> AdamW {
+        let (betas, epsilon, weight_decay) = ([0.9, 0.999], 1e-8, 0.01);
+        AdamW { rate: rate.into(), betas, epsilon, weight_decay, state: State::new() }
+    }
+
+    /// Sets how much of the means of gradients and of their squares stays in each step.
+    pub fn betas(self, first: f64, second: f64) -> AdamW {
+        AdamW { betas: [first, second], ..self }
+    }
+
+    /// Sets what is added to the root of the mean square.
+    pub fn epsilon(self, epsilon: f64) -> AdamW {
+        AdamW { epsilon, ..self }
+    }
+
+    /// Sets the part of a parameter, times the rate, that is taken off in each step.
+    pub fn weight_decay(self, weight_decay: f64) -> AdamW {
+        AdamW { weight_decay, ..self }
+    }
+
+    /// Changes the parameters of a module, and computes them. A step that
+    /// [`Mixed::f16`](crate::nn::Mixed::f16) skips counts for the schedule and the corrections.
+    ///
+    /// # Errors
+    /// As of [`Sgd::step`](super::Sgd::step).
+    #[track_caller]
+    pub fn step<P: Parameters>(&mut self, net: &mut P, gradients: impl Into<Gradients<P>>) -> Result<()> {
+        let rate = self.rate.at(self.state.steps);
+        let power = self.state.steps as f64 + 1.0;
+        let [first, second] = self.betas;
+        let [unbias, unbias_square] = self.betas.map(|beta| 1.0 / (1.0 - beta.powf(power)));
+        let (epsilon, decay) = (self.epsilon, self.weight_decay);
+        self.state.step(net, gradients.into(), Location::caller(), |update: Update<'_, 2>| {
+            let Update { parameter, gradient, state: [mean, square], decays } = update;
+            let mean = mean * first + &gradient * (1.0 - first);
+            let square = square * second + gradient.square() * (1.0 - second);
+            let change = &mean * unbias / ((&square * unbias_square).sqrt() + epsilon);
+            let kept = if decays { parameter * (1.0 - rate * decay) } else { parameter };
+            (kept - change * rate, [mean, square])
+        })
+    }
+}

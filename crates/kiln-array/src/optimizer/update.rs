@@ -1,0 +1,118 @@
+//! What the steps of all optimizers have in common.
+
+use crate::array::eval;
+use crate::error::{Error, Result, Site};
+use crate::grad::{Gradients, Parameters};
+use crate::node::Array;
+use kiln_runtime::DynTensor;
+
+/// What an optimizer keeps of each parameter: `N` arrays of its shape, zeros at first.
+#[derive(Clone, Debug)]
+pub(super) struct State<const N: usize> {
+    of: Vec<[Array; N]>,
+    /// The number of steps so far.
+    pub(super) steps: usize,
+}
+
+/// A parameter and its state in a step, in f32 or wider.
+pub(super) struct Update<'a, const N: usize> {
+    pub(super) parameter: Array,
+    pub(super) gradient: Array,
+    pub(super) state: &'a [Array; N],
+    /// Whether weight decay is for it: for all but vectors and numbers, which are biases and the
+    /// weights of norms.
+    pub(super) decays: bool,
+}
+
+impl<const N: usize> State<N> {
+    pub(super) fn new() -> State<N> {
+        State { of: Vec::new(), steps: 0 }
+    }
+
+    /// Changes parameters by a rule, which gives a new parameter and its new state. Nothing changes
+    /// if the step fails.
+    pub(super) fn step<P: Parameters>(
+        &mut self,
+        net: &mut P,
+        gradients: Gradients<P>,
+        site: Site,
+        rule: impl Fn(Update<'_, N>) -> (Array, [Array; N]),
+    ) -> Result<()> {
+        let Gradients { of, usable, together } = gradients;
+        let (parameters, gradients) = (collected(net), collected(&of));
+        self.check(&parameters, &gradients, site)?;
+        if self.of.is_empty() {
+            self.of = parameters.iter().map(|parameter| zeros(parameter, site)).collect::<Result<_>>()?;
+        }
+        let chosen = |new: Array, old: &Array| match &usable {
+            Some(usable) => new.where_(usable, old),
+            None => new,
+        };
+        let mut made = Vec::new();
+        let mut states = Vec::new();
+        for ((parameter, gradient), state) in parameters.iter().zip(gradients).zip(&self.of) {
+            let wide = parameter.dtype().accumulator();
+            let update = Update {
+                parameter: parameter.cast(wide),
+                gradient: gradient.cast(wide),
+                state,
+                decays: parameter.rank() > 1,
+            };
+            let (new, next) = rule(update);
+            made.push(chosen(new.cast(parameter.dtype()), parameter));
+            let mut olds = state.iter();
+            states.push(next.map(|next| match olds.next() {
+                Some(old) => chosen(next, old),
+                None => next,
+            }));
+        }
+        eval(&made.iter().chain(states.iter().flatten()).chain(&together).collect::<Vec<_>>())?;
+        let mut next = made.into_iter();
+        *net = net.map(&mut |parameter| next.next().unwrap_or_else(|| parameter.clone()));
+        self.of = states;
+        self.steps += 1;
+        Ok(())
+    }
+
+    /// Refuses what is not the module of the steps before, and gradients of another one.
+    fn check(&self, parameters: &[Array], gradients: &[Array], location: Site) -> Result<()> {
+        if let Some(error) = parameters.iter().chain(gradients).find_map(Array::error) {
+            return Err(error);
+        }
+        let shapes = |arrays: &[Array]| -> Vec<Vec<usize>> {
+            arrays.iter().map(|array| array.shape().to_vec()).collect()
+        };
+        let of = shapes(parameters);
+        let problem = if of != shapes(gradients) {
+            format!("gradients of shapes {:?} for parameters of shapes {of:?}", shapes(gradients))
+        } else if !self.of.is_empty() && !self.of.iter().map(|state| state[0].shape()).eq(of.iter()) {
+            "the module is not the one of the steps before; make an optimizer for each module".to_owned()
+        } else {
+            return Ok(());
+        };
+        Err(Error::Shape { op: "step", problem, location })
+    }
+}
+
+fn collected<P: Parameters>(of: &P) -> Vec<Array> {
+    let mut all = Vec::new();
+    of.map(&mut |array| {
+        all.push(array.clone());
+        array.clone()
+    });
+    all
+}
+
+/// Zeros in memory, as later states are, so that all steps have the same kernels.
+fn zeros<const N: usize>(parameter: &Array, site: Site) -> Result<[Array; N]> {
+    let dtype = parameter.dtype().accumulator();
+    let zeros = match parameter.device() {
+        Some(device) => {
+            let zeros = DynTensor::zeros(device, dtype, parameter.shape());
+            Array::from_tensor(zeros.map_err(|error| Error::run(error, site))?)
+        }
+        None => parameter.clone(),
+    };
+    // States never change, so that several may share their memory.
+    Ok(std::array::from_fn(|_| zeros.clone()))
+}

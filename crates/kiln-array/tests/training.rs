@@ -1,0 +1,281 @@
+//! Modules, optimizers and mixed precision against values in f64 that are worked out apart.
+
+use kiln_array::nn::{Embedding, Key, LayerNorm, Linear, Mixed, RmsNorm, load, save};
+use kiln_array::optimizer::{AdamW, Lion, Schedule, Sgd};
+use kiln_array::{Array, Gradients, Module, Scalar, grad, value_and_grad};
+use kiln_runtime::{Activity, Device};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The CPU, or the device that the environment variable `KILN_DEVICE` names.
+fn device() -> Device {
+    let name = std::env::var("KILN_DEVICE").unwrap_or_else(|_| "cpu".into());
+    Device::open(&name).unwrap()
+}
+
+#[derive(Module)]
+#[kiln(crate = kiln_array)]
+struct Net {
+    table: Embedding,
+    layers: Vec<Linear>,
+    norm: Option<LayerNorm>,
+    last: [RmsNorm; 1],
+    #[module(skip)]
+    _activation: Activation,
+    _width: usize,
+}
+
+#[derive(Clone)]
+struct Activation;
+
+impl Net {
+    fn new(device: &Device, norm: bool) -> Net {
+        let [a, b, c] = Key::new(5).split();
+        Net {
+            table: Embedding::new(device, a, 7, 5),
+            layers: vec![Linear::new(device, b, 5, 6), Linear::new(device, c, 6, 3)],
+            norm: norm.then(|| LayerNorm::new(device, 6)),
+            last: [RmsNorm::new(device, 3)],
+            _activation: Activation,
+            _width: 5,
+        }
+    }
+
+    fn forward(&self, tokens: &Array) -> Array {
+        let x = self.layers[0].forward(&self.table.forward(tokens)).gelu();
+        let x = match &self.norm {
+            Some(norm) => norm.forward(&x),
+            None => x,
+        };
+        self.last[0].forward(&self.layers[1].forward(&x))
+    }
+}
+
+#[test]
+fn parameters_have_names() {
+    let net = Net::new(&device(), true);
+    let names: Vec<String> = net.parameters().into_iter().map(|(name, _)| name).collect();
+    let expected = "table.weight layers.0.weight layers.0.bias layers.1.weight layers.1.bias \
+                    norm.weight norm.bias last.0.weight";
+    assert_eq!(names.join(" "), expected);
+    assert_eq!(net.parameter_count(), 35 + 36 + 21 + 12 + 3);
+    assert_eq!(Net::new(&device(), false).parameters().len(), 6);
+    assert_eq!(net.cast(Scalar::BF16).table.weight.dtype(), Scalar::BF16);
+}
+
+#[test]
+fn random_words_are_those_of_random123() {
+    // Philox 4x32-10 of counter 0 and key 0 begins with 6627e8d5 (Random123's kat_vectors).
+    let device = device();
+    let first = Key::new(0).uniform(&device, &[3, 0]);
+    assert!(first.to_vec::<f32>().unwrap().is_empty());
+    let first = Key::new(0).uniform(&device, &[1]).item::<f32>().unwrap();
+    assert_eq!(first, (0x6627_e8d5u32 >> 8) as f32 / 16_777_216.0);
+    let x = Key::new(9).uniform(&device, &[41, 5]).to_vec::<f32>().unwrap();
+    for (i, x) in x.into_iter().enumerate() {
+        assert_eq!(x, (philox(i as u32, 9) >> 8) as f32 / 16_777_216.0, "element {i}");
+    }
+}
+
+/// The first word, written in 64-bit integers.
+fn philox(counter: u32, key: u64) -> u32 {
+    let (mut c, mut k) = ([counter, 0, 0, 0], [key as u32, (key >> 32) as u32]);
+    for _ in 0..10 {
+        let (p, q) = (0xD251_1F53u64 * u64::from(c[0]), 0xCD9E_8D57u64 * u64::from(c[2]));
+        c = [(q >> 32) as u32 ^ c[1] ^ k[0], q as u32, (p >> 32) as u32 ^ c[3] ^ k[1], p as u32];
+        k = [k[0].wrapping_add(0x9E37_79B9), k[1].wrapping_add(0xBB67_AE85)];
+    }
+    c[0]
+}
+
+#[test]
+fn cross_entropy_and_its_gradient() {
+    let device = device();
+    let (rows, classes) = (5, 7);
+    let x: Vec<f32> = (0..rows * classes).map(|i| ((i * 37 + 11) % 101) as f32 - 50.0).collect();
+    let targets: Vec<i32> = (0..rows as i32).map(|i| (i * 3) % 7).collect();
+    let at = Array::new(&device, &x, &[rows, classes]);
+    let of = Array::new(&device, &targets, &[rows]);
+    let (loss, gradient) = value_and_grad(|x| x.cross_entropy(&of), &at);
+    let gradient = gradient.to_vec::<f32>().unwrap();
+    let mut expected = 0.0;
+    for (i, row) in x.chunks(classes).enumerate() {
+        let row: Vec<f64> = row.iter().map(|&x| x.into()).collect();
+        let max = row.iter().copied().fold(f64::MIN, f64::max);
+        let sum: f64 = row.iter().map(|x| (x - max).exp()).sum();
+        expected += (max + sum.ln() - row[targets[i] as usize]) / rows as f64;
+        for (j, x) in row.iter().enumerate() {
+            let hot = f64::from(u8::from(targets[i] as usize == j));
+            let slope = ((x - max).exp() / sum - hot) / rows as f64;
+            assert!((f64::from(gradient[i * classes + j]) - slope).abs() < 1e-6);
+        }
+    }
+    assert!((f64::from(loss.item::<f32>().unwrap()) - expected).abs() < 1e-5 * expected);
+    let error = at.cross_entropy(&at).eval().unwrap_err().to_string();
+    assert!(error.contains("`cross_entropy`: targets of shape [5, 7] for logits of shape [5, 7]"), "{error}");
+}
+
+/// Twenty steps on a quadratic, and the same in f64 by a rule of (step, p, g, state).
+fn follows(
+    mut step: impl FnMut(&mut [Array; 2], [Array; 2]),
+    rule: impl Fn(i32, bool, f64, f64, &mut [f64; 2]) -> f64,
+) {
+    let device = device();
+    let start: Vec<f64> = (0..15).map(|i| ((i * 7 + 3) % 11) as f64 / 4.0 - 1.2).collect();
+    let curve: Vec<f64> = (0..15).map(|i| 0.3 + ((i * 5) % 7) as f64 / 5.0).collect();
+    let array = |x: &[f64], shape: &[usize]| {
+        Array::new(&device, &x.iter().map(|&x| x as f32).collect::<Vec<_>>(), shape)
+    };
+    let mut net = [array(&start[..12], &[3, 4]), array(&start[12..], &[3])];
+    let curves = [array(&curve[..12], &[3, 4]), array(&curve[12..], &[3])];
+    let (mut p, mut state) = (start, [[0.0; 2]; 15]);
+    for t in 0..20 {
+        let loss = |n: &[Array; 2]| {
+            let parts = [0, 1].map(|i| (n[i].square() * &curves[i] + n[i].sin()).sum());
+            &parts[0] + &parts[1]
+        };
+        let slopes = grad(loss, &net);
+        step(&mut net, slopes);
+        for i in 0..15 {
+            let gradient = 2.0 * p[i] * curve[i] + p[i].cos();
+            p[i] = rule(t, i < 12, p[i], gradient, &mut state[i]);
+        }
+        let got = [net[0].to_vec::<f32>().unwrap(), net[1].to_vec::<f32>().unwrap()].concat();
+        for (got, expected) in got.into_iter().zip(&p) {
+            assert!((f64::from(got) - expected).abs() < 2e-5, "step {t}: {got}, expected {expected}");
+        }
+    }
+}
+
+#[test]
+fn sgd_follows_its_rule() {
+    let mut optimizer = Sgd::new(Schedule::cosine(0.1, 3, 18)).momentum(0.9);
+    follows(
+        |net, g| optimizer.step(net, g).unwrap(),
+        |t, _, p, g, [v, _]| {
+            *v = 0.9 * *v + g;
+            p - rate(t) * *v
+        },
+    );
+}
+
+/// Warm-up over 3 of 18 steps to 0.1.
+fn rate(t: i32) -> f64 {
+    match t {
+        0..3 => 0.1 * f64::from(t + 1) / 3.0,
+        3..18 => 0.05 * (1.0 + (f64::from(t - 3) / 15.0 * std::f64::consts::PI).cos()),
+        _ => 0.0,
+    }
+}
+
+#[test]
+fn adamw_follows_its_rule() {
+    let mut optimizer = AdamW::new(0.05).weight_decay(0.1);
+    follows(
+        |net, g| optimizer.step(net, g).unwrap(),
+        |t, decays, p, g, [m, v]| {
+            *m = 0.9 * *m + 0.1 * g;
+            *v = 0.999 * *v + 0.001 * g * g;
+            let (m, v) = (*m / (1.0 - 0.9f64.powi(t + 1)), *v / (1.0 - 0.999f64.powi(t + 1)));
+            let decay = if decays { 0.05 * 0.1 * p } else { 0.0 };
+            p - decay - 0.05 * m / (v.sqrt() + 1e-8)
+        },
+    );
+}
+
+#[test]
+fn lion_follows_its_rule() {
+    let mut optimizer = Lion::new(0.01).weight_decay(0.1);
+    follows(
+        |net, g| optimizer.step(net, g).unwrap(),
+        |_, decays, p, g, [m, _]| {
+            let sign = (0.9 * *m + 0.1 * g).signum();
+            *m = 0.99 * *m + 0.01 * g;
+            p - 0.01 * (sign + if decays { 0.1 * p } else { 0.0 })
+        },
+    );
+}
+
+#[test]
+fn steps_compile_once() {
+    let device = Device::open("interp:8101").unwrap();
+    let compiled = Arc::new(AtomicUsize::new(0));
+    let counted = compiled.clone();
+    let _observation = device.observe(move |activity: &Activity| {
+        if matches!(activity, Activity::Compile(_)) {
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let mut net = Net::new(&device, true);
+    let mut optimizer = AdamW::new(Schedule::cosine(0.05, 2, 8));
+    let (tokens, targets) =
+        (Array::new(&device, &[1i32, 6, 0], &[3]), Array::new(&device, &[0i32, 2, 1], &[3]));
+    let mut after = Vec::new();
+    let mut losses = Vec::new();
+    for step in 0..5 {
+        let (loss, gradients) = Mixed::f32().value_and_grad(&net, |n| {
+            n.forward(&tokens).dropout(0.1, Key::new(3).fold(step)).cross_entropy(&targets)
+        });
+        optimizer.step(&mut net, gradients.clip_norm(1.0)).unwrap();
+        losses.push(loss.item::<f32>().unwrap());
+        after.push(compiled.load(Ordering::Relaxed));
+    }
+    // The first weights are computed in the first step.
+    assert!(after[0] > 0 && after[1..].iter().all(|&count| count == after[1]), "{after:?}");
+    assert!(losses.iter().all(|loss| loss.is_finite()), "{losses:?}");
+}
+
+#[test]
+fn gradients_that_are_not_finite_change_nothing() {
+    let device = device();
+    let mixed = Mixed::f16();
+    let mut net = Linear::new(&device, Key::new(1), 3, 2);
+    let mut optimizer = Sgd::new(0.1);
+    let x = Array::full(&device, 0.5f32, &[4, 3]).cast(Scalar::F16);
+    let mut step = |net: &mut Linear, by: f32| {
+        let (loss, gradients) = mixed.value_and_grad(net, |n| n.forward(&x).cast(Scalar::F32).mean() * by);
+        optimizer.step(net, gradients.clip_norm(1.0)).unwrap();
+        loss.item::<f32>().unwrap();
+        (net.weight.to_vec::<f32>().unwrap(), mixed.scale().unwrap())
+    };
+    let (before, scale) = step(&mut net, 1.0);
+    assert_eq!(scale, 65536.0);
+    let (after, scale) = step(&mut net, 1e6);
+    assert_eq!((after, scale), (before.clone(), 32768.0));
+    let (after, scale) = step(&mut net, 1.0);
+    assert!(after != before && scale == 32768.0 && after.iter().all(|x| x.is_finite()));
+}
+
+#[test]
+fn gradients_of_another_module_are_refused() {
+    let device = device();
+    let [a, b] = [2, 3].map(|len| Array::full(&device, 1.0f32, &[len]));
+    let error = Sgd::new(0.1).step(&mut a.clone(), Gradients::from(b)).unwrap_err().to_string();
+    assert!(error.contains("`step`: gradients of shapes [[3]] for parameters of shapes [[2]]"), "{error}");
+}
+
+#[test]
+fn files_name_what_differs() {
+    let device = device();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("net.safetensors");
+    let (one, mut other) = (Net::new(&device, true), Net::new(&device, false));
+    save(&one, &path).unwrap();
+    let error = load(&mut other, &path).unwrap_err().to_string();
+    assert!(
+        error.ends_with(
+            "`norm.bias` is no parameter of the module; `norm.weight` is no parameter of the module"
+        ),
+        "{error}"
+    );
+    save(&other, &path).unwrap();
+    let mut wide = Net::new(&device, true);
+    wide.layers[0] = Linear::new(&device, Key::new(1), 5, 8);
+    let error = load(&mut wide, &path).unwrap_err().to_string();
+    assert!(error.contains("`layers.0.bias` has shape [6] instead of [8]"), "{error}");
+    assert!(error.contains("`norm.bias` is missing"), "{error}");
+    let mut same = Net::new(&device, false);
+    same.table = Embedding::new(&device, Key::new(77), 7, 5);
+    load(&mut same, &path).unwrap();
+    assert_eq!(same.table.weight.to_vec::<f32>().unwrap(), other.table.weight.to_vec::<f32>().unwrap());
+}
