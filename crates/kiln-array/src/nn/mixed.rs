@@ -53,8 +53,8 @@ impl Mixed {
 
     /// Computes in f16, and scales losses so that small gradients are not zero. The scale is 65536
     /// at first; 2000 good steps double it, and a gradient that is not finite halves it. The
-    /// optimizer changes nothing in such a step. End a loss in f32, as `cross_entropy` does: a scaled
-    /// gradient is out of the range of f16 otherwise.
+    /// optimizer changes nothing in such a step. End a loss in f32, as `cross_entropy` does: a
+    /// scaled gradient is out of the range of f16 otherwise.
     pub fn f16() -> Mixed {
         Mixed { dtype: Scalar::F16, scale: Some(Mutex::default()) }
     }

@@ -6,8 +6,8 @@ use crate::error::Result;
 use crate::grad::{Gradients, Parameters};
 use std::panic::Location;
 
-/// Lion (Chen and others, "Symbolic Discovery of Optimization Algorithms", 2023): the sign of a mean
-/// of gradients, with decoupled weight decay on parameters of two axes or more.
+/// Lion (Chen and others, "Symbolic Discovery of Optimization Algorithms", 2023): the sign of a
+/// mean of gradients, with decoupled weight decay on parameters of two axes or more.
 ///
 /// ```
 /// use kiln_array::optimizer::Lion;

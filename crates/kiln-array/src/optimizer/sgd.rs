@@ -40,8 +40,8 @@ impl Sgd {
     /// Changes the parameters of a module, and computes them.
     ///
     /// # Errors
-    /// The error of a gradient or a parameter; gradients of other shapes; those of launches. Nothing
-    /// has changed then.
+    /// The error of a gradient or a parameter; gradients of other shapes; those of launches.
+    /// Nothing has changed then.
     #[track_caller]
     pub fn step<P: Parameters>(&mut self, net: &mut P, gradients: impl Into<Gradients<P>>) -> Result<()> {
         let (rate, momentum) = (self.rate.at(self.state.steps), self.momentum);
