@@ -102,8 +102,3 @@ pub use kiln_ir::Scalar;
 pub use kiln_macros::Module;
 pub use nn::{Module, Visitor};
 pub use node::Array;
-
-/// The book's chapter, whose programs are tests.
-#[cfg(doctest)]
-#[doc = include_str!("../../../book/src/arrays.md")]
-struct Chapter;

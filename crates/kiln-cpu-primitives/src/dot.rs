@@ -16,6 +16,7 @@ use super::signature::{DotFn, DotLoop, DotShape, RegisterTileLoop};
 use super::strided::{BLOCK, transpose_block};
 use half::{bf16, f16};
 use kiln_ir::Scalar;
+use std::any::TypeId;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -106,7 +107,7 @@ unsafe fn product<
                 let b = b.offset(k0 as isize * shape.b_row + j0 as isize * shape.b_column);
                 let whole = if in_place { columns / NR * NR } else { 0 };
                 // A single row is done as far as its tiles go, which are wider than panels.
-                let done = if is_accumulator::<T>() && m == 1 { whole / WIDE * WIDE } else { 0 };
+                let done = if m == 1 && has_row_tiles::<T>() { whole / WIDE * WIDE } else { 0 };
                 if done > 0 {
                     multiply_row::<I, T, WIDE>(c.add(j0), a, b, shape, depth, done);
                 }
@@ -151,6 +152,12 @@ unsafe fn multiply_row<I: IsaProfile, T: Accumulate<Acc: Number>, const WIDE: us
             multiply(c.add(j).cast(), shape.c_row, sliver.cast(), b.add(j).cast(), shape.b_row, depth);
         }
     }
+}
+
+/// Whether single rows have register tiles of their own. For f32 alone, with which vectors are
+/// multiplied: those of all types are 20 KB of code.
+fn has_row_tiles<T: 'static>() -> bool {
+    TypeId::of::<T>() == TypeId::of::<f32>()
 }
 
 /// Whether elements of `T` are combined as they are.

@@ -100,10 +100,11 @@ mod book {
             struct $name;
         )*};
     }
-    // It shows arrays too.
+    // These show arrays.
     #[cfg(feature = "array")]
     pages! {
         Readme "README.md"
+        Arrays "book/src/arrays.md"
     }
     pages! {
         Install "book/src/install.md"
