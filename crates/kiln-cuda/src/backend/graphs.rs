@@ -94,9 +94,10 @@ impl DeviceGraph for CudaGraph {
         let graph = self.graph.get_mut().unwrap_or_else(PoisonError::into_inner);
         let mut words = ParameterWords::new();
         program.pack(buffers, numbers, &mut words)?;
-        // SAFETY: the node is of this graph; the rest is the caller's promise.
-        program
-            .with_node(&self.queue, grid, &mut words, |kernel| unsafe { graph.set_kernel(launch, kernel) })?;
+        program.with_node(&self.queue, grid, &mut words, |kernel| {
+            // SAFETY: the node is of this graph; the rest is the caller's promise.
+            unsafe { graph.set_kernel(launch, kernel) }
+        })?;
         Ok(true)
     }
 
