@@ -122,12 +122,12 @@ fn kernels_that_do_not_fit_are_refused() {
 }
 
 #[test]
-fn launches_with_wrong_words_are_refused() {
+fn launches_with_wrong_arguments_are_refused() {
     let host = Host::new();
     let kernel = tiles(&[P::View(Scalar::F32, 2), P::Scalar(Scalar::F32)], |_, _| {});
     match host.run(&kernel, [1; 3], &[Arg::Bits(0)]) {
         Err(Error::Internal { message, .. }) => {
-            assert_eq!(message, "`under_test` takes 6 words, 1 were given")
+            assert_eq!(message, "`under_test` takes 1 buffers and 5 numbers, not 0 and 1")
         }
         other => panic!("expected an error, got {other:?}"),
     }
