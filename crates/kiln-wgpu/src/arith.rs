@@ -107,7 +107,6 @@ impl Writer<'_> {
             }
             Floor if is_float => math(self, M::Floor),
             Ceil if is_float => math(self, M::Ceil),
-            Round if scalar == Scalar::F64 => self.round_double(x),
             Round if is_float => math(self, M::Round),
             Trunc if is_float => math(self, M::Trunc),
             IsNan if is_float => self.is_nan(x, scalar),
@@ -118,18 +117,6 @@ impl Writer<'_> {
         let result = if unary == IsNan { result } else { self.rounded(result, elem) };
         self.set(op, result);
         Ok(())
-    }
-
-    /// The nearest whole number in f64, with the sign of x: Mesa's driver for CPUs adds 2^52 and
-    /// takes it away again, after which a zero has no sign.
-    fn round_double(&mut self, x: Expr) -> Expr {
-        let zero = self.body.literal(zero(Scalar::F64));
-        let size = self.body.math(M::Abs, &[x]);
-        let above = self.body.math(M::Round, &[size]);
-        let below = self.opposite(above, Scalar::F64);
-        let (is_below, is_zero) = (self.body.binary(B::Less, x, zero), self.body.binary(B::Equal, x, zero));
-        let rounded = self.body.select(is_below, below, above);
-        self.body.select(is_zero, x, rounded)
     }
 
     pub(crate) fn binary(&mut self, op: &OpData, binary: BinaryOp) -> Result<()> {

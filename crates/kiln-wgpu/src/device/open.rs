@@ -2,7 +2,7 @@
 
 use super::backend::Wgpu;
 use super::gpu::Gpu;
-use super::probe::{features_of_floats, keeps_subnormals};
+use super::probe::{features_of_floats, keeps_subnormals, rounds_doubles};
 use super::probe_extrema::has_exact_extrema;
 use super::waiting::wait_for;
 use kiln_backend::{Error, Result};
@@ -29,6 +29,9 @@ impl Wgpu {
     pub async fn open_later(name: &str) -> Result<Wgpu> {
         let mut opened = Wgpu::of(Gpu::open(name).await?);
         opened.gpu.check()?;
+        // Kernels of f64 are refused where they would be wrong.
+        let doubles = rounds_doubles(&opened).await?;
+        opened.gpu.features.float64 &= doubles;
         let subnormals = keeps_subnormals(&opened).await?;
         opened.properties.capabilities.subnormals = subnormals;
         opened.gpu.features = features_of_floats(&opened, subnormals).await?;

@@ -124,6 +124,28 @@ const DOUBLES: &str = "kernel @fuses_doubles(%x: mut view<f64, 1, global>) threa
   view_store.x1 %x[%0] = %fused
 }";
 
+/// Leaves the elements rounded to the nearest whole number, towards zero, down and up: four times
+/// as many results.
+const WHOLE: &str = "kernel @rounds_doubles(%x: mut view<f64, 1, global>) thread [8, 1, 1] {
+  %0 = thread_id x : i64
+  %samples = const 8 : i64
+  %1 = add %0, %samples : i64
+  %2 = add %1, %samples : i64
+  %3 = add %2, %samples : i64
+  %a = view_load.x1 %x[%0] : f64
+  %nearest = round %a : f64
+  %inner = trunc %a : f64
+  %below = floor %a : f64
+  %above = ceil %a : f64
+  view_store.x1 %x[%0] = %nearest
+  view_store.x1 %x[%1] = %inner
+  view_store.x1 %x[%2] = %below
+  view_store.x1 %x[%3] = %above
+}";
+
+/// Zeros, ties, and numbers that have no bits behind the point.
+const WHOLE_INPUT: [f64; 8] = [-0.0, -0.3, 0.5, -1.5, 2.5, 4e18, -1e300, 7.75];
+
 /// Leaves twice the first element, by a sum and by a product, in the first two, the greater one of
 /// it and the fourth in that, and in the third the fourth one if the first is greater than it and
 /// the first if not.
@@ -262,6 +284,20 @@ async fn fuses_doubles(device: &Wgpu) -> Result<bool> {
     let bytes: Vec<u8> = DOUBLE_INPUT.iter().flat_map(|x| x.to_le_bytes()).collect();
     let result = of_kernel(device, DOUBLES, &bytes, DOUBLE_INPUT.len()).await?;
     Ok(result[..8] == DOUBLE_EXPECTED.to_le_bytes())
+}
+
+/// Whether numbers of f64 become whole ones as they should, if the device has any. Mesa's driver
+/// for CPUs takes 1.5 for 1 and loses the signs of zeros on processors without AVX-512.
+pub(crate) async fn rounds_doubles(device: &Wgpu) -> Result<bool> {
+    if device.gpu.features.missing(Scalar::F64).is_some() {
+        return Ok(true);
+    }
+    let rounded = [f64::round_ties_even, f64::trunc, f64::floor, f64::ceil];
+    let expected: Vec<u8> =
+        rounded.iter().flat_map(|rounded| WHOLE_INPUT.map(|x| rounded(x).to_le_bytes())).flatten().collect();
+    let mut bytes: Vec<u8> = WHOLE_INPUT.iter().flat_map(|x| x.to_le_bytes()).collect();
+    bytes.resize(expected.len(), 0);
+    Ok(of_kernel(device, WHOLE, &bytes, expected.len() / 8).await? == expected)
 }
 
 /// Whether subnormal numbers of f32 count in full: some drivers count them in sums, and take them

@@ -1,6 +1,7 @@
 //! Runs modules on an adapter through wgpu: buffers, a bind group, a dispatch, and the results.
 
-use kiln_wgpu::{Dispatch, Features, Module, Parameter, REPORT_WORDS, Reported, read_report};
+use kiln_backend::Backend;
+use kiln_wgpu::{Dispatch, Features, Module, Parameter, REPORT_WORDS, Reported, Wgpu, read_report};
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, OnceLock};
 use wgpu::util::{BufferInitDescriptor, DeviceExt};
@@ -9,6 +10,8 @@ use wgpu::util::{BufferInitDescriptor, DeviceExt};
 pub struct Device {
     pub name: String,
     pub features: Features,
+    /// Whether Kiln lets kernels of f64 run there: some drivers round them wrong.
+    pub rounds_doubles: bool,
     device: wgpu::Device,
     queue: wgpu::Queue,
     /// One launch at a time, so that an error is that of the test that made it.
@@ -51,6 +54,17 @@ pub fn device() -> Option<&'static Device> {
     DEVICE.get_or_init(|| pollster::block_on(open())).as_ref()
 }
 
+/// Whether Kiln's own device takes a kernel of f64.
+fn runs_doubles() -> bool {
+    let text = "kernel @doubles(%x: mut view<f64, 1, global>) thread [1, 1, 1] {
+  %0 = const 0 : i64
+  %1 = const 1.0 : f64
+  scatter.check %x[%0] = %1
+}";
+    let kernel = kiln_ir::parse(text).expect("a kernel");
+    Wgpu::open("wgpu").and_then(|device| device.compile(&kernel)).is_ok()
+}
+
 async fn open() -> Option<Device> {
     let instance = wgpu::Instance::default();
     let mut adapters = instance.enumerate_adapters(wgpu::Backends::VULKAN).await;
@@ -90,7 +104,8 @@ async fn open() -> Option<Device> {
         warp: 32,
         immediate_bytes: 0,
     };
-    Some(Device { name: info.name, features, device, queue, launches: Mutex::new(()) })
+    let rounds_doubles = runs_doubles();
+    Some(Device { name: info.name, features, rounds_doubles, device, queue, launches: Mutex::new(()) })
 }
 
 impl Device {
