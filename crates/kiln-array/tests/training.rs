@@ -197,7 +197,7 @@ fn lion_follows_its_rule() {
 }
 
 #[test]
-fn steps_compile_once() {
+fn steps_compile_nothing_after_the_second() {
     let device = Device::open("interp:8101").unwrap();
     let compiled = Arc::new(AtomicUsize::new(0));
     let counted = compiled.clone();
