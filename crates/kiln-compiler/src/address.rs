@@ -22,6 +22,7 @@
 
 use crate::lower::facts::{IntFacts, Known};
 use crate::opt::Renames;
+use crate::target::IndexWidth;
 use kiln_ir::{
     BinaryOp, Block, Def, Kernel, LinearOp, Literal, Loc, Op, OpData, OpKind, Operand, Scalar, Space, Type,
     Value,
@@ -33,7 +34,7 @@ const MOST_PARTS: u32 = 32;
 
 /// Makes accesses by address of all accesses at linear indices. The first `prologue` operations
 /// depend on nothing but the thread and the launch.
-pub(crate) fn legalize(kernel: &mut Kernel, prologue: usize) {
+pub(crate) fn legalize(kernel: &mut Kernel, prologue: usize, width: IndexWidth) {
     let mut accesses = false;
     kernel.walk(|_, data| {
         let scratch = matches!(data.kind, OpKind::Scratch { .. });
@@ -53,6 +54,7 @@ pub(crate) fn legalize(kernel: &mut Kernel, prologue: usize) {
         known,
         levels,
         prologue,
+        width,
         front: Vec::new(),
         hoisted: Vec::new(),
         loc: Loc::default(),
@@ -148,6 +150,8 @@ struct Pass<'k> {
     levels: Vec<usize>,
     /// How many operations of the body are left that are the prologue.
     prologue: usize,
+    /// The integers that distances in bytes are computed in where they fit.
+    width: IndexWidth,
     /// New operations in front of the prologue, and behind it.
     front: Vec<Op>,
     hoisted: Vec<Op>,
@@ -352,7 +356,8 @@ impl Pass<'_> {
 
     fn fits_scaled(&self, value: Value, size: u32) -> bool {
         let size = i128::from(size);
-        self.known(value).is_some_and(|known| fits(known.min * size, known.max * size))
+        let fits = |known: Known| fits(known.min * size, known.max * size);
+        self.width == IndexWidth::Bits32 && self.known(value).is_some_and(fits)
     }
 
     fn times(&mut self, value: Value, size: u32) -> Value {

@@ -109,6 +109,6 @@ pub use error::CompileError;
 pub use legalize::legalize_tiles;
 pub use lower::{explain_layouts, lower_to_threads};
 pub use passes::optimize;
-pub use target::{Target, TargetKind, WARP};
+pub use target::{IndexWidth, Target, TargetKind, WARP};
 pub use warp_specialize::{NotSpecialized, warp_specialize};
 pub use widen::widen_products;

@@ -21,13 +21,23 @@ pub enum TargetKind {
     Cpu,
 }
 
+/// How wide the integers are in which a device computes indices.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum IndexWidth {
+    /// 32 bits where all values of an index are known to fit, as an operation in 64 takes a GPU
+    /// several instructions.
+    Bits32,
+    /// 64 bits, as in the kernel.
+    Bits64,
+}
+
 /// The device that threads are lowered for.
 ///
 /// Kernels over threads count warps of [`WARP`] threads on every target, and those of NVIDIA's GPUs
 /// are no others. Fragments of matrix units and the explicit level are of such warps, so they are
 /// refused on targets with others. Everything else is dealt to warps of [`Target::warp`] threads.
-/// Indices of views are i64 in kernels on all targets; the lowering narrows those that are known to
-/// fit 32 bits, and a target without 64-bit integers has to do without the others.
+/// Indices of views are i64 in kernels on all targets. The lowering narrows them to
+/// [`Target::index`], and a target without 64-bit integers has to do without those that do not fit.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Target {
     /// The family.
@@ -37,6 +47,8 @@ pub struct Target {
     /// How many threads can shuffle among themselves, a power of two. Where they are fewer than a
     /// warp, what lanes further apart exchange goes through scratch memory; 1 has no shuffles.
     pub subgroup: u32,
+    /// The integers that indices are computed in.
+    pub index: IndexWidth,
     /// Whether memory has addresses. Elsewhere it is reached at linear indices of views
     /// ([`LinearOp`](kiln_ir::LinearOp)), and what needs addresses is refused.
     pub addresses: bool,
@@ -68,6 +80,7 @@ impl Target {
             kind: TargetKind::Cuda { capability },
             warp: WARP,
             subgroup: WARP,
+            index: IndexWidth::Bits32,
             addresses: true,
             max_threads: 1024,
             shared_memory,
@@ -85,6 +98,7 @@ impl Target {
             kind: TargetKind::Cpu,
             warp: WARP,
             subgroup: WARP,
+            index: IndexWidth::Bits64,
             addresses: true,
             max_threads,
             shared_memory,
@@ -109,6 +123,7 @@ impl Target {
             kind: TargetKind::Portable,
             warp: WARP,
             subgroup,
+            index: IndexWidth::Bits32,
             addresses: false,
             max_threads: 256,
             shared_memory,

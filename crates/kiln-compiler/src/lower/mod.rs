@@ -152,7 +152,7 @@ pub fn lower_to_threads(kernel: &Kernel, target: &Target) -> Result<Kernel, Comp
     let widened = widened(kernel, target);
     let kernel = widened.as_ref().unwrap_or(kernel);
     let block = choose_block(kernel, whole, target)?;
-    let narrow = narrow::narrow(kernel);
+    let narrow = narrow::narrow(kernel, target.index);
     let kernel = narrow.as_ref().unwrap_or(kernel);
     // What exchanges take is only known in the end: if stages leave them too little shared memory,
     // they get less.

@@ -1,4 +1,4 @@
-//! Index arithmetic over tiles in 32 bits.
+//! Index arithmetic over tiles in 32 bits, for targets of that [`IndexWidth`].
 //!
 //! Front ends compute indices in i64, each operation of which is several instructions on a GPU.
 //! Where every element of a tile provably fits i32, comparisons, conversions and indexed accesses
@@ -7,11 +7,15 @@
 
 use super::facts::{IntFacts, Known};
 use super::roles::is_tile;
+use crate::target::IndexWidth;
 use kiln_ir::{BinaryOp, Block, Computed, Def, Kernel, Literal, Op, OpKind, Operand, Scalar, Type, Value};
 use rustc_hash::FxHashMap;
 
 /// The kernel with narrow index arithmetic, or `None` if there is nothing to narrow.
-pub(crate) fn narrow(kernel: &Kernel) -> Option<Kernel> {
+pub(crate) fn narrow(kernel: &Kernel, width: IndexWidth) -> Option<Kernel> {
+    if width == IndexWidth::Bits64 {
+        return None;
+    }
     let mut pass = Narrowing {
         facts: IntFacts::new(kernel),
         src: kernel,
@@ -211,13 +215,13 @@ fn is_exact(op: BinaryOp) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::narrow;
+    use super::{IndexWidth, narrow};
     use kiln_ir::{Kernel, OpKind, Scalar, parse, verify};
 
     /// The element types of the operands of every comparison of tiles, after the pass.
     fn compared(text: &str) -> Vec<Scalar> {
         let kernel = parse(text).unwrap();
-        let out: Kernel = narrow(&kernel).unwrap_or(kernel);
+        let out: Kernel = narrow(&kernel, IndexWidth::Bits32).unwrap_or(kernel);
         verify(&out).unwrap();
         let mut all = Vec::new();
         out.walk(|_, data| {
@@ -242,7 +246,9 @@ mod tests {
 ";
         assert_eq!(compared(text), [Scalar::I32; 6]);
         // The scalar is clamped to one below and one above what it is compared with.
-        let out = narrow(&parse(text).unwrap()).unwrap().to_string();
+        let kernel = parse(text).unwrap();
+        assert!(narrow(&kernel, IndexWidth::Bits64).is_none());
+        let out = narrow(&kernel, IndexWidth::Bits32).unwrap().to_string();
         assert!(out.contains("const -1 : i64") && out.contains("const 127 : i64"), "{out}");
     }
 
@@ -261,6 +267,6 @@ mod tests {
 }
 ";
         assert_eq!(compared(text), [Scalar::I64; 2]);
-        assert!(narrow(&parse(text).unwrap()).is_none());
+        assert!(narrow(&parse(text).unwrap(), IndexWidth::Bits32).is_none());
     }
 }

@@ -15,7 +15,7 @@ use kiln_ir::{BinaryOp, FragmentOp, Kernel, LinearOp, OpData, OpKind, Scalar, Sh
 /// `prologue` operations depend on nothing but the thread and the launch.
 pub(super) fn finish(kernel: &mut Kernel, prologue: usize, target: &Target) -> Result<(), CompileError> {
     if target.addresses {
-        address::legalize(kernel, prologue);
+        address::legalize(kernel, prologue, target.index);
         return Ok(());
     }
     let mut found = None;

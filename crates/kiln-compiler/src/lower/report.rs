@@ -45,7 +45,7 @@ pub fn explain_layouts(kernel: &Kernel, target: &Target) -> Result<String, Compi
     let widened = widened(kernel, target);
     let kernel = widened.as_ref().unwrap_or(kernel);
     let block = choose_block(kernel, whole, target)?;
-    let narrow = narrow::narrow(kernel);
+    let narrow = narrow::narrow(kernel, target.index);
     let kernel = narrow.as_ref().unwrap_or(kernel);
     let warps = (block.iter().product::<u32>() / target.warp).max(1);
     let room = Room { exchanges: true, stages: target.shared_memory };

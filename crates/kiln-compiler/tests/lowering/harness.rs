@@ -2,7 +2,7 @@
 //! of memory they leave.
 
 use kiln_backend::{Backend, BufferBinding, DevicePtr, LaunchArguments, StreamId};
-use kiln_compiler::{Target, lower_to_threads};
+use kiln_compiler::{IndexWidth, Target, lower_to_threads};
 use kiln_interp::{Interp, Options};
 use kiln_ir::{Kernel, Level, Scalar, parse, verify};
 use std::fmt::Write;
@@ -219,6 +219,22 @@ impl<'a> Case<'a> {
                 assert!(report.is_empty(), "{warps:?} warps of {width}:\n{report}\n{kernel}\n{lowered}");
             }
         }
+    }
+
+    /// Checks that the kernel lowered for indices of 64 bits does what the kernel does.
+    pub fn check_indices(&self) {
+        let kernel = self.kernel(None, true);
+        let narrow = lower(&kernel);
+        let target = Target { index: IndexWidth::Bits64, ..Target::cuda((9, 0), 227 << 10) };
+        let wide = lower_for(&kernel, &target);
+        assert_ne!(narrow.to_string(), wide.to_string());
+        let expected = self.run(&kernel).unwrap_or_else(|e| panic!("the tile kernel: {e}\n{kernel}"));
+        let got = self.run(&wide).unwrap_or_else(|e| panic!("{e}\n{wide}"));
+        let mut report = String::new();
+        for (i, (expected, got)) in expected.iter().zip(&got).enumerate() {
+            self.compare(i, expected, got, &mut report);
+        }
+        assert!(report.is_empty(), "{report}\n{wide}");
     }
 
     /// Checks that the lowered kernel does what the kernel does, with several numbers of warps,

@@ -82,6 +82,17 @@ fn exchanges_by_warps_of_any_width() {
     WIDTHS.into_iter().for_each(|width| case.check_warps_of(width));
 }
 
+/// A target that computes indices in 64 bits gets the arithmetic of the kernel.
+#[test]
+fn indices_of_64_bits_do_what_those_of_32_do() {
+    let buffers =
+        vec![buffer(Scalar::F32, &[64, 61], Fill::Random), buffer(Scalar::F32, &[61, 64], Fill::Poison)];
+    Case::new(TRANSPOSE, 1, buffers).check_indices();
+    let out = || buffer(Scalar::I32, &[1000], Fill::Poison);
+    let buffers = vec![buffer(Scalar::I32, &[1000], Fill::Random), out(), out()];
+    Case::new(SCAN, 1, buffers).check_indices();
+}
+
 /// The block has as many threads whatever the width, and lanes shuffle among as many as there are.
 #[test]
 fn wide_warps_shuffle_further() {
