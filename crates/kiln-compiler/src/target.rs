@@ -22,6 +22,12 @@ pub enum TargetKind {
 }
 
 /// How wide the integers are in which a device computes indices.
+///
+/// ```
+/// use kiln_compiler::{IndexWidth, Target};
+/// assert_eq!(Target::cuda((9, 0), 227 << 10).index, IndexWidth::Bits32);
+/// assert_eq!(Target::cpu(1024, 48 << 10).index, IndexWidth::Bits64);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum IndexWidth {
     /// 32 bits where all values of an index are known to fit, as an operation in 64 takes a GPU
