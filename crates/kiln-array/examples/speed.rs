@@ -69,14 +69,16 @@ fn chains(device: &Device) -> Result<()> {
     Ok(())
 }
 
-/// A step of a small perceptron: what the host does for it.
+/// A step of a small perceptron, and what the host does for it: recording, finding the plan and
+/// binding buffers, launching.
 fn steps(device: &Device) -> Result<()> {
     let x = Array::new(device, &vec![0.5f32; 64 * 40], &[64, 40]);
     let labels = Array::new(device, &[1i32; 64], &[64, 1]);
     let full = |shape: &[usize]| Array::full(device, 0.1f32, shape);
     let mut at = vec![full(&[40, 32]), full(&[32]), full(&[32, 10])];
     let mut times = [Duration::MAX; 3];
-    for _ in 0..20 {
+    let mut kernels = String::new();
+    for _ in 0..300 {
         let started = Instant::now();
         let (loss, gradients) = value_and_grad(
             |p: &Vec<Array>| {
@@ -92,18 +94,51 @@ fn steps(device: &Device) -> Result<()> {
         let started = Instant::now();
         let text = explain(&all)?;
         let planned = started.elapsed();
+        text.lines().next().unwrap_or("").clone_into(&mut kernels);
         let started = Instant::now();
         eval(&all)?;
-        device.synchronize()?;
         let now = [recorded, planned, started.elapsed()];
-        if now[2] < times[2] {
-            println!(
-                "step: recorded in {recorded:?}, planned in {planned:?}, run in {:?}: {}",
-                now[2],
-                text.lines().next().unwrap_or("")
-            );
-        }
+        device.synchronize()?;
         times = [0, 1, 2].map(|i| times[i].min(now[i]));
     }
+    let [recorded, planned, enqueued] = times;
+    println!(
+        "step: recorded in {recorded:?}, planned anew in {planned:?}, enqueued in {enqueued:?}: {kernels}"
+    );
+    bindings(device)
+}
+
+/// What the host does for each of many small kernels, and for as many launches of one of the
+/// library.
+fn bindings(device: &Device) -> Result<()> {
+    let x = Array::new(device, &[0.5f32; 16], &[4, 4]);
+    let tensor: Tensor<f32, 2> = x.tensor()?.downcast()?;
+    let mut y = device.uninit::<f32, 2>([4, 4])?;
+    // Sums along the other axis than before do not share a kernel.
+    let chain = || (0..100).fold(x.clone(), |x, round| &x * x.sum_keep(&[round % 2]));
+    let text = explain(&[&chain()])?;
+    let kernels: u32 = text.split(' ').next().and_then(|count| count.parse().ok()).unwrap_or(1);
+    let mut times = [Duration::MAX; 3];
+    for _ in 0..100 {
+        let started = Instant::now();
+        let chain = chain();
+        let recorded = started.elapsed();
+        let started = Instant::now();
+        chain.eval()?;
+        let enqueued = started.elapsed();
+        device.synchronize()?;
+        let started = Instant::now();
+        for _ in 0..kernels {
+            kiln_kernels::softmax(&tensor, &mut y)?;
+        }
+        let now = [recorded, enqueued, started.elapsed()];
+        device.synchronize()?;
+        times = [0, 1, 2].map(|i| times[i].min(now[i]));
+    }
+    let [recorded, enqueued, launched] = times.map(|time| time / kernels);
+    println!(
+        "a chain of {kernels} kernels, for each: recorded in {recorded:?}, enqueued in {enqueued:?}; a \
+         launch of the library {launched:?}"
+    );
     Ok(())
 }

@@ -7,7 +7,7 @@ use crate::plan::body::{Body, Group, Value};
 use crate::plan::graph::Graph;
 use crate::plan::partition::Part;
 use crate::plan::program::Columns;
-use crate::run::{Plan, Step, plan};
+use crate::plan::steps::{Plan, Step, plan};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -31,7 +31,7 @@ use std::fmt::Write;
 /// The error of an array that has one.
 pub fn explain(arrays: &[&Array]) -> Result<String> {
     let graph = Graph::of(arrays)?;
-    let plan = plan(&graph)?;
+    let plan = plan(&graph);
     let explanation = Explanation::of(&graph, &plan);
     Ok(explanation.text())
 }

@@ -92,6 +92,7 @@ mod op;
 pub mod optimizer;
 mod plan;
 mod run;
+mod schedule;
 mod shape;
 
 pub use array::{Operand, concatenate, einsum, eval, stack};

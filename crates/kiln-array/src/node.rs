@@ -90,6 +90,22 @@ pub(crate) enum Content {
     Recipe(Recipe),
 }
 
+/// What an array has, where it lies.
+pub(crate) enum Seen<'a> {
+    Tensor(&'a Arc<DynTensor>),
+    Recipe(&'a Recipe),
+}
+
+impl Recipe {
+    /// The inputs whose elements are read: of one with a user's rule the value alone.
+    pub(crate) fn read_inputs(&self) -> &[Array] {
+        match self.op {
+            Op::Custom => &self.inputs[..1],
+            _ => &self.inputs,
+        }
+    }
+}
+
 /// What a user's rule computes: of the inputs, the result and its gradient, the gradients of the
 /// inputs.
 pub(crate) type Rule = Arc<dyn Fn(&[Array], &Array, &Array) -> Vec<Array> + Send + Sync>;
@@ -213,11 +229,35 @@ impl Array {
     /// # Errors
     /// The array's error.
     pub(crate) fn content(&self) -> Result<Content> {
+        self.look(|seen| match seen {
+            Seen::Tensor(tensor) => Content::Tensor(tensor.clone()),
+            Seen::Recipe(recipe) => Content::Recipe(recipe.clone()),
+        })
+    }
+
+    /// Calls a function with what the array has, without a copy of it.
+    ///
+    /// # Errors
+    /// The array's error.
+    pub(crate) fn look<R>(&self, f: impl FnOnce(Seen<'_>) -> R) -> Result<R> {
         match &*self.0.lock() {
-            State::Lazy(recipe) => Ok(Content::Recipe(recipe.clone())),
-            State::Ready { tensor, .. } => Ok(Content::Tensor(tensor.clone())),
+            State::Lazy(recipe) => Ok(f(Seen::Recipe(recipe))),
+            State::Ready { tensor, .. } => Ok(f(Seen::Tensor(tensor))),
             State::Failed(error) => Err(error.clone()),
         }
+    }
+
+    /// Whether it is to be computed.
+    ///
+    /// # Errors
+    /// The array's error.
+    pub(crate) fn is_lazy(&self) -> Result<bool> {
+        self.look(|seen| matches!(seen, Seen::Recipe(_)))
+    }
+
+    /// Whether it depends on a variable.
+    pub(crate) fn is_tracked(&self) -> bool {
+        self.0.tracked
     }
 
     /// How it is computed, if that is still known.
@@ -229,7 +269,7 @@ impl Array {
     }
 
     /// Sets the elements, which were computed. What only the recipe holds is freed.
-    pub(crate) fn set_tensor(&self, tensor: DynTensor) {
+    pub(crate) fn set_tensor(&self, tensor: Arc<DynTensor>) {
         let mut state = self.0.lock();
         if let State::Lazy(recipe) = &mut *state {
             let recipe = Recipe {
@@ -239,7 +279,7 @@ impl Array {
             };
             let is_needed = self.0.tracked && OPEN_SCOPES.get() > 0;
             let (kept, freed) = if is_needed { (Some(recipe), None) } else { (None, Some(recipe)) };
-            *state = State::Ready { tensor: Arc::new(tensor), recipe: kept };
+            *state = State::Ready { tensor, recipe: kept };
             drop(state);
             release(freed.map_or_else(SmallVec::new, |recipe| recipe.inputs));
         }
