@@ -1,6 +1,6 @@
 //! Times programs over arrays against the kernel library's kernels, and the host's side of both.
 //!
-//! `cargo run --release -p kiln-array --example speed [DEVICE]`; each figure is the least of ten.
+//! `cargo run --release -p kiln-array --example speed [DEVICE [PART]]`; each figure is the least of ten.
 
 use kiln_array::{Array, Result, Scalar, eval, explain, value_and_grad};
 use kiln_runtime::{Device, Tensor};
@@ -22,9 +22,19 @@ fn least(device: &Device, mut f: impl FnMut() -> Result<()>) -> Result<Duration>
 fn main() -> Result<()> {
     let name = std::env::args().nth(1).unwrap_or_else(|| "cpu".into());
     let device = Device::open(&name)?;
-    rows(&device)?;
-    chains(&device)?;
-    steps(&device)
+    let only = std::env::args().nth(2);
+    let is_asked = |part: &str| only.as_deref().is_none_or(|only| only == part);
+    if is_asked("rows") {
+        rows(&device)?;
+    }
+    if is_asked("chains") {
+        chains(&device)?;
+    }
+    if is_asked("steps") {
+        steps(&device)?;
+        bindings(&device)?;
+    }
+    Ok(())
 }
 
 /// Softmax and layer norm, written with arrays and by hand.
@@ -105,7 +115,7 @@ fn steps(device: &Device) -> Result<()> {
     println!(
         "step: recorded in {recorded:?}, planned anew in {planned:?}, enqueued in {enqueued:?}: {kernels}"
     );
-    bindings(device)
+    Ok(())
 }
 
 /// What the host does for each of many small kernels, and for as many launches of one of the

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use std::cell::Cell;
 use std::fmt;
 use std::mem;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// An array of any number of axes: numbers on a device, or how to compute them.
@@ -40,6 +41,8 @@ struct Node {
     /// Whether it depends on a variable, so that its recipe stays when it is computed while
     /// gradients are taken.
     tracked: bool,
+    /// The walk that found it last, and the position that it has there.
+    found: [AtomicU64; 2],
     state: Mutex<State>,
 }
 
@@ -66,6 +69,34 @@ pub(crate) struct Recipe {
 thread_local! {
     /// Gradients that are being taken on this thread.
     static OPEN_SCOPES: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The number of walks over graphs so far.
+static WALKS: Mutex<u64> = Mutex::new(0);
+
+/// A walk over a graph, which knows the arrays that it has met. There is one at a time: what it
+/// knows stands in the arrays, where no table is to be asked.
+pub(crate) struct Walk(MutexGuard<'static, u64>);
+
+impl Walk {
+    pub(crate) fn begin() -> Walk {
+        let mut walks = WALKS.lock().unwrap_or_else(PoisonError::into_inner);
+        *walks += 1;
+        Walk(walks)
+    }
+
+    /// The position that an array was given in this walk.
+    pub(crate) fn position(&self, array: &Array) -> Option<usize> {
+        let [walk, position] = &array.0.found;
+        (walk.load(Relaxed) == *self.0).then(|| position.load(Relaxed) as usize)
+    }
+
+    /// Gives an array a position.
+    pub(crate) fn place(&self, array: &Array, at: usize) {
+        let [walk, position] = &array.0.found;
+        walk.store(*self.0, Relaxed);
+        position.store(at as u64, Relaxed);
+    }
 }
 
 /// While it lives, arrays that depend on variables keep their recipes when they are computed.
@@ -148,7 +179,7 @@ impl Array {
         let of_variable = matches!(recipe.op, Op::Variable);
         let tracked = of_variable || recipe.inputs.iter().any(|input| input.0.tracked);
         let state = Mutex::new(State::Lazy(recipe));
-        Array(Arc::new(Node { dtype, shape, device, site, tracked, state }))
+        Array(Arc::new(Node { dtype, shape, device, site, tracked, found: Default::default(), state }))
     }
 
     /// An array whose elements are there.
@@ -156,14 +187,22 @@ impl Array {
         let (dtype, shape) = (tensor.dtype(), Extents::from_slice(tensor.shape()));
         let device = Some(tensor.device().clone());
         let state = Mutex::new(State::Ready { tensor: Arc::new(tensor), recipe: None });
-        Array(Arc::new(Node { dtype, shape, device, site, tracked: false, state }))
+        Array(Arc::new(Node { dtype, shape, device, site, tracked: false, found: Default::default(), state }))
     }
 
     /// An array with an error in place of elements.
     pub(crate) fn failed(error: Error, site: Site) -> Array {
         let (dtype, shape) = (Scalar::F32, Extents::new());
         let state = Mutex::new(State::Failed(error));
-        Array(Arc::new(Node { dtype, shape, device: None, site, tracked: false, state }))
+        Array(Arc::new(Node {
+            dtype,
+            shape,
+            device: None,
+            site,
+            tracked: false,
+            found: Default::default(),
+            state,
+        }))
     }
 
     /// The type of the elements.

@@ -5,6 +5,7 @@ use crate::error::{Result, Site};
 use crate::node::{Array, Content, Recipe};
 use crate::op::Op;
 use kiln_ir::Literal;
+use std::collections::HashMap;
 
 /// An array of the graph.
 pub(crate) struct Vertex {
@@ -62,6 +63,8 @@ impl Graph {
     /// The error of an array that has one.
     pub(crate) fn new(of: &Structure) -> Result<Option<Graph>> {
         let mut vertices: Vec<Vertex> = Vec::with_capacity(of.arrays.len());
+        let identities = of.arrays.iter().enumerate().map(|(at, array)| (array.identity(), at));
+        let positions: HashMap<usize, usize> = identities.collect();
         for (at, array) in of.arrays.iter().enumerate() {
             let recipe = match (array.content()?, &of.tensors[at]) {
                 (_, Some(_)) => None,
@@ -69,7 +72,8 @@ impl Graph {
                 (Content::Tensor(_), None) => return Ok(None),
             };
             let read: &[Array] = recipe.as_ref().map_or(&[], Recipe::read_inputs);
-            let inputs: Vec<usize> = read.iter().filter_map(|input| of.position(input)).collect();
+            let inputs: Vec<usize> =
+                read.iter().filter_map(|input| positions.get(&input.identity()).copied()).collect();
             for &input in &inputs {
                 vertices[input].users.push(at);
             }

@@ -7,7 +7,7 @@
 use super::hash::OfWords;
 use super::program::is_part_of_code;
 use crate::error::Result;
-use crate::node::{Array, Recipe, Seen};
+use crate::node::{Array, Recipe, Seen, Walk};
 use crate::op::Op;
 use kiln_ir::{Literal, UnaryOp};
 use kiln_runtime::{Device, DynTensor};
@@ -26,7 +26,6 @@ pub(crate) struct Structure {
     /// The numbers that kernels take as arguments, each once.
     pub(crate) constants: Vec<Literal>,
     pub(crate) words: Vec<u64>,
-    positions: HashMap<usize, usize, OfWords>,
     slots: HashMap<Literal, usize, OfWords>,
     devices: Vec<Device>,
 }
@@ -38,12 +37,12 @@ impl Structure {
     /// The error of a target that has one.
     pub(crate) fn of(targets: &[&Array]) -> Result<Structure> {
         let mut structure = Structure::default();
+        let walk = Walk::begin();
         for &target in targets {
             if !target.is_lazy()? {
                 continue;
             }
-            structure.visit(target)?;
-            let at = structure.positions[&target.identity()];
+            let at = structure.visit(target, &walk)?;
             if structure.tensors[at].is_none() {
                 structure.targets.push(at);
             }
@@ -55,16 +54,15 @@ impl Structure {
         Ok(structure)
     }
 
-    /// The position of an array.
-    pub(crate) fn position(&self, array: &Array) -> Option<usize> {
-        self.positions.get(&array.identity()).copied()
-    }
-
     /// Adds an array and what it is made of, without recursion: chains are long.
-    fn visit(&mut self, root: &Array) -> Result<()> {
+    fn visit(&mut self, root: &Array, walk: &Walk) -> Result<usize> {
         let mut pending = vec![root.clone()];
+        // Small graphs need no more.
+        self.words.reserve(256);
+        self.arrays.reserve(32);
+        self.tensors.reserve(32);
         while let Some(array) = pending.pop() {
-            if self.position(&array).is_some() {
+            if walk.position(&array).is_some() {
                 continue;
             }
             let from = pending.len();
@@ -72,10 +70,10 @@ impl Structure {
                 Seen::Tensor(tensor) => Some(tensor.clone()),
                 Seen::Recipe(recipe) => {
                     let inputs = recipe.read_inputs();
-                    let missing = inputs.iter().rev().filter(|input| self.position(input).is_none());
+                    let missing = inputs.iter().rev().filter(|input| walk.position(input).is_none());
                     pending.extend(missing.cloned());
                     if pending.len() == from {
-                        self.describe(&array, recipe);
+                        self.describe(&array, recipe, walk);
                     }
                     None
                 }
@@ -89,15 +87,15 @@ impl Structure {
                 self.head(&array, 0, 0);
                 self.device(&array);
             }
-            self.positions.insert(array.identity(), self.arrays.len());
+            walk.place(&array, self.arrays.len());
             self.arrays.push(array);
             self.tensors.push(tensor);
         }
-        Ok(())
+        Ok(walk.position(root).unwrap_or_default())
     }
 
     /// The words of an array that is to be computed.
-    fn describe(&mut self, array: &Array, recipe: &Recipe) {
+    fn describe(&mut self, array: &Array, recipe: &Recipe, walk: &Walk) {
         let lists: &[&[usize]] = match &recipe.op {
             Op::Permute(axes) | Op::Flip(axes) | Op::Reduce { axes, .. } => &[axes],
             Op::Slice { start, step } => &[start, step],
@@ -128,10 +126,8 @@ impl Structure {
         if recipe.inputs.is_empty() {
             self.device(array);
         }
-        for input in recipe.read_inputs() {
-            let at = self.positions[&input.identity()];
-            self.words.push(at as u64);
-        }
+        let inputs = recipe.read_inputs().iter().filter_map(|input| walk.position(input));
+        self.words.extend(inputs.map(|at| at as u64));
     }
 
     /// A number for the kind of an operation, and one for what it has beside lists.
