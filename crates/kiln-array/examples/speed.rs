@@ -1,6 +1,7 @@
 //! Times programs over arrays against the kernel library's kernels, and the host's side of both.
 //!
-//! `cargo run --release -p kiln-array --example speed [DEVICE [PART]]`; each figure is the least of ten.
+//! `cargo run --release -p kiln-array --example speed [DEVICE [PART]]`; parts are `rows`, `chains`,
+//! `layers` and `steps`. Each figure is the least of ten.
 
 use kiln_array::{Array, Result, Scalar, eval, explain, value_and_grad};
 use kiln_runtime::{Device, Tensor};
@@ -29,6 +30,9 @@ fn main() -> Result<()> {
     }
     if is_asked("chains") {
         chains(&device)?;
+    }
+    if is_asked("layers") {
+        layers(&device)?;
     }
     if is_asked("steps") {
         steps(&device)?;
@@ -76,6 +80,27 @@ fn chains(device: &Device) -> Result<()> {
     report("sums of columns", 1.0, &|| x.sum_axes(&[0]))?;
     report("transposed", 2.0, &|| x.transpose() + 1.0)?;
     report("flipped", 2.0, &|| x.flip(&[1]) + 1.0)?;
+    Ok(())
+}
+
+/// A product, the same with a bias and an activation in its epilogue, and with these in a kernel of
+/// their own.
+fn layers(device: &Device) -> Result<()> {
+    for (dtype, extent) in [(Scalar::F32, 1024), (Scalar::BF16, 4096)] {
+        let numbers: Vec<f32> = (0..extent * extent).map(|i| (i % 977) as f32 / 5000.0).collect();
+        let x = Array::new(device, &numbers, &[extent, extent]).cast(dtype);
+        let w = (&x * 0.5).transpose();
+        let b = Array::new(device, &numbers[..extent], &[extent]).cast(dtype);
+        eval(&[&x, &w, &b])?;
+        let product = least(device, || x.matmul(&w).eval())?;
+        let fused = least(device, || (x.matmul(&w) + &b).gelu().eval())?;
+        let apart = least(device, || {
+            let product = x.matmul(&w);
+            product.eval()?;
+            (product + &b).gelu().eval()
+        })?;
+        println!("layer of {dtype}, {extent}: product {product:?}, fused {fused:?}, apart {apart:?}");
+    }
     Ok(())
 }
 

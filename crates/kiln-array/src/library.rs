@@ -1,6 +1,8 @@
 //! Launches of kernels that are not made of graphs: products of matrices, and sorting.
 
+use crate::epilogue::{ChainEpilogue, for_numbers};
 use crate::op::Op;
+use kiln_ir::Scalar;
 use kiln_kernels::Matmul;
 use kiln_lang::prelude::*;
 use kiln_runtime::{DynTensor, Result, Tensor};
@@ -40,33 +42,30 @@ pub(crate) fn launch(op: &Op, inputs: &[DynTensor], result: &mut DynTensor) -> R
     }
 }
 
-/// Evaluates an expression with a type for the numbers of an element type.
-macro_rules! for_numbers {
-    ($elem:expr, $t:ident => $body:expr) => {{
-        macro_rules! of {
-            ($of:ty) => {{
-                type $t = $of;
-                $body
-            }};
-        }
-        match $elem {
-            kiln_ir::Scalar::I32 => of!(i32),
-            kiln_ir::Scalar::U32 => of!(u32),
-            kiln_ir::Scalar::I64 => of!(i64),
-            kiln_ir::Scalar::F16 => of!(half::f16),
-            kiln_ir::Scalar::BF16 => of!(half::bf16),
-            kiln_ir::Scalar::F64 => of!(f64),
-            _ => of!(f32),
-        }
-    }};
-}
-
 fn product(a: &DynTensor, b: &DynTensor, c: &mut DynTensor) -> Result<()> {
     for_numbers!(a.dtype(), T => {
         let (a, b) = (a.downcast_ref::<T, 3>()?, b.downcast_ref::<T, 3>()?);
         let c: &mut Tensor<T, 3> = c.downcast_mut()?;
         Matmul::new(a, b).run(c)
     })
+}
+
+/// Launches a product whose sums go through an epilogue. Other element types have none.
+pub(crate) fn fused(a: &DynTensor, b: &DynTensor, c: &mut DynTensor, then: ChainEpilogue) -> Result<()> {
+    macro_rules! of {
+        ($from:ty, $to:ty) => {{
+            let (a, b) = (a.downcast_ref::<$from, 3>()?, b.downcast_ref::<$from, 3>()?);
+            let c: &mut Tensor<$to, 3> = c.downcast_mut()?;
+            Matmul::new(a, b).then(then).run(c)
+        }};
+    }
+    match (a.dtype(), c.dtype()) {
+        (Scalar::F16, Scalar::F32) => of!(f16, f32),
+        (Scalar::F16, _) => of!(f16, f16),
+        (Scalar::BF16, Scalar::F32) => of!(bf16, f32),
+        (Scalar::BF16, _) => of!(bf16, bf16),
+        _ => of!(f32, f32),
+    }
 }
 
 fn argsort(x: &DynTensor, y: &mut DynTensor, descending: bool) -> Result<()> {

@@ -1,5 +1,6 @@
 //! Running a schedule: buffers and launches.
 
+use crate::epilogue::ChainEpilogue;
 use crate::error::{Error, Result, Site};
 use crate::library;
 use crate::node::Array;
@@ -7,6 +8,7 @@ use crate::op::Op;
 use crate::plan::lower::View;
 use crate::plan::structure::Structure;
 use crate::schedule::{Number, Schedule, Share, Source, Work, schedule};
+use kiln_ir::Literal;
 use kiln_runtime::{Device, DynArg, DynKernel, DynTensor};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -36,6 +38,12 @@ impl Run {
                     self.kernel(kernel, inputs, outputs, (numbers, *grid))?;
                 }
                 Work::Library { vertex, op, inputs } => self.library(*vertex, op, inputs)?,
+                Work::Fused { vertex, shape, factors, chain, operands, numbers } => {
+                    let numbers = numbers.iter().map(|&number| self.number(number)).collect();
+                    let operands = operands.iter().map(|view| self.view(view)).collect::<Result<Vec<_>>>()?;
+                    let epilogue = ChainEpilogue::new(chain.clone(), &operands, numbers);
+                    self.fused(*vertex, *shape, factors, epilogue)?;
+                }
             }
             self.share(&task.shared)?;
             task.freed.iter().for_each(|&array| self.0.tensors[array] = None);
@@ -65,11 +73,7 @@ impl Run {
             made.push((view.vertex, tensor));
         }
         let arguments = inputs.iter().map(DynArg::from).chain(written.iter_mut().map(DynArg::from));
-        let constants = &self.0.constants;
-        let numbers = numbers.iter().map(|number| match *number {
-            Number::Fixed(literal) => DynArg::from(literal),
-            Number::Constant(slot) => DynArg::from(constants[slot]),
-        });
+        let numbers = numbers.iter().map(|&number| DynArg::from(self.number(number)));
         kernel.with(arguments.chain(numbers)).grid(grid).launch(&device).map_err(at)?;
         for (array, tensor) in made {
             self.0.tensors[array] = Some(Arc::new(tensor));
@@ -80,15 +84,43 @@ impl Run {
     fn library(&mut self, vertex: usize, op: &Op, inputs: &[Source]) -> Result<()> {
         let array = self.array(vertex);
         let at = |error| Error::run(error, array.site());
-        let input = |source: &Source| match source {
-            Source::Whole(input) => self.tensor(*input).map(|tensor| tensor.alias()),
-            Source::View(view) => self.view(view),
-        };
-        let inputs = inputs.iter().map(input).collect::<Result<SmallVec<[DynTensor; 2]>>>()?;
+        let inputs =
+            inputs.iter().map(|source| self.source(source)).collect::<Result<SmallVec<[DynTensor; 2]>>>()?;
         let mut result = DynTensor::uninit(self.device(vertex)?, array.dtype(), array.shape()).map_err(at)?;
         library::launch(op, &inputs, &mut result).map_err(at)?;
         self.0.tensors[vertex] = Some(Arc::new(result));
         Ok(())
+    }
+
+    fn fused(
+        &mut self,
+        vertex: usize,
+        shape: [usize; 3],
+        [a, b]: &[Source; 2],
+        epilogue: kiln_runtime::Result<ChainEpilogue>,
+    ) -> Result<()> {
+        let array = self.array(vertex);
+        let at = |error| Error::run(error, array.site());
+        let (a, b) = (self.source(a)?, self.source(b)?);
+        let result = DynTensor::uninit(self.device(vertex)?, array.dtype(), array.shape()).map_err(at)?;
+        let mut sums = result.reshape(&shape).map_err(at)?;
+        library::fused(&a, &b, &mut sums, epilogue.map_err(at)?).map_err(at)?;
+        self.0.tensors[vertex] = Some(Arc::new(result));
+        Ok(())
+    }
+
+    fn source(&self, source: &Source) -> Result<DynTensor> {
+        match source {
+            Source::Whole(array) => Ok(self.tensor(*array)?.alias()),
+            Source::View(view) => self.view(view),
+        }
+    }
+
+    fn number(&self, number: Number) -> Literal {
+        match number {
+            Number::Fixed(literal) => literal,
+            Number::Constant(slot) => self.0.constants[slot],
+        }
     }
 
     fn array(&self, array: usize) -> &Array {

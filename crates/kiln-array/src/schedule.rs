@@ -4,6 +4,7 @@
 use crate::emit;
 use crate::error::{Error, Result};
 use crate::op::Op;
+use crate::plan::chain::{Chain, Fused};
 use crate::plan::graph::Graph;
 use crate::plan::hash::OfWords;
 use crate::plan::lower::{Launch, View};
@@ -65,6 +66,16 @@ pub(crate) enum Work {
     },
     /// A kernel of the library, which makes this array.
     Library { vertex: usize, op: Op, inputs: Vec<Source> },
+    /// A product with an epilogue, which makes this array.
+    Fused {
+        vertex: usize,
+        /// Products, rows, columns.
+        shape: [usize; 3],
+        factors: [Source; 2],
+        chain: Arc<Chain>,
+        operands: Vec<View>,
+        numbers: Vec<Number>,
+    },
 }
 
 /// A number that a kernel is given.
@@ -149,6 +160,11 @@ impl Schedule {
             let reads = match step {
                 Step::Kernel(launch) => launch.inputs.iter().map(|view| view.vertex).collect(),
                 Step::Library { vertex } => partition.reads(graph, &Part::Library { vertex: *vertex }),
+                Step::Fused(fused) => {
+                    let mut reads = partition.reads(graph, &Part::Library { vertex: fused.product });
+                    reads.extend(fused.operands.iter().map(|view| view.vertex));
+                    reads
+                }
             };
             reads.into_iter().for_each(|read| last[read] = at);
         }
@@ -162,7 +178,12 @@ impl Schedule {
                 }
                 Step::Library { vertex } => {
                     is_there[vertex] = true;
-                    library_work(graph, &partition, vertex)?
+                    let (op, inputs) = library_inputs(graph, &partition, vertex)?;
+                    Work::Library { vertex, op, inputs }
+                }
+                Step::Fused(fused) => {
+                    is_there[fused.result] = true;
+                    fused_work(graph, &partition, *fused)?
                 }
             };
             let shared = shares(&partition, &mut is_there);
@@ -195,20 +216,22 @@ fn kernel_work(graph: &Graph, launch: Launch) -> Result<Work> {
         Some(of) => Error::run(error, of.site()),
         None => error.into(),
     })?;
-    let mut numbers: Vec<Number> = launch.numbers.into_iter().map(Number::Fixed).collect();
-    for (number, slot) in launch.constants {
-        numbers[number] = Number::Constant(slot);
-    }
+    let numbers = numbers(&launch.numbers, &launch.constants);
     let Launch { inputs, outputs, grid, .. } = launch;
     Ok(Work::Kernel { kernel, inputs, outputs, numbers, grid })
 }
 
-fn library_work(graph: &Graph, partition: &Partition, vertex: usize) -> Result<Work> {
-    let of = &graph[vertex];
-    let lost = || {
-        let problem = "its inputs were not planned: please report this program".to_owned();
-        Error::Shape { op: of.op().map_or("array", Op::name), problem, location: of.site() }
-    };
+/// Numbers, of which some are constants of the structure.
+fn numbers(all: &[Literal], constants: &[(usize, usize)]) -> Vec<Number> {
+    let mut numbers: Vec<Number> = all.iter().copied().map(Number::Fixed).collect();
+    for &(number, slot) in constants {
+        numbers[number] = Number::Constant(slot);
+    }
+    numbers
+}
+
+/// What an operation of the library reads.
+fn library_inputs(graph: &Graph, partition: &Partition, vertex: usize) -> Result<(Op, Vec<Source>)> {
     let source = |&input: &usize| match partition.is_stored[input] {
         true => Some(Source::Whole(input)),
         false => strided(graph, input, &partition.is_stored).map(|view| {
@@ -216,9 +239,29 @@ fn library_work(graph: &Graph, partition: &Partition, vertex: usize) -> Result<W
             Source::View(View { vertex: view.source, offset: view.offset, extents, strides: view.strides })
         }),
     };
+    let of = &graph[vertex];
     let inputs: Option<Vec<Source>> = of.inputs.iter().map(source).collect();
-    let (inputs, op) = (inputs.ok_or_else(lost)?, of.op().ok_or_else(lost)?.clone());
-    Ok(Work::Library { vertex, op, inputs })
+    match (of.op(), inputs) {
+        (Some(op), Some(inputs)) => Ok((op.clone(), inputs)),
+        _ => Err(unplanned(graph, vertex)),
+    }
+}
+
+fn fused_work(graph: &Graph, partition: &Partition, fused: Fused) -> Result<Work> {
+    let (_, inputs) = library_inputs(graph, partition, fused.product)?;
+    let factors = <[Source; 2]>::try_from(inputs).map_err(|_| unplanned(graph, fused.product))?;
+    let shape = graph[fused.product].shape();
+    let shape = <[usize; 3]>::try_from(shape).map_err(|_| unplanned(graph, fused.product))?;
+    let numbers = numbers(&fused.numbers, &fused.constants);
+    let Fused { result: vertex, chain, operands, .. } = fused;
+    Ok(Work::Fused { vertex, shape, factors, chain, operands, numbers })
+}
+
+/// That a plan does not say how inputs are read: an error of ours.
+fn unplanned(graph: &Graph, vertex: usize) -> Error {
+    let of = &graph[vertex];
+    let problem = "its inputs were not planned: please report this program".to_owned();
+    Error::Shape { op: of.op().map_or("array", Op::name), problem, location: of.site() }
 }
 
 /// The kernel of a program, made once.

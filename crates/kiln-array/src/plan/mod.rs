@@ -7,6 +7,7 @@
 //! | `partition.rs` | which arrays share a kernel |
 //! | `body.rs` | what a kernel computes for each element, down to what it reads |
 //! | `affine.rs` | indices through views |
+//! | `chain.rs` | what is the epilogue of a product |
 //! | `lower.rs` | from a body to a program and its arguments |
 //! | `program.rs` | a kernel before it is IR |
 //! | `sizes.rs` | how large tiles are |
@@ -14,6 +15,7 @@
 
 pub(crate) mod affine;
 pub(crate) mod body;
+pub(crate) mod chain;
 pub(crate) mod graph;
 pub(crate) mod hash;
 pub(crate) mod lower;

@@ -1,6 +1,7 @@
 //! From a graph to launches in order.
 
 use super::body::{Body, Group};
+use super::chain::{Fused, epilogues};
 use super::graph::Graph;
 use super::lower::{Launch, lower};
 use super::partition::{Part, Partition, alone, partition};
@@ -19,14 +20,24 @@ pub(crate) enum Step {
     Library {
         vertex: usize,
     },
+    /// A product of the library with an epilogue.
+    Fused(Box<Fused>),
 }
 
 /// Plans a graph.
 pub(crate) fn plan(graph: &Graph) -> Plan {
     let partition = partition(graph);
     let mut steps = Vec::new();
-    for (part, results) in partition.parts.iter().zip(partition.results(graph)) {
+    let results = partition.results(graph);
+    let epilogues = epilogues(graph, &partition, &results);
+    let with_epilogue: Vec<usize> = epilogues.iter().flatten().map(|fused| fused.product).collect();
+    for ((part, results), epilogue) in partition.parts.iter().zip(results).zip(epilogues) {
+        if let Some(fused) = epilogue {
+            steps.push(Step::Fused(Box::new(fused)));
+            continue;
+        }
         match part {
+            Part::Library { vertex } if with_epilogue.contains(vertex) => {}
             Part::Library { vertex } => steps.push(Step::Library { vertex: *vertex }),
             Part::Kernel { group, body } if !results.is_empty() => {
                 kernels(graph, &partition, (group, body), &results, &mut steps);
