@@ -83,7 +83,7 @@
 //! | `plan/` | from a graph to launches |
 //! | `emit/` | from a program to IR |
 //! | `schedule.rs`, `run.rs` | plans that are remembered, and running them |
-//! | `library.rs`, `epilogue.rs` | products by `kiln-kernels` with their epilogues; sorting |
+//! | `library.rs`, `epilogue.rs` | products by `kiln-kernels`, their epilogues; kernels by hand |
 //! | `grad/` | gradients |
 //! | `nn/`, `optimizer/` | networks and their training |
 //! | `explain.rs` | what a plan does, in words |

@@ -53,6 +53,9 @@ pub(crate) enum Op {
     /// `(x)` of two axes: the i64 indices that put each row in order; of equal elements the first
     /// comes first, and NaN count as greater than all numbers.
     ArgSort { descending: bool },
+    /// `(x, indices)`, x of `[outer, count, inner]` floats and `count` i64: for each index of the
+    /// result's middle axis the sum of the parts of x that have it.
+    AddParts,
 
     /// `(x)`: x, as the variable of a gradient.
     Variable,
@@ -95,6 +98,7 @@ impl Op {
             Op::Take { .. } => "take",
             Op::Product => "matmul",
             Op::ArgSort { .. } => "argsort",
+            Op::AddParts => "add_parts",
             Op::Variable => "variable",
             Op::Stop => "stop_gradient",
             Op::Custom => "custom_vjp",
@@ -125,13 +129,14 @@ impl Op {
             | Op::CumSum { .. }
             | Op::Take { .. }
             | Op::Product
-            | Op::ArgSort { .. } => false,
+            | Op::ArgSort { .. }
+            | Op::AddParts => false,
         }
     }
 
     /// Whether it has a launch of its own, by a kernel of the library.
     pub(crate) fn is_library(&self) -> bool {
-        matches!(self, Op::Product | Op::ArgSort { .. })
+        matches!(self, Op::Product | Op::ArgSort { .. } | Op::AddParts)
     }
 
     /// Whether it combines elements along axes.

@@ -10,10 +10,11 @@ use crate::array::reduce::reduce;
 use crate::array::scan::cumsum;
 use crate::dtype::{Kind, kind};
 use crate::error::{Error, Site};
-use crate::node::{Array, Recipe};
+use crate::node::{Array, Made, Recipe};
 use crate::op::Op;
-use crate::shape::{Extents, kept};
+use crate::shape::{Extents, count, kept};
 use kiln_ir::{Derivative, Expr, Literal, ReduceOp};
+use smallvec::smallvec;
 
 /// An array of zeros like another one.
 pub(super) fn zeros_like(x: &Array, site: Site) -> Array {
@@ -63,6 +64,7 @@ impl Rules<'_> {
             Op::CumSum { axis, reverse } => vec![Some(cumsum(g, *axis, !reverse, site))],
             Op::Take { axis } => vec![Some(self.gathered(*axis)), None],
             Op::Product => self.of_product(),
+            Op::AddParts => vec![Some(g.take(self.input(1), 1)), None],
             Op::Variable => vec![Some(g.clone())],
             Op::Stop | Op::ArgSort { .. } => vec![None],
             Op::Custom => self.of_user(y),
@@ -171,6 +173,17 @@ impl Rules<'_> {
         let (x, indices, site) = (self.input(0), self.input(1), self.site);
         let extent = x.shape()[axis];
         let Some(device) = x.device() else { return x.clone() };
+        if let Some(indices) = along_axis(indices, axis, site) {
+            let places = (&indices + extent as i64).where_(&indices.less(0), &indices);
+            let (before, after) = (&x.shape()[..axis], &x.shape()[axis + 1..]);
+            let [outer, inner] = [before, after].map(count);
+            let g = self.g.reshaped(&[outer, indices.len(), inner], site);
+            let sums = Array::record(&[&g, &places], site, || {
+                let shape = smallvec![outer, extent, inner];
+                Ok(Made { op: Op::AddParts, dtype: g.dtype(), shape })
+            });
+            return sums.reshaped(x.shape(), site);
+        }
         let places = (indices + extent).where_(&indices.less(0), indices);
         let mut apart = Extents::from_slice(self.g.shape());
         apart.insert(axis + 1, 1);
@@ -220,6 +233,18 @@ impl Rules<'_> {
         let of_inputs = inputs.iter().enumerate().map(|each| Some(checked(each)));
         std::iter::once(None).chain(of_inputs).collect()
     }
+}
+
+/// The indices along an axis, if they are the same for all places on the other axes and several.
+fn along_axis(indices: &Array, axis: usize, site: Site) -> Option<Array> {
+    let len = indices.shape()[axis];
+    if indices.rank() == 1 {
+        return (len > 1).then(|| indices.clone());
+    }
+    let recipe = indices.recipe()?;
+    let from = recipe.inputs.first()?;
+    let is_one = matches!(recipe.op, Op::Broadcast) && from.len() == len && from.shape()[axis] == len;
+    (is_one && len > 1).then(|| from.reshaped(&[len], site))
 }
 
 /// A sum over axes, of 16-bit floats in f32.

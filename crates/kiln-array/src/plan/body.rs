@@ -297,7 +297,7 @@ impl Writer<'_> {
             }
             Op::Take { axis } => return self.taken(vertex, *axis, index, mask),
             Op::Variable | Op::Stop | Op::Custom => return self.operand(vertex, 0, index, mask),
-            Op::Product | Op::ArgSort { .. } => {
+            Op::Product | Op::ArgSort { .. } | Op::AddParts => {
                 return Err(Stop::Failed(Failure::Store(vertex)));
             }
         };

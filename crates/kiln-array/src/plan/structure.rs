@@ -113,6 +113,7 @@ impl Structure {
             | Op::Take { .. }
             | Op::Product
             | Op::ArgSort { .. }
+            | Op::AddParts
             | Op::Variable
             | Op::Stop
             | Op::Custom => &[],
@@ -155,6 +156,7 @@ impl Structure {
             Op::Variable => (20, 0),
             Op::Stop => (21, 0),
             Op::Custom => (22, 0),
+            Op::AddParts => (23, 0),
         }
     }
 
