@@ -36,6 +36,9 @@ pub(crate) enum Op {
     Permute(Extents),
     /// `(x)`: from `start` on every `step`th element on each axis.
     Slice { start: Extents, step: Extents },
+    /// `(x)`: an axis becomes two, windows of which one begins every `step` elements, and the
+    /// elements of a window.
+    Windows { axis: usize, step: usize },
     /// `(x)`: these axes from their end to their start.
     Flip(Extents),
     /// `(x)`: zeros around it, so many before the first element of each axis.
@@ -89,6 +92,7 @@ impl Op {
             Op::Reshape => "reshape",
             Op::Permute(_) => "permute",
             Op::Slice { .. } => "slice",
+            Op::Windows { .. } => "windows",
             Op::Flip(_) => "flip",
             Op::Pad { .. } => "pad",
             Op::Reduce { op: ReduceOp::And, .. } => "all",
@@ -113,6 +117,7 @@ impl Op {
             | Op::Reshape
             | Op::Permute(_)
             | Op::Slice { .. }
+            | Op::Windows { .. }
             | Op::Flip(_)
             | Op::Variable
             | Op::Stop

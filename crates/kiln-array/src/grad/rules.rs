@@ -51,7 +51,8 @@ impl Rules<'_> {
             Op::Broadcast => vec![Some(self.summed())],
             Op::Reshape => vec![Some(g.reshaped(self.input(0).shape(), site))],
             Op::Permute(order) => vec![Some(g.ordered(inverse(order), site))],
-            Op::Slice { start, step } => vec![Some(self.spread(start, step))],
+            Op::Slice { start, step } => vec![Some(spread(g, self.input(0).shape(), start, step, site))],
+            Op::Windows { axis, step } => vec![Some(self.of_windows(*axis, *step))],
             Op::Flip(axes) => vec![Some(g.flipped(axes.clone(), site))],
             Op::Pad { before } => {
                 let axes = self.input(0).shape().iter().zip(before).enumerate();
@@ -119,26 +120,20 @@ impl Rules<'_> {
         wide_sum(self.g, &axes, self.site).reshaped(from, self.site)
     }
 
-    /// The gradient in the places that a slice took, and zero between and around them.
-    fn spread(&self, start: &Extents, step: &Extents) -> Array {
+    /// The sum over the windows that an element is in.
+    fn of_windows(&self, axis: usize, step: usize) -> Array {
         let (shape, site) = (self.input(0).shape(), self.site);
-        let mut g = self.g.clone();
-        for axis in (0..shape.len()).filter(|&axis| step[axis] > 1 && self.y.shape()[axis] > 0) {
-            let count = g.shape()[axis];
-            let mut divided = Extents::from_slice(g.shape());
-            divided.insert(axis + 1, 1);
-            let mut widths = vec![(0, 0); divided.len()];
-            widths[axis + 1].1 = step[axis] - 1;
-            let mut joined = Extents::from_slice(g.shape());
-            joined[axis] = count * step[axis];
-            let apart = g.reshaped(&divided, site).pad(&widths).reshaped(&joined, site);
-            g = apart.part(axis, 0, (count - 1) * step[axis] + 1, 1, site);
-        }
-        let after = |axis: usize| {
-            shape[axis] - start[axis].min(shape[axis]) - g.shape()[axis].min(shape[axis] - start[axis])
+        let mut of_place = Extents::from_slice(self.y.shape());
+        let width = of_place.remove(axis + 1);
+        let (mut start, mut steps) = (Extents::from_elem(0, shape.len()), Extents::from_elem(1, shape.len()));
+        steps[axis] = step;
+        let mut place = |at: usize| {
+            start[axis] = at;
+            let part = self.g.part(axis + 1, at, 1, 1, site).reshaped(&of_place, site);
+            spread(&part, shape, &start, &steps, site)
         };
-        let widths: Vec<(usize, usize)> = (0..shape.len()).map(|axis| (start[axis], after(axis))).collect();
-        g.pad(&widths)
+        let first = place(0);
+        (1..width).fold(first, |sum, at| sum + place(at))
     }
 
     fn of_reduction(&self, op: ReduceOp, axes: &[usize]) -> Option<Array> {
@@ -233,6 +228,30 @@ impl Rules<'_> {
         let of_inputs = inputs.iter().enumerate().map(|each| Some(checked(each)));
         std::iter::once(None).chain(of_inputs).collect()
     }
+}
+
+/// A gradient in the places that a slice of an array of this shape took, and zero elsewhere.
+fn spread(g: &Array, shape: &[usize], start: &Extents, step: &Extents, site: Site) -> Array {
+    let mut g = g.clone();
+    for axis in 0..shape.len() {
+        if step[axis] == 1 || g.shape()[axis] == 0 {
+            continue;
+        }
+        let count = g.shape()[axis];
+        let mut divided = Extents::from_slice(g.shape());
+        divided.insert(axis + 1, 1);
+        let mut widths = vec![(0, 0); divided.len()];
+        widths[axis + 1].1 = step[axis] - 1;
+        let mut joined = Extents::from_slice(g.shape());
+        joined[axis] = count * step[axis];
+        let apart = g.reshaped(&divided, site).pad(&widths).reshaped(&joined, site);
+        g = apart.part(axis, 0, (count - 1) * step[axis] + 1, 1, site);
+    }
+    let after = |axis: usize| {
+        shape[axis] - start[axis].min(shape[axis]) - g.shape()[axis].min(shape[axis] - start[axis])
+    };
+    let widths: Vec<(usize, usize)> = (0..shape.len()).map(|axis| (start[axis], after(axis))).collect();
+    g.pad(&widths)
 }
 
 /// The indices along an axis, if they are the same for all places on the other axes and several.

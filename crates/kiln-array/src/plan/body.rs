@@ -281,6 +281,12 @@ impl Writer<'_> {
                 let at = at.collect();
                 return self.operand(vertex, 0, at, mask);
             }
+            Op::Windows { axis, step } => {
+                let mut from = index;
+                let within = from.remove(axis + 1);
+                from[*axis] = from[*axis].times(*step as i64).plus(&within, 1);
+                return self.operand(vertex, 0, from, mask);
+            }
             Op::Flip(axes) => {
                 let reversed = |(axis, index): (usize, Affine)| match axes.contains(&axis) {
                     true => index.times(-1).offset(shape[axis] as i64 - 1),

@@ -11,7 +11,7 @@ use super::lower::View;
 use super::partition::{Part, Partition};
 use super::program::is_part_of_code;
 use crate::op::Op;
-use crate::shape::{count, row_major};
+use crate::shape::{count, overlaps, row_major};
 use kiln_ir::{BinaryOp, CompareOp, Literal, Scalar, UnaryOp};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -258,6 +258,9 @@ impl<'a> Writer<'a> {
             }
             [true, _, _] => return None,
         };
+        if overlaps(&extents, &strides) {
+            return None;
+        }
         self.operands.push(along);
         self.fused.operands.push(View { vertex, offset: flat.constant as usize, extents, strides });
         Some(Stage::Operand(self.operands.len() - 1))

@@ -6,7 +6,7 @@ use super::graph::Graph;
 use super::program::{Columns, Input, Number, Output, Part, Place, Program, Step, Sum, is_part_of_code};
 use super::sizes::{self, Sizes};
 use crate::op::Op;
-use crate::shape::row_major;
+use crate::shape::{overlaps, row_major};
 use kiln_ir::{Literal, MAX_VIEW_RANK, Scalar};
 use kiln_runtime::Device;
 
@@ -346,9 +346,9 @@ impl<'a, 'b> Builder<'a, 'b> {
         let strided = mask.is_none() && at.terms.iter().all(is_dim) && !parts_of_columns;
         let elem = self.from.graph[vertex].array.dtype();
         let input = self.launch.inputs.len();
-        if strided && dims.len() <= MAX_VIEW_RANK {
-            let mut extents: Vec<usize> = dims.iter().map(|&dim| self.from.dims[dim].extent).collect();
-            let mut strides: Vec<usize> = dims.iter().map(|&dim| at.factor(dim) as usize).collect();
+        let mut extents: Vec<usize> = dims.iter().map(|&dim| self.from.dims[dim].extent).collect();
+        let mut strides: Vec<usize> = dims.iter().map(|&dim| at.factor(dim) as usize).collect();
+        if strided && dims.len() <= MAX_VIEW_RANK && !overlaps(&extents, &strides) {
             if dims.is_empty() {
                 (extents, strides) = (vec![1], vec![1]);
             }

@@ -279,6 +279,9 @@ pub(crate) fn strided(graph: &Graph, vertex: usize, is_stored: &[bool]) -> Optio
         }
         strides.push(stride as usize);
     }
+    if crate::shape::overlaps(graph[vertex].shape(), &strides) {
+        return None;
+    }
     Some(Strided { source: *source, offset: flat.constant as usize, strides })
 }
 

@@ -12,6 +12,7 @@ use crate::op::Op;
 use kiln_ir::{Literal, UnaryOp};
 use kiln_runtime::{Device, DynTensor};
 use std::collections::HashMap;
+use std::slice;
 use std::sync::Arc;
 
 /// The arrays that targets are made of, and their structure.
@@ -100,6 +101,7 @@ impl Structure {
             Op::Permute(axes) | Op::Flip(axes) | Op::Reduce { axes, .. } => &[axes],
             Op::Slice { start, step } => &[start, step],
             Op::Pad { before } => &[before],
+            Op::Windows { step, .. } => &[slice::from_ref(step)],
             Op::Full(_)
             | Op::Iota { .. }
             | Op::Unary(_)
@@ -157,6 +159,7 @@ impl Structure {
             Op::Stop => (21, 0),
             Op::Custom => (22, 0),
             Op::AddParts => (23, 0),
+            Op::Windows { axis, .. } => (24, *axis as u64),
         }
     }
 
