@@ -44,8 +44,9 @@ pub(crate) enum Op {
     /// `(x)`: zeros around it, so many before the first element of each axis.
     Pad { before: Extents },
 
-    /// `(x)` without these axes, combined.
-    Reduce { op: ReduceOp, axes: Extents },
+    /// `(x)` without these axes, combined. The least and the greatest of floats are NaN if one of
+    /// them is, but with `numbers_only`, for what is NaN then anyway.
+    Reduce { op: ReduceOp, axes: Extents, numbers_only: bool },
     /// `(x)`: running sum along an axis that a tile holds, from its start or from its end.
     CumSum { axis: usize, reverse: bool },
     /// `(x, indices)`: the element of x whose index on the axis is the one in `indices`, of i64;

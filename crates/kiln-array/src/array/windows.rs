@@ -55,7 +55,7 @@ impl Array {
     /// `[outputs, channels, rows, columns]`, at every `step`th place of each axis and with so many
     /// rows and columns of zeros on each side: `[images, outputs, …, …]`.
     ///
-    /// It is a product of matrices, of the windows and the weight; sums of 16-bit floats are in f32.
+    /// It is a product of the windows and the weight; sums of 16-bit floats are in f32.
     ///
     /// ```
     /// # use kiln_array::Array;

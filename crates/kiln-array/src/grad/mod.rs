@@ -110,6 +110,11 @@ impl Array {
         self.passed(Op::Stop, Location::caller())
     }
 
+    /// As [`stop_gradient`](Self::stop_gradient), of a line that was recorded before.
+    pub(crate) fn passed_without_gradient(&self, site: Site) -> Array {
+        self.passed(Op::Stop, site)
+    }
+
     fn passed(&self, op: Op, site: Site) -> Array {
         let shape = Extents::from_slice(self.shape());
         Array::record(&[self], site, || Ok(Made { op, dtype: self.dtype(), shape }))

@@ -61,7 +61,7 @@ impl Rules<'_> {
                 };
                 vec![Some(axes.fold(g.clone(), part))]
             }
-            Op::Reduce { op, axes } => vec![self.of_reduction(*op, axes)],
+            Op::Reduce { op, axes, .. } => vec![self.of_reduction(*op, axes)],
             Op::CumSum { axis, reverse } => vec![Some(cumsum(g, *axis, !reverse, site))],
             Op::Take { axis } => vec![Some(self.gathered(*axis)), None],
             Op::Product => self.of_product(),

@@ -150,7 +150,7 @@ impl Structure {
             Op::Slice { .. } => (12, 0),
             Op::Flip(_) => (13, 0),
             Op::Pad { .. } => (14, 0),
-            Op::Reduce { op, .. } => (15, *op as u64),
+            Op::Reduce { op, numbers_only, .. } => (15, (*op as u64) << 1 | u64::from(*numbers_only)),
             Op::CumSum { axis, reverse } => (16, (*axis as u64) << 1 | u64::from(*reverse)),
             Op::Take { axis } => (17, *axis as u64),
             Op::Product => (18, 0),
