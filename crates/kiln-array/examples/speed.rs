@@ -1,6 +1,7 @@
 //! Times programs over arrays against the kernel library's kernels, and the host's side of both.
 //!
-//! `cargo run --release -p kiln-array --example speed [DEVICE]`; each figure is the least of ten.
+//! `cargo run --release -p kiln-array --example speed [DEVICE [PART]]`; parts are `rows`, `chains`,
+//! `layers` and `steps`. Each figure is the least of ten.
 
 use kiln_array::{Array, Result, Scalar, eval, explain, value_and_grad};
 use kiln_runtime::{Device, Tensor};
@@ -22,9 +23,22 @@ fn least(device: &Device, mut f: impl FnMut() -> Result<()>) -> Result<Duration>
 fn main() -> Result<()> {
     let name = std::env::args().nth(1).unwrap_or_else(|| "cpu".into());
     let device = Device::open(&name)?;
-    rows(&device)?;
-    chains(&device)?;
-    steps(&device)
+    let only = std::env::args().nth(2);
+    let is_asked = |part: &str| only.as_deref().is_none_or(|only| only == part);
+    if is_asked("rows") {
+        rows(&device)?;
+    }
+    if is_asked("chains") {
+        chains(&device)?;
+    }
+    if is_asked("layers") {
+        layers(&device)?;
+    }
+    if is_asked("steps") {
+        steps(&device)?;
+        bindings(&device)?;
+    }
+    Ok(())
 }
 
 /// Softmax and layer norm, written with arrays and by hand.
@@ -69,14 +83,37 @@ fn chains(device: &Device) -> Result<()> {
     Ok(())
 }
 
-/// A step of a small perceptron: what the host does for it.
+/// A product, the same with a bias and an activation in its epilogue, and with these in a kernel of
+/// their own.
+fn layers(device: &Device) -> Result<()> {
+    for (dtype, extent) in [(Scalar::F32, 1024), (Scalar::BF16, 2048)] {
+        let numbers: Vec<f32> = (0..extent * extent).map(|i| (i % 977) as f32 / 5000.0).collect();
+        let x = Array::new(device, &numbers, &[extent, extent]).cast(dtype);
+        let w = (&x * 0.5).transpose();
+        let b = Array::new(device, &numbers[..extent], &[extent]).cast(dtype);
+        eval(&[&x, &w, &b])?;
+        let product = least(device, || x.matmul(&w).eval())?;
+        let fused = least(device, || (x.matmul(&w) + &b).gelu().eval())?;
+        let apart = least(device, || {
+            let product = x.matmul(&w);
+            product.eval()?;
+            (product + &b).gelu().eval()
+        })?;
+        println!("layer of {dtype}, {extent}: product {product:?}, fused {fused:?}, apart {apart:?}");
+    }
+    Ok(())
+}
+
+/// A step of a small perceptron, and what the host does for it: recording, finding the plan and
+/// binding buffers, launching.
 fn steps(device: &Device) -> Result<()> {
     let x = Array::new(device, &vec![0.5f32; 64 * 40], &[64, 40]);
     let labels = Array::new(device, &[1i32; 64], &[64, 1]);
     let full = |shape: &[usize]| Array::full(device, 0.1f32, shape);
     let mut at = vec![full(&[40, 32]), full(&[32]), full(&[32, 10])];
     let mut times = [Duration::MAX; 3];
-    for _ in 0..20 {
+    let mut kernels = String::new();
+    for _ in 0..300 {
         let started = Instant::now();
         let (loss, gradients) = value_and_grad(
             |p: &Vec<Array>| {
@@ -92,18 +129,51 @@ fn steps(device: &Device) -> Result<()> {
         let started = Instant::now();
         let text = explain(&all)?;
         let planned = started.elapsed();
+        text.lines().next().unwrap_or("").clone_into(&mut kernels);
         let started = Instant::now();
         eval(&all)?;
-        device.synchronize()?;
         let now = [recorded, planned, started.elapsed()];
-        if now[2] < times[2] {
-            println!(
-                "step: recorded in {recorded:?}, planned in {planned:?}, run in {:?}: {}",
-                now[2],
-                text.lines().next().unwrap_or("")
-            );
-        }
+        device.synchronize()?;
         times = [0, 1, 2].map(|i| times[i].min(now[i]));
     }
+    let [recorded, planned, enqueued] = times;
+    println!(
+        "step: recorded in {recorded:?}, planned anew in {planned:?}, enqueued in {enqueued:?}: {kernels}"
+    );
+    Ok(())
+}
+
+/// What the host does for each of many small kernels, and for as many launches of one of the
+/// library.
+fn bindings(device: &Device) -> Result<()> {
+    let x = Array::new(device, &[0.5f32; 16], &[4, 4]);
+    let tensor: Tensor<f32, 2> = x.tensor()?.downcast()?;
+    let mut y = device.uninit::<f32, 2>([4, 4])?;
+    // Sums along the other axis than before do not share a kernel.
+    let chain = || (0..100).fold(x.clone(), |x, round| &x * x.sum_keep(&[round % 2]));
+    let text = explain(&[&chain()])?;
+    let kernels: u32 = text.split(' ').next().and_then(|count| count.parse().ok()).unwrap_or(1);
+    let mut times = [Duration::MAX; 3];
+    for _ in 0..100 {
+        let started = Instant::now();
+        let chain = chain();
+        let recorded = started.elapsed();
+        let started = Instant::now();
+        chain.eval()?;
+        let enqueued = started.elapsed();
+        device.synchronize()?;
+        let started = Instant::now();
+        for _ in 0..kernels {
+            kiln_kernels::softmax(&tensor, &mut y)?;
+        }
+        let now = [recorded, enqueued, started.elapsed()];
+        device.synchronize()?;
+        times = [0, 1, 2].map(|i| times[i].min(now[i]));
+    }
+    let [recorded, enqueued, launched] = times.map(|time| time / kernels);
+    println!(
+        "a chain of {kernels} kernels, for each: recorded in {recorded:?}, enqueued in {enqueued:?}; a \
+         launch of the library {launched:?}"
+    );
     Ok(())
 }

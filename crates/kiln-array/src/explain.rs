@@ -4,10 +4,11 @@ use crate::error::Result;
 use crate::node::Array;
 use crate::op::Op;
 use crate::plan::body::{Body, Group, Value};
+use crate::plan::chain::Stage;
 use crate::plan::graph::Graph;
 use crate::plan::partition::Part;
 use crate::plan::program::Columns;
-use crate::run::{Plan, Step, plan};
+use crate::plan::steps::{Plan, Step, plan};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -31,7 +32,7 @@ use std::fmt::Write;
 /// The error of an array that has one.
 pub fn explain(arrays: &[&Array]) -> Result<String> {
     let graph = Graph::of(arrays)?;
-    let plan = plan(&graph)?;
+    let plan = plan(&graph);
     let explanation = Explanation::of(&graph, &plan);
     Ok(explanation.text())
 }
@@ -101,7 +102,9 @@ impl<'a> Explanation<'a> {
             let is_made_by_library = self.graph[vertex].op().is_some_and(Op::is_library);
             let why = match of_library {
                 Some(op) => format!("{} reads it from memory", op.name()),
-                None if is_made_by_library => "nothing fuses with what the library makes".to_owned(),
+                None if is_made_by_library => {
+                    "which reads it in another order, combines it, or is not its only reader".to_owned()
+                }
                 None => "which counts over other axes, or reads it in another order".to_owned(),
             };
             format!(" for kernel {}: {why}", at + 1)
@@ -117,6 +120,28 @@ fn kernel(graph: &Graph, plan: &Plan, step: &Step) -> Kernel {
             let name = graph[*vertex].op().map_or("", |op| op.name());
             let what = format!("{name}: by the kernel library");
             Kernel { what, reads: plan.partition.reads(graph, &part), writes: vec![*vertex] }
+        }
+        Step::Fused(fused) => {
+            let part = Part::Library { vertex: fused.product };
+            let mut reads = plan.partition.reads(graph, &part);
+            reads.extend(fused.operands.iter().map(|view| view.vertex));
+            let is_work = |stage: &&Stage| match stage {
+                Stage::Sums
+                | Stage::Operand(_)
+                | Stage::Number(_)
+                | Stage::Literal(_)
+                | Stage::Index { .. } => false,
+                Stage::Unary(..)
+                | Stage::Binary(..)
+                | Stage::Compare(..)
+                | Stage::Select(_)
+                | Stage::Cast(..) => true,
+            };
+            let count = fused.chain.stages.iter().filter(is_work).count();
+            let name = graph[fused.result].op().map_or("", |op| op.name());
+            let what =
+                format!("matmul: by the kernel library; {count} operations up to {name} are its epilogue");
+            Kernel { what, reads, writes: vec![fused.result] }
         }
         Step::Kernel(launch) => {
             let mut reads: Vec<usize> = launch.inputs.iter().map(|view| view.vertex).collect();

@@ -32,6 +32,9 @@
 //!   └─ max ─┘        └ sum ┘
 //!        │ eval
 //!        ▼
+//!   the graph in words: a schedule that is there   plan/structure.rs, schedule.rs
+//!        │ or a new one
+//!        ▼
 //!   inputs first; what may have to be in memory:   plan/graph.rs, plan/partition.rs
 //!   what is asked for, reductions, products, what several read
 //!        │ each joins a group that counts over the same axes
@@ -59,9 +62,14 @@
 //! the row, the input is read once. Of longer rows a program reads all parts once for each
 //! reduction that needs the one before, and once for the result.
 //!
+//! **Products have epilogues.** A group that reads an element of a product in its own place and
+//! nothing else of it, such as a bias with an activation, is done to the sums where they are made,
+//! in the library's kernel.
+//!
 //! **A program is a structure.** Extents, strides and most numbers are arguments of the kernel. So
 //! another batch size, another learning rate, another step of a loop is a launch of a kernel that
-//! is there.
+//! is there. Whole plans are remembered too, by all that they depend on: the next evaluation of an
+//! equal graph finds its schedule, and binds buffers.
 //!
 //! **Gradients are arrays.** [`grad`] walks the recorded graph backwards and records the gradient
 //! of each operation in operations; those of element-wise ones are the expressions that `kiln_ir`
@@ -74,7 +82,8 @@
 //! | `dtype.rs`, `shape.rs` | promotion and broadcasting, as NumPy's |
 //! | `plan/` | from a graph to launches |
 //! | `emit/` | from a program to IR |
-//! | `run.rs`, `library.rs` | running a plan; products by `kiln-kernels`, sorting |
+//! | `schedule.rs`, `run.rs` | plans that are remembered, and running them |
+//! | `library.rs`, `epilogue.rs` | products by `kiln-kernels`, their epilogues; kernels by hand |
 //! | `grad/` | gradients |
 //! | `nn/`, `optimizer/` | networks and their training |
 //! | `explain.rs` | what a plan does, in words |
@@ -82,6 +91,7 @@
 mod array;
 mod dtype;
 mod emit;
+mod epilogue;
 mod error;
 mod explain;
 mod grad;
@@ -92,6 +102,7 @@ mod op;
 pub mod optimizer;
 mod plan;
 mod run;
+mod schedule;
 mod shape;
 
 pub use array::{Operand, concatenate, einsum, eval, stack};

@@ -1,7 +1,10 @@
-//! Launches of kernels that are not made of graphs: products of matrices, and sorting.
+//! Launches of kernels that are not made of graphs: products of matrices, sorting, sums by indices.
 
+use crate::epilogue::{ChainEpilogue, for_numbers};
 use crate::op::Op;
+use kiln_ir::Scalar;
 use kiln_kernels::Matmul;
+use kiln_kernels::matmul::Factor;
 use kiln_lang::prelude::*;
 use kiln_runtime::{DynTensor, Result, Tensor};
 
@@ -29,6 +32,32 @@ mod kernels {
         });
         y.row(row).store(sorted.1.cast::<i64>());
     }
+
+    /// The sums of the parts `[.., part, ..]` of x whose index is that of the part of y, in order:
+    /// each program adds up a tile of `block` elements of one part.
+    #[kernel(crate = kiln_runtime)]
+    pub fn add_parts<T: Factor>(
+        x: &Tensor<T, 3>,
+        indices: &Tensor<i64, 1>,
+        y: &mut Tensor<T, 3>,
+        block: usize,
+        ahead: usize,
+    ) {
+        let (outer, part, inner) = (program_id(2), program_id(1), program_id(0) * block);
+        let mut sum = zeros::<T::Sum>(block);
+        let count = indices.extent(0);
+        for from in range_step(0, count, ahead) {
+            // Most parts of a large table have no index among so many.
+            if indices.tile(from, ahead).load(-1).eq(part).any() {
+                for at in range(from, (from + ahead).minimum(count)) {
+                    if indices.get(at).eq(part) {
+                        sum = sum + x.row(outer).row(at).tile(inner, block).load(0).cast::<T::Sum>();
+                    }
+                }
+            }
+        }
+        y.row(outer).row(part).tile(inner, block).store(sum.cast::<T>());
+    }
 }
 
 /// Launches an operation of the library.
@@ -36,29 +65,9 @@ pub(crate) fn launch(op: &Op, inputs: &[DynTensor], result: &mut DynTensor) -> R
     match (op, inputs) {
         (Op::Product, [a, b]) => product(a, b, result),
         (Op::ArgSort { descending }, [x]) => argsort(x, result, *descending),
+        (Op::AddParts, [x, indices]) => add_parts(x, indices, result),
         _ => Ok(()),
     }
-}
-
-/// Evaluates an expression with a type for the numbers of an element type.
-macro_rules! for_numbers {
-    ($elem:expr, $t:ident => $body:expr) => {{
-        macro_rules! of {
-            ($of:ty) => {{
-                type $t = $of;
-                $body
-            }};
-        }
-        match $elem {
-            kiln_ir::Scalar::I32 => of!(i32),
-            kiln_ir::Scalar::U32 => of!(u32),
-            kiln_ir::Scalar::I64 => of!(i64),
-            kiln_ir::Scalar::F16 => of!(half::f16),
-            kiln_ir::Scalar::BF16 => of!(half::bf16),
-            kiln_ir::Scalar::F64 => of!(f64),
-            _ => of!(f32),
-        }
-    }};
 }
 
 fn product(a: &DynTensor, b: &DynTensor, c: &mut DynTensor) -> Result<()> {
@@ -67,6 +76,47 @@ fn product(a: &DynTensor, b: &DynTensor, c: &mut DynTensor) -> Result<()> {
         let c: &mut Tensor<T, 3> = c.downcast_mut()?;
         Matmul::new(a, b).run(c)
     })
+}
+
+/// The most elements of a part that a program adds up, and the indices that it compares at once.
+const PART: usize = 1024;
+const AHEAD: usize = 256;
+
+fn add_parts(x: &DynTensor, indices: &DynTensor, y: &mut DynTensor) -> Result<()> {
+    let block = x.shape().last().map_or(1, |extent| extent.next_power_of_two()).min(PART);
+    let ahead = indices.len().next_power_of_two().min(AHEAD);
+    let device = x.device().clone();
+    let indices = indices.downcast_ref::<i64, 1>()?;
+    macro_rules! of {
+        ($of:ty) => {{
+            let x = x.downcast_ref::<$of, 3>()?;
+            kernels::add_parts::<$of>(x, indices, y.downcast_mut()?, block, ahead).launch(&device)
+        }};
+    }
+    match x.dtype() {
+        Scalar::F16 => of!(f16),
+        Scalar::BF16 => of!(bf16),
+        Scalar::F64 => of!(f64),
+        _ => of!(f32),
+    }
+}
+
+/// Launches a product whose sums go through an epilogue. Other element types have none.
+pub(crate) fn fused(a: &DynTensor, b: &DynTensor, c: &mut DynTensor, then: ChainEpilogue) -> Result<()> {
+    macro_rules! of {
+        ($from:ty, $to:ty) => {{
+            let (a, b) = (a.downcast_ref::<$from, 3>()?, b.downcast_ref::<$from, 3>()?);
+            let c: &mut Tensor<$to, 3> = c.downcast_mut()?;
+            Matmul::new(a, b).then(then).run(c)
+        }};
+    }
+    match (a.dtype(), c.dtype()) {
+        (Scalar::F16, Scalar::F32) => of!(f16, f32),
+        (Scalar::F16, _) => of!(f16, f16),
+        (Scalar::BF16, Scalar::F32) => of!(bf16, f32),
+        (Scalar::BF16, _) => of!(bf16, bf16),
+        _ => of!(f32, f32),
+    }
 }
 
 fn argsort(x: &DynTensor, y: &mut DynTensor, descending: bool) -> Result<()> {

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use std::cell::Cell;
 use std::fmt;
 use std::mem;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// An array of any number of axes: numbers on a device, or how to compute them.
@@ -40,6 +41,8 @@ struct Node {
     /// Whether it depends on a variable, so that its recipe stays when it is computed while
     /// gradients are taken.
     tracked: bool,
+    /// The walk that found it last, and the position that it has there.
+    found: [AtomicU64; 2],
     state: Mutex<State>,
 }
 
@@ -68,6 +71,34 @@ thread_local! {
     static OPEN_SCOPES: Cell<usize> = const { Cell::new(0) };
 }
 
+/// The number of walks over graphs so far.
+static WALKS: Mutex<u64> = Mutex::new(0);
+
+/// A walk over a graph, which knows the arrays that it has met. There is one at a time: what it
+/// knows stands in the arrays, where no table is to be asked.
+pub(crate) struct Walk(MutexGuard<'static, u64>);
+
+impl Walk {
+    pub(crate) fn begin() -> Walk {
+        let mut walks = WALKS.lock().unwrap_or_else(PoisonError::into_inner);
+        *walks += 1;
+        Walk(walks)
+    }
+
+    /// The position that an array was given in this walk.
+    pub(crate) fn position(&self, array: &Array) -> Option<usize> {
+        let [walk, position] = &array.0.found;
+        (walk.load(Relaxed) == *self.0).then(|| position.load(Relaxed) as usize)
+    }
+
+    /// Gives an array a position.
+    pub(crate) fn place(&self, array: &Array, at: usize) {
+        let [walk, position] = &array.0.found;
+        walk.store(*self.0, Relaxed);
+        position.store(at as u64, Relaxed);
+    }
+}
+
 /// While it lives, arrays that depend on variables keep their recipes when they are computed.
 pub(crate) struct GradientScope(());
 
@@ -88,6 +119,22 @@ impl Drop for GradientScope {
 pub(crate) enum Content {
     Tensor(Arc<DynTensor>),
     Recipe(Recipe),
+}
+
+/// What an array has, where it lies.
+pub(crate) enum Seen<'a> {
+    Tensor(&'a Arc<DynTensor>),
+    Recipe(&'a Recipe),
+}
+
+impl Recipe {
+    /// The inputs whose elements are read: of one with a user's rule the value alone.
+    pub(crate) fn read_inputs(&self) -> &[Array] {
+        match self.op {
+            Op::Custom => &self.inputs[..1],
+            _ => &self.inputs,
+        }
+    }
 }
 
 /// What a user's rule computes: of the inputs, the result and its gradient, the gradients of the
@@ -132,7 +179,7 @@ impl Array {
         let of_variable = matches!(recipe.op, Op::Variable);
         let tracked = of_variable || recipe.inputs.iter().any(|input| input.0.tracked);
         let state = Mutex::new(State::Lazy(recipe));
-        Array(Arc::new(Node { dtype, shape, device, site, tracked, state }))
+        Array(Arc::new(Node { dtype, shape, device, site, tracked, found: Default::default(), state }))
     }
 
     /// An array whose elements are there.
@@ -140,14 +187,22 @@ impl Array {
         let (dtype, shape) = (tensor.dtype(), Extents::from_slice(tensor.shape()));
         let device = Some(tensor.device().clone());
         let state = Mutex::new(State::Ready { tensor: Arc::new(tensor), recipe: None });
-        Array(Arc::new(Node { dtype, shape, device, site, tracked: false, state }))
+        Array(Arc::new(Node { dtype, shape, device, site, tracked: false, found: Default::default(), state }))
     }
 
     /// An array with an error in place of elements.
     pub(crate) fn failed(error: Error, site: Site) -> Array {
         let (dtype, shape) = (Scalar::F32, Extents::new());
         let state = Mutex::new(State::Failed(error));
-        Array(Arc::new(Node { dtype, shape, device: None, site, tracked: false, state }))
+        Array(Arc::new(Node {
+            dtype,
+            shape,
+            device: None,
+            site,
+            tracked: false,
+            found: Default::default(),
+            state,
+        }))
     }
 
     /// The type of the elements.
@@ -213,11 +268,35 @@ impl Array {
     /// # Errors
     /// The array's error.
     pub(crate) fn content(&self) -> Result<Content> {
+        self.look(|seen| match seen {
+            Seen::Tensor(tensor) => Content::Tensor(tensor.clone()),
+            Seen::Recipe(recipe) => Content::Recipe(recipe.clone()),
+        })
+    }
+
+    /// Calls a function with what the array has, without a copy of it.
+    ///
+    /// # Errors
+    /// The array's error.
+    pub(crate) fn look<R>(&self, f: impl FnOnce(Seen<'_>) -> R) -> Result<R> {
         match &*self.0.lock() {
-            State::Lazy(recipe) => Ok(Content::Recipe(recipe.clone())),
-            State::Ready { tensor, .. } => Ok(Content::Tensor(tensor.clone())),
+            State::Lazy(recipe) => Ok(f(Seen::Recipe(recipe))),
+            State::Ready { tensor, .. } => Ok(f(Seen::Tensor(tensor))),
             State::Failed(error) => Err(error.clone()),
         }
+    }
+
+    /// Whether it is to be computed.
+    ///
+    /// # Errors
+    /// The array's error.
+    pub(crate) fn is_lazy(&self) -> Result<bool> {
+        self.look(|seen| matches!(seen, Seen::Recipe(_)))
+    }
+
+    /// Whether it depends on a variable.
+    pub(crate) fn is_tracked(&self) -> bool {
+        self.0.tracked
     }
 
     /// How it is computed, if that is still known.
@@ -229,7 +308,7 @@ impl Array {
     }
 
     /// Sets the elements, which were computed. What only the recipe holds is freed.
-    pub(crate) fn set_tensor(&self, tensor: DynTensor) {
+    pub(crate) fn set_tensor(&self, tensor: Arc<DynTensor>) {
         let mut state = self.0.lock();
         if let State::Lazy(recipe) = &mut *state {
             let recipe = Recipe {
@@ -239,7 +318,7 @@ impl Array {
             };
             let is_needed = self.0.tracked && OPEN_SCOPES.get() > 0;
             let (kept, freed) = if is_needed { (Some(recipe), None) } else { (None, Some(recipe)) };
-            *state = State::Ready { tensor: Arc::new(tensor), recipe: kept };
+            *state = State::Ready { tensor, recipe: kept };
             drop(state);
             release(freed.map_or_else(SmallVec::new, |recipe| recipe.inputs));
         }

@@ -36,13 +36,17 @@ pub(crate) enum Op {
     Permute(Extents),
     /// `(x)`: from `start` on every `step`th element on each axis.
     Slice { start: Extents, step: Extents },
+    /// `(x)`: an axis becomes two, windows of which one begins every `step` elements, and the
+    /// elements of a window.
+    Windows { axis: usize, step: usize },
     /// `(x)`: these axes from their end to their start.
     Flip(Extents),
     /// `(x)`: zeros around it, so many before the first element of each axis.
     Pad { before: Extents },
 
-    /// `(x)` without these axes, combined.
-    Reduce { op: ReduceOp, axes: Extents },
+    /// `(x)` without these axes, combined. The least and the greatest of floats are NaN if one of
+    /// them is, but with `numbers_only`, for what is NaN then anyway.
+    Reduce { op: ReduceOp, axes: Extents, numbers_only: bool },
     /// `(x)`: running sum along an axis that a tile holds, from its start or from its end.
     CumSum { axis: usize, reverse: bool },
     /// `(x, indices)`: the element of x whose index on the axis is the one in `indices`, of i64;
@@ -53,6 +57,9 @@ pub(crate) enum Op {
     /// `(x)` of two axes: the i64 indices that put each row in order; of equal elements the first
     /// comes first, and NaN count as greater than all numbers.
     ArgSort { descending: bool },
+    /// `(x, indices)`, x of `[outer, count, inner]` floats and `count` i64: for each index of the
+    /// result's middle axis the sum of the parts of x that have it.
+    AddParts,
 
     /// `(x)`: x, as the variable of a gradient.
     Variable,
@@ -86,6 +93,7 @@ impl Op {
             Op::Reshape => "reshape",
             Op::Permute(_) => "permute",
             Op::Slice { .. } => "slice",
+            Op::Windows { .. } => "windows",
             Op::Flip(_) => "flip",
             Op::Pad { .. } => "pad",
             Op::Reduce { op: ReduceOp::And, .. } => "all",
@@ -95,6 +103,7 @@ impl Op {
             Op::Take { .. } => "take",
             Op::Product => "matmul",
             Op::ArgSort { .. } => "argsort",
+            Op::AddParts => "add_parts",
             Op::Variable => "variable",
             Op::Stop => "stop_gradient",
             Op::Custom => "custom_vjp",
@@ -109,6 +118,7 @@ impl Op {
             | Op::Reshape
             | Op::Permute(_)
             | Op::Slice { .. }
+            | Op::Windows { .. }
             | Op::Flip(_)
             | Op::Variable
             | Op::Stop
@@ -125,13 +135,14 @@ impl Op {
             | Op::CumSum { .. }
             | Op::Take { .. }
             | Op::Product
-            | Op::ArgSort { .. } => false,
+            | Op::ArgSort { .. }
+            | Op::AddParts => false,
         }
     }
 
     /// Whether it has a launch of its own, by a kernel of the library.
     pub(crate) fn is_library(&self) -> bool {
-        matches!(self, Op::Product | Op::ArgSort { .. })
+        matches!(self, Op::Product | Op::ArgSort { .. } | Op::AddParts)
     }
 
     /// Whether it combines elements along axes.

@@ -60,6 +60,20 @@ pub(crate) fn row_major(shape: &[usize]) -> Extents {
     strides
 }
 
+/// Whether two indices may name one element of a view with these strides.
+pub(crate) fn overlaps(extents: &[usize], strides: &[usize]) -> bool {
+    let axes = extents.iter().copied().zip(strides.iter().copied());
+    let mut axes: SmallVec<[(usize, usize); 4]> = axes.filter(|&(extent, _)| extent > 1).collect();
+    axes.sort_unstable_by_key(|&(_, stride)| stride);
+    // An axis must step over all that those of smaller strides reach.
+    let mut reach = 0;
+    axes.iter().any(|&(extent, stride)| {
+        let within = stride <= reach;
+        reach += (extent - 1) * stride;
+        within
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,6 +84,12 @@ mod tests {
         assert_eq!(broadcast(&[], &[2, 0]).as_deref(), Some(&[2, 0][..]));
         assert_eq!(broadcast(&[1], &[0]).as_deref(), Some(&[0][..]));
         assert_eq!(broadcast(&[3], &[4]), None);
+    }
+
+    #[test]
+    fn windows_overlap_and_tiles_do_not() {
+        assert!(overlaps(&[3, 2], &[1, 1]) && overlaps(&[2, 3], &[2, 1]) && overlaps(&[2], &[0]));
+        assert!(!overlaps(&[2, 3], &[3, 1]) && !overlaps(&[3, 2], &[1, 3]) && !overlaps(&[1, 4], &[0, 1]));
     }
 
     #[test]

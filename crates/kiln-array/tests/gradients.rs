@@ -218,3 +218,46 @@ fn parameters_that_do_not_count_and_those_that_have_no_gradient() {
     let error = grad(|x| x.broadcast_to(&[2]), &x).eval().unwrap_err().to_string();
     assert!(error.contains("tests/gradients.rs") && error.contains("gives f32 of shape [2]"), "{error}");
 }
+
+/// The gradient of a table is the sums of its parts' gradients, against the same in f64: indices
+/// that come again, from the end, more than are compared at once; parts of one element and of more
+/// than a tile has; no indices, no elements.
+#[test]
+fn tables_get_the_sums_of_what_was_taken() {
+    let device = device();
+    for (outer, extent, inner, len) in
+        [(1, 5, 3, 7), (2, 3, 1, 300), (1, 700, 4, 513), (1, 2, 1030, 3), (3, 4, 2, 0), (2, 3, 0, 4)]
+    {
+        let indices: Vec<i32> = (0..len).map(|i: i32| (i * i * 7 + 3 * i) % extent).collect();
+        let given: Vec<i32> = indices.iter().map(|&i| if i % 2 == 1 { i - extent } else { i }).collect();
+        let weights: Vec<f64> = numbers(outer * len as usize * inner, false)
+            .into_iter()
+            .map(|x| (x * 4.0).round() / 4.0)
+            .collect();
+        let mut expected = vec![0.0; outer * extent as usize * inner];
+        for (at, weight) in weights.iter().enumerate() {
+            let (o, i) = (at / (len as usize * inner), at % inner);
+            let index = indices[at / inner % len as usize] as usize;
+            expected[(o * extent as usize + index) * inner + i] += weight;
+        }
+        for dtype in [Scalar::F64, Scalar::F32, Scalar::F16, Scalar::BF16] {
+            let table = Array::zeros(&device, dtype, &[outer, extent as usize, inner]);
+            let indices = Array::new(&device, &given, &[len as usize]);
+            let weights = Array::new(&device, &weights, &[outer, len as usize, inner]).cast(dtype);
+            let gradient = grad(|table| (table.take(&indices, 1) * &weights).sum(), &table);
+            assert_eq!((gradient.shape(), gradient.dtype()), (table.shape(), dtype));
+            let gradient = gradient.cast(Scalar::F64).to_vec::<f64>().unwrap();
+            // Quarters add up exactly; a sum is rounded once.
+            let most = if dtype == Scalar::BF16 { 1.0 / 256.0 } else { 1.0 / 2048.0 };
+            for (got, expected) in gradient.iter().zip(&expected) {
+                assert!(
+                    (got - expected).abs() <= most * expected.abs(),
+                    "{dtype}: {got}, expected {expected}"
+                );
+            }
+        }
+    }
+    let indices = Array::new(&device, &[2, 0, 2, 1], &[4]);
+    check("second derivative of take", &[3, 2], |x| grad(|x| x.take(&indices, 0).square().sin().sum(), x));
+    check("take of a vector", &[3], |x| x.take(&indices, 0).square());
+}

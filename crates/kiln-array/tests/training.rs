@@ -197,7 +197,7 @@ fn lion_follows_its_rule() {
 }
 
 #[test]
-fn steps_compile_nothing_after_the_second() {
+fn steps_compile_nothing_after_the_first() {
     let device = Device::open("interp:8101").unwrap();
     let compiled = Arc::new(AtomicUsize::new(0));
     let counted = compiled.clone();
@@ -220,8 +220,7 @@ fn steps_compile_nothing_after_the_second() {
         losses.push(loss.item::<f32>().unwrap());
         after.push(compiled.load(Ordering::Relaxed));
     }
-    // The first weights are computed in the first step.
-    assert!(after[0] > 0 && after[1..].iter().all(|&count| count == after[1]), "{after:?}");
+    assert!(after[0] > 0 && after.iter().all(|&count| count == after[0]), "{after:?}");
     assert!(losses.iter().all(|loss| loss.is_finite()), "{losses:?}");
 }
 

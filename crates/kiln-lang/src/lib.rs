@@ -72,8 +72,8 @@ pub use kiln_ir::{Level, Order, Precision, Scope};
 pub use kiln_macros::{DeviceValue, KernelConst, device, kernel};
 pub use memory::{Local, Shared, local, shared};
 pub use ops::{
-    Accumulate, AlongAxis, Combine, Float8, Int8, IntoShape, dot, dot_acc, dot_with, full, iota, philox,
-    rand, randint, randint4x, randn, select, zeros,
+    Accumulate, AlongAxis, AnyVal, Combine, Float8, Int8, IntoShape, dot, dot_acc, dot_with, full, iota,
+    philox, rand, randint, randint4x, randn, select, zeros,
 };
 pub use param::trace;
 pub use thread::*;

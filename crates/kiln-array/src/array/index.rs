@@ -33,7 +33,8 @@ impl Array {
             flat[at] = indices.len();
             let mut whole = Extents::from_slice(self.shape());
             whole[at] = indices.len();
-            let places = indices.reshaped(&flat, site).stretched(&whole, site);
+            let indices_of_axis = indices.cast_at(Scalar::I64, site);
+            let places = indices_of_axis.reshaped(&flat, site).stretched(&whole, site);
             let shape: Extents = before.iter().chain(indices.shape()).chain(after).copied().collect();
             Ok(self.gathered(&places, at, site).reshaped(&shape, site))
         };

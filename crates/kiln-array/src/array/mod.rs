@@ -15,6 +15,7 @@
 //! | `sort.rs` | elements in order, and the greatest ones |
 //! | `einsum.rs` | sums of products by named axes |
 //! | `rows.rs` | softmax, norms |
+//! | `windows.rs` | windows, convolutions, pooling |
 //! | `read.rs` | computing, reading, printing |
 
 pub(crate) mod arithmetic;
@@ -31,6 +32,7 @@ mod rows;
 pub(crate) mod scan;
 mod sort;
 mod views;
+mod windows;
 
 pub use arithmetic::Operand;
 pub use einsum::einsum;

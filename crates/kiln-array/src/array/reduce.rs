@@ -15,6 +15,10 @@ use std::panic::Location;
 
 /// Combines along axes, which go.
 pub(crate) fn reduce(op: ReduceOp, x: &Array, axes: &[usize], site: Site) -> Array {
+    reduce_of((op, false), x, axes, site)
+}
+
+fn reduce_of((op, numbers_only): (ReduceOp, bool), x: &Array, axes: &[usize], site: Site) -> Array {
     let shape = without(x.shape(), axes);
     let axes: Extents = axes.iter().copied().filter(|&axis| x.shape()[axis] != 1).collect();
     if axes.is_empty() {
@@ -28,8 +32,24 @@ pub(crate) fn reduce(op: ReduceOp, x: &Array, axes: &[usize], site: Site) -> Arr
     }
     // Axes of extent 1 are no work.
     let reduced = without(x.shape(), &axes);
-    let made = Made { op: Op::Reduce { op, axes }, dtype: x.dtype(), shape: reduced };
+    let made = Made { op: Op::Reduce { op, axes, numbers_only }, dtype: x.dtype(), shape: reduced };
     Array::record(&[x], site, || Ok(made)).reshaped(&shape, site)
+}
+
+impl Array {
+    /// The greatest element along an axis, which becomes 1, as what rows are shifted by before an
+    /// exponential: one that is NaN is left out, as a sum of the exponentials has it.
+    #[track_caller]
+    pub(crate) fn shift_along(&self, axis: isize) -> Array {
+        let site = Location::caller();
+        match self.axis_at("max", axis, site) {
+            Ok(at) if self.shape()[at] > 0 => {
+                let greatest = reduce_of((ReduceOp::Max, true), self, &[at], site);
+                greatest.reshaped(&kept(self.shape(), &[at]), site).passed_without_gradient(site)
+            }
+            _ => self.max_keep(&[axis]).stop_gradient(),
+        }
+    }
 }
 
 /// Elements from which on few results are combined in two kernels: along the last axis, and along

@@ -18,7 +18,7 @@ impl Array {
     #[track_caller]
     pub fn softmax(&self, axis: isize) -> Array {
         let x = self.wide();
-        let e = (&x - x.max_keep(&[axis]).stop_gradient()).exp();
+        let e = (&x - x.shift_along(axis)).exp();
         (&e / e.sum_keep(&[axis])).cast(mean_of(self.dtype()))
     }
 
@@ -26,7 +26,7 @@ impl Array {
     #[track_caller]
     pub fn log_softmax(&self, axis: isize) -> Array {
         let x = self.wide();
-        let shifted = &x - x.max_keep(&[axis]).stop_gradient();
+        let shifted = &x - x.shift_along(axis);
         (&shifted - shifted.exp().sum_keep(&[axis]).log()).cast(mean_of(self.dtype()))
     }
 

@@ -475,11 +475,28 @@ impl Emitter<'_, '_> {
             extent = self.b.binary(BinaryOp::Mul, extent, self.numbers[dim]);
         }
         let index = match place {
-            Place::Wide => self.counted(self.column, self.program.tile[1], 1),
+            Place::Wide => return Some(self.beyond_columns(extent)),
             Place::Tall | Place::Outer | Place::Round => self.places[first]?,
         };
         let [index, extent] = self.alike([index, extent]);
         Some(self.b.compare(CompareOp::Ge, index, extent))
+    }
+
+    /// Whether columns of the tile lie beyond this extent: numbers of 32 bits, of which a register
+    /// compares twice as many.
+    fn beyond_columns(&mut self, extent: Value) -> Value {
+        let columns = self.program.tile[1];
+        let left = match self.column {
+            Some(first) => self.b.binary(BinaryOp::Sub, extent, first),
+            None => extent,
+        };
+        let most = self.b.index(columns.into());
+        let left = self.b.binary(BinaryOp::Min, left, most);
+        let left = self.b.cast(left, Scalar::I32);
+        let index = self.b.iota(Scalar::I32, columns);
+        let index = self.b.reshape(index, Shape::new(&[1, columns]));
+        let [index, left] = self.alike([index, left]);
+        self.b.compare(CompareOp::Ge, index, left)
     }
 
     /// Whether a value is a scalar.

@@ -11,6 +11,7 @@ pub use gradients::Gradients;
 pub use parameters::Parameters;
 
 use crate::array::create::constant;
+use crate::array::eval;
 use crate::dtype::{Kind, kind};
 use crate::error::{Error, Site};
 use crate::node::{Array, GradientScope, Made, Recipe};
@@ -26,7 +27,7 @@ use std::sync::Arc;
 /// The gradient of a function's one number with respect to its parameters, of the parameters'
 /// structure.
 ///
-/// Nothing is computed yet. Gradients have gradients.
+/// Parameters are computed, if they are not; the gradient is recorded. Gradients have gradients.
 ///
 /// ```
 /// use kiln_array::{Array, grad};
@@ -109,6 +110,11 @@ impl Array {
         self.passed(Op::Stop, Location::caller())
     }
 
+    /// As [`stop_gradient`](Self::stop_gradient), of a line that was recorded before.
+    pub(crate) fn passed_without_gradient(&self, site: Site) -> Array {
+        self.passed(Op::Stop, site)
+    }
+
     fn passed(&self, op: Op, site: Site) -> Array {
         let shape = Extents::from_slice(self.shape());
         Array::record(&[self], site, || Ok(Made { op, dtype: self.dtype(), shape }))
@@ -116,6 +122,7 @@ impl Array {
 }
 
 fn differentiate<P: Parameters>(f: impl FnOnce(&P) -> Array, at: &P, site: Site) -> (Array, P) {
+    compute(at);
     let _scope = GradientScope::open();
     let mut variables = Vec::new();
     let point = at.map(&mut |parameter| {
@@ -135,6 +142,20 @@ fn differentiate<P: Parameters>(f: impl FnOnce(&P) -> Array, at: &P, site: Site)
     let mut next = gradients.into_iter();
     let of = at.map(&mut |parameter| next.next().unwrap_or_else(|| parameter.clone()));
     (value, of)
+}
+
+/// Computes parameters that are not computed yet and depend on no variable. So the first step of a
+/// training has the same kernels as all others, and graphs do not grow over steps.
+fn compute<P: Parameters>(at: &P) {
+    let mut parameters = Vec::new();
+    at.map(&mut |parameter| {
+        if !parameter.is_tracked() {
+            parameters.push(parameter.clone());
+        }
+        parameter.clone()
+    });
+    // Those that have an error make variables that have it.
+    eval(&parameters.iter().collect::<Vec<_>>()).unwrap_or_default();
 }
 
 /// The gradients of a number with respect to variables.

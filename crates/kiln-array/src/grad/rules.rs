@@ -10,10 +10,11 @@ use crate::array::reduce::reduce;
 use crate::array::scan::cumsum;
 use crate::dtype::{Kind, kind};
 use crate::error::{Error, Site};
-use crate::node::{Array, Recipe};
+use crate::node::{Array, Made, Recipe};
 use crate::op::Op;
-use crate::shape::{Extents, kept};
+use crate::shape::{Extents, count, kept};
 use kiln_ir::{Derivative, Expr, Literal, ReduceOp};
+use smallvec::smallvec;
 
 /// An array of zeros like another one.
 pub(super) fn zeros_like(x: &Array, site: Site) -> Array {
@@ -50,7 +51,8 @@ impl Rules<'_> {
             Op::Broadcast => vec![Some(self.summed())],
             Op::Reshape => vec![Some(g.reshaped(self.input(0).shape(), site))],
             Op::Permute(order) => vec![Some(g.ordered(inverse(order), site))],
-            Op::Slice { start, step } => vec![Some(self.spread(start, step))],
+            Op::Slice { start, step } => vec![Some(spread(g, self.input(0).shape(), start, step, site))],
+            Op::Windows { axis, step } => vec![Some(self.of_windows(*axis, *step))],
             Op::Flip(axes) => vec![Some(g.flipped(axes.clone(), site))],
             Op::Pad { before } => {
                 let axes = self.input(0).shape().iter().zip(before).enumerate();
@@ -59,10 +61,11 @@ impl Rules<'_> {
                 };
                 vec![Some(axes.fold(g.clone(), part))]
             }
-            Op::Reduce { op, axes } => vec![self.of_reduction(*op, axes)],
+            Op::Reduce { op, axes, .. } => vec![self.of_reduction(*op, axes)],
             Op::CumSum { axis, reverse } => vec![Some(cumsum(g, *axis, !reverse, site))],
             Op::Take { axis } => vec![Some(self.gathered(*axis)), None],
             Op::Product => self.of_product(),
+            Op::AddParts => vec![Some(g.take(self.input(1), 1)), None],
             Op::Variable => vec![Some(g.clone())],
             Op::Stop | Op::ArgSort { .. } => vec![None],
             Op::Custom => self.of_user(y),
@@ -117,26 +120,20 @@ impl Rules<'_> {
         wide_sum(self.g, &axes, self.site).reshaped(from, self.site)
     }
 
-    /// The gradient in the places that a slice took, and zero between and around them.
-    fn spread(&self, start: &Extents, step: &Extents) -> Array {
+    /// The sum over the windows that an element is in.
+    fn of_windows(&self, axis: usize, step: usize) -> Array {
         let (shape, site) = (self.input(0).shape(), self.site);
-        let mut g = self.g.clone();
-        for axis in (0..shape.len()).filter(|&axis| step[axis] > 1 && self.y.shape()[axis] > 0) {
-            let count = g.shape()[axis];
-            let mut divided = Extents::from_slice(g.shape());
-            divided.insert(axis + 1, 1);
-            let mut widths = vec![(0, 0); divided.len()];
-            widths[axis + 1].1 = step[axis] - 1;
-            let mut joined = Extents::from_slice(g.shape());
-            joined[axis] = count * step[axis];
-            let apart = g.reshaped(&divided, site).pad(&widths).reshaped(&joined, site);
-            g = apart.part(axis, 0, (count - 1) * step[axis] + 1, 1, site);
-        }
-        let after = |axis: usize| {
-            shape[axis] - start[axis].min(shape[axis]) - g.shape()[axis].min(shape[axis] - start[axis])
+        let mut of_place = Extents::from_slice(self.y.shape());
+        let width = of_place.remove(axis + 1);
+        let (mut start, mut steps) = (Extents::from_elem(0, shape.len()), Extents::from_elem(1, shape.len()));
+        steps[axis] = step;
+        let mut place = |at: usize| {
+            start[axis] = at;
+            let part = self.g.part(axis + 1, at, 1, 1, site).reshaped(&of_place, site);
+            spread(&part, shape, &start, &steps, site)
         };
-        let widths: Vec<(usize, usize)> = (0..shape.len()).map(|axis| (start[axis], after(axis))).collect();
-        g.pad(&widths)
+        let first = place(0);
+        (1..width).fold(first, |sum, at| sum + place(at))
     }
 
     fn of_reduction(&self, op: ReduceOp, axes: &[usize]) -> Option<Array> {
@@ -171,6 +168,17 @@ impl Rules<'_> {
         let (x, indices, site) = (self.input(0), self.input(1), self.site);
         let extent = x.shape()[axis];
         let Some(device) = x.device() else { return x.clone() };
+        if let Some(indices) = along_axis(indices, axis, site) {
+            let places = (&indices + extent as i64).where_(&indices.less(0), &indices);
+            let (before, after) = (&x.shape()[..axis], &x.shape()[axis + 1..]);
+            let [outer, inner] = [before, after].map(count);
+            let g = self.g.reshaped(&[outer, indices.len(), inner], site);
+            let sums = Array::record(&[&g, &places], site, || {
+                let shape = smallvec![outer, extent, inner];
+                Ok(Made { op: Op::AddParts, dtype: g.dtype(), shape })
+            });
+            return sums.reshaped(x.shape(), site);
+        }
         let places = (indices + extent).where_(&indices.less(0), indices);
         let mut apart = Extents::from_slice(self.g.shape());
         apart.insert(axis + 1, 1);
@@ -220,6 +228,42 @@ impl Rules<'_> {
         let of_inputs = inputs.iter().enumerate().map(|each| Some(checked(each)));
         std::iter::once(None).chain(of_inputs).collect()
     }
+}
+
+/// A gradient in the places that a slice of an array of this shape took, and zero elsewhere.
+fn spread(g: &Array, shape: &[usize], start: &Extents, step: &Extents, site: Site) -> Array {
+    let mut g = g.clone();
+    for axis in 0..shape.len() {
+        if step[axis] == 1 || g.shape()[axis] == 0 {
+            continue;
+        }
+        let count = g.shape()[axis];
+        let mut divided = Extents::from_slice(g.shape());
+        divided.insert(axis + 1, 1);
+        let mut widths = vec![(0, 0); divided.len()];
+        widths[axis + 1].1 = step[axis] - 1;
+        let mut joined = Extents::from_slice(g.shape());
+        joined[axis] = count * step[axis];
+        let apart = g.reshaped(&divided, site).pad(&widths).reshaped(&joined, site);
+        g = apart.part(axis, 0, (count - 1) * step[axis] + 1, 1, site);
+    }
+    let after = |axis: usize| {
+        shape[axis] - start[axis].min(shape[axis]) - g.shape()[axis].min(shape[axis] - start[axis])
+    };
+    let widths: Vec<(usize, usize)> = (0..shape.len()).map(|axis| (start[axis], after(axis))).collect();
+    g.pad(&widths)
+}
+
+/// The indices along an axis, if they are the same for all places on the other axes and several.
+fn along_axis(indices: &Array, axis: usize, site: Site) -> Option<Array> {
+    let len = indices.shape()[axis];
+    if indices.rank() == 1 {
+        return (len > 1).then(|| indices.clone());
+    }
+    let recipe = indices.recipe()?;
+    let from = recipe.inputs.first()?;
+    let is_one = matches!(recipe.op, Op::Broadcast) && from.len() == len && from.shape()[axis] == len;
+    (is_one && len > 1).then(|| from.reshaped(&[len], site))
 }
 
 /// A sum over axes, of 16-bit floats in f32.

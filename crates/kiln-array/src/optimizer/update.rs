@@ -103,16 +103,14 @@ fn collected<P: Parameters>(of: &P) -> Vec<Array> {
     all
 }
 
-/// Zeros in memory, as later states are, so that all steps have the same kernels.
+/// Zeros in memory, an array each, as later states are: so that all steps have the same kernels.
 fn zeros<const N: usize>(parameter: &Array, site: Site) -> Result<[Array; N]> {
     let dtype = parameter.dtype().accumulator();
-    let zeros = match parameter.device() {
-        Some(device) => {
-            let zeros = DynTensor::zeros(device, dtype, parameter.shape());
-            Array::from_tensor(zeros.map_err(|error| Error::run(error, site))?)
-        }
-        None => parameter.clone(),
-    };
-    // States never change, so that several may share their memory.
-    Ok(std::array::from_fn(|_| zeros.clone()))
+    let mut states = [const { None }; N];
+    for state in &mut states {
+        let Some(device) = parameter.device() else { continue };
+        let zeros = DynTensor::zeros(device, dtype, parameter.shape());
+        *state = Some(Array::from_tensor(zeros.map_err(|error| Error::run(error, site))?));
+    }
+    Ok(states.map(|state| state.unwrap_or_else(|| parameter.clone())))
 }

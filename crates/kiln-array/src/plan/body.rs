@@ -281,6 +281,12 @@ impl Writer<'_> {
                 let at = at.collect();
                 return self.operand(vertex, 0, at, mask);
             }
+            Op::Windows { axis, step } => {
+                let mut from = index;
+                let within = from.remove(axis + 1);
+                from[*axis] = from[*axis].times(*step as i64).plus(&within, 1);
+                return self.operand(vertex, 0, from, mask);
+            }
             Op::Flip(axes) => {
                 let reversed = |(axis, index): (usize, Affine)| match axes.contains(&axis) {
                     true => index.times(-1).offset(shape[axis] as i64 - 1),
@@ -290,14 +296,16 @@ impl Writer<'_> {
                 return self.operand(vertex, 0, at, mask);
             }
             Op::Pad { before } => return self.padded(vertex, before, index, mask),
-            Op::Reduce { op, axes } => return self.reduced(vertex, *op, axes),
+            Op::Reduce { op, axes, numbers_only } => {
+                return self.reduced(vertex, *op, axes, *numbers_only);
+            }
             Op::CumSum { reverse, .. } => {
                 let of = self.operand(vertex, 0, index, mask)?;
                 Value::CumSum { reverse: *reverse, of }
             }
             Op::Take { axis } => return self.taken(vertex, *axis, index, mask),
             Op::Variable | Op::Stop | Op::Custom => return self.operand(vertex, 0, index, mask),
-            Op::Product | Op::ArgSort { .. } => {
+            Op::Product | Op::ArgSort { .. } | Op::AddParts => {
                 return Err(Stop::Failed(Failure::Store(vertex)));
             }
         };
@@ -377,7 +385,7 @@ impl Writer<'_> {
     }
 
     /// A reduction, which is a member: of its input at every place of the row.
-    fn reduced(&mut self, vertex: usize, op: ReduceOp, axes: &Extents) -> Written {
+    fn reduced(&mut self, vertex: usize, op: ReduceOp, axes: &Extents, numbers_only: bool) -> Written {
         let Some(member) = self.group.member(vertex) else {
             return Err(Stop::Failed(Failure::Store(vertex)));
         };
@@ -386,7 +394,7 @@ impl Writer<'_> {
         let of = self.operand(vertex, 0, index, None)?;
         let elem = self.body.elems[of];
         let combined = self.body.push(Value::Reduce(op, of), elem);
-        if !(elem.is_float() && matches!(op, ReduceOp::Min | ReduceOp::Max)) {
+        if numbers_only || !(elem.is_float() && matches!(op, ReduceOp::Min | ReduceOp::Max)) {
             return Ok(combined);
         }
         // The operation of the IR prefers numbers to NaN, NumPy's does not.

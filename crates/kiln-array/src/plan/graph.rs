@@ -1,18 +1,17 @@
 //! What has to be computed, as a list in which inputs come first.
 
+use super::structure::Structure;
 use crate::error::{Result, Site};
 use crate::node::{Array, Content, Recipe};
 use crate::op::Op;
-use kiln_runtime::DynTensor;
+use kiln_ir::Literal;
 use std::collections::HashMap;
-use std::sync::Arc;
 
 /// An array of the graph.
 pub(crate) struct Vertex {
     pub(crate) array: Array,
     /// `None` of an array whose elements are there.
     pub(crate) recipe: Option<Recipe>,
-    pub(crate) tensor: Option<Arc<DynTensor>>,
     /// Positions of the inputs.
     pub(crate) inputs: Vec<usize>,
     /// Positions of the arrays that read it.
@@ -38,7 +37,11 @@ impl Vertex {
 }
 
 /// The arrays that targets are made of, inputs before what is made of them.
-pub(crate) struct Graph(pub(crate) Vec<Vertex>);
+pub(crate) struct Graph {
+    pub(crate) vertices: Vec<Vertex>,
+    /// The numbers that kernels take as arguments.
+    pub(crate) constants: Vec<Literal>,
+}
 
 impl Graph {
     /// The graph of the arrays that are not computed yet.
@@ -46,57 +49,42 @@ impl Graph {
     /// # Errors
     /// The error of a target that has one.
     pub(crate) fn of(targets: &[&Array]) -> Result<Graph> {
-        let mut graph = Graph(Vec::new());
-        let mut positions = HashMap::new();
-        for &target in targets {
-            if let Content::Recipe(_) = target.content()? {
-                let at = graph.visit(target, &mut positions)?;
-                graph.0[at].is_target = true;
+        loop {
+            if let Some(graph) = Graph::new(&Structure::of(targets)?)? {
+                return Ok(graph);
             }
         }
-        for at in 0..graph.0.len() {
-            for input in graph.0[at].inputs.clone() {
-                graph.0[input].users.push(at);
-            }
-        }
-        Ok(graph)
     }
 
-    /// Adds an array and what it is made of, without recursion: chains are long.
-    fn visit(&mut self, root: &Array, positions: &mut HashMap<usize, usize>) -> Result<usize> {
-        let mut pending = vec![(root.clone(), false)];
-        while let Some((array, inputs_are_there)) = pending.pop() {
-            if positions.contains_key(&array.identity()) {
-                continue;
-            }
-            let (tensor, recipe) = match array.content()? {
-                Content::Tensor(tensor) => (Some(tensor), None),
-                Content::Recipe(recipe) => (None, Some(recipe)),
+    /// The graph of a structure, in the same order; `None` if another thread has computed some of
+    /// the arrays meanwhile, so that the structure is another one.
+    ///
+    /// # Errors
+    /// The error of an array that has one.
+    pub(crate) fn new(of: &Structure) -> Result<Option<Graph>> {
+        let mut vertices: Vec<Vertex> = Vec::with_capacity(of.arrays.len());
+        let identities = of.arrays.iter().enumerate().map(|(at, array)| (array.identity(), at));
+        let positions: HashMap<usize, usize> = identities.collect();
+        for (at, array) in of.arrays.iter().enumerate() {
+            let recipe = match (array.content()?, &of.tensors[at]) {
+                (_, Some(_)) => None,
+                (Content::Recipe(recipe), None) => Some(recipe),
+                (Content::Tensor(_), None) => return Ok(None),
             };
-            let inputs: &[Array] = recipe.as_ref().map_or(&[], |recipe| read_inputs(recipe));
-            if !inputs_are_there {
-                pending.push((array.clone(), true));
-                pending.extend(inputs.iter().rev().map(|input| (input.clone(), false)));
-                continue;
+            let read: &[Array] = recipe.as_ref().map_or(&[], Recipe::read_inputs);
+            let inputs: Vec<usize> =
+                read.iter().filter_map(|input| positions.get(&input.identity()).copied()).collect();
+            for &input in &inputs {
+                vertices[input].users.push(at);
             }
-            let inputs =
-                inputs.iter().filter_map(|input| positions.get(&input.identity()).copied()).collect();
-            positions.insert(array.identity(), self.0.len());
-            self.0.push(Vertex { array, recipe, tensor, inputs, users: Vec::new(), is_target: false });
+            let is_target = of.targets.binary_search(&at).is_ok();
+            vertices.push(Vertex { array: array.clone(), recipe, inputs, users: Vec::new(), is_target });
         }
-        Ok(positions[&root.identity()])
+        Ok(Some(Graph { vertices, constants: of.constants.clone() }))
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-}
-
-/// The inputs whose elements are read: of one with a user's rule the value alone.
-fn read_inputs(recipe: &Recipe) -> &[Array] {
-    match recipe.op {
-        Op::Custom => &recipe.inputs[..1],
-        _ => &recipe.inputs,
+        self.vertices.len()
     }
 }
 
@@ -104,6 +92,6 @@ impl std::ops::Index<usize> for Graph {
     type Output = Vertex;
 
     fn index(&self, at: usize) -> &Vertex {
-        &self.0[at]
+        &self.vertices[at]
     }
 }

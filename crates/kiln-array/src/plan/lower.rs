@@ -3,10 +3,10 @@
 use super::affine::{Affine, Var, linear};
 use super::body::{Body, Dim, Group, Value};
 use super::graph::Graph;
-use super::program::{Columns, Input, Number, Output, Part, Place, Program, Step, Sum};
+use super::program::{Columns, Input, Number, Output, Part, Place, Program, Step, Sum, is_part_of_code};
 use super::sizes::{self, Sizes};
 use crate::op::Op;
-use crate::shape::row_major;
+use crate::shape::{overlaps, row_major};
 use kiln_ir::{Literal, MAX_VIEW_RANK, Scalar};
 use kiln_runtime::Device;
 
@@ -25,6 +25,8 @@ pub(crate) struct Launch {
     pub(crate) inputs: Vec<View>,
     pub(crate) outputs: Vec<View>,
     pub(crate) numbers: Vec<Literal>,
+    /// Which of the numbers is which constant of the graph.
+    pub(crate) constants: Vec<(usize, usize)>,
     pub(crate) grid: [usize; 3],
 }
 
@@ -265,7 +267,8 @@ impl<'a, 'b> Builder<'a, 'b> {
             numbers: vec![Scalar::I64; numbers.len()],
         };
         let grid = sorted.map(|(_, count)| count);
-        let launch = Launch { program, inputs: Vec::new(), outputs: Vec::new(), numbers, grid };
+        let (inputs, outputs, constants) = (Vec::new(), Vec::new(), Vec::new());
+        let launch = Launch { program, inputs, outputs, numbers, constants, grid };
         Builder { from, order, position, launch }
     }
 
@@ -307,7 +310,13 @@ impl<'a, 'b> Builder<'a, 'b> {
     fn step(&mut self, value: &Value, index: Option<&Affine>) -> Step {
         match value {
             Value::Literal(literal) if is_part_of_code(*literal) => Step::Literal(*literal),
-            Value::Literal(literal) => Step::Argument(self.argument(*literal)),
+            Value::Literal(literal) => {
+                let number = self.argument(*literal);
+                let constants = self.from.graph.constants.iter();
+                let slots = constants.enumerate().filter(|(_, constant)| *constant == literal);
+                self.launch.constants.extend(slots.map(|(slot, _)| (number, slot)));
+                Step::Argument(number)
+            }
             Value::Index(index_before) => Step::Index(self.sum(index.unwrap_or(index_before))),
             Value::Read { vertex, mask, .. } => {
                 let nothing = Affine::default();
@@ -337,9 +346,9 @@ impl<'a, 'b> Builder<'a, 'b> {
         let strided = mask.is_none() && at.terms.iter().all(is_dim) && !parts_of_columns;
         let elem = self.from.graph[vertex].array.dtype();
         let input = self.launch.inputs.len();
-        if strided && dims.len() <= MAX_VIEW_RANK {
-            let mut extents: Vec<usize> = dims.iter().map(|&dim| self.from.dims[dim].extent).collect();
-            let mut strides: Vec<usize> = dims.iter().map(|&dim| at.factor(dim) as usize).collect();
+        let mut extents: Vec<usize> = dims.iter().map(|&dim| self.from.dims[dim].extent).collect();
+        let mut strides: Vec<usize> = dims.iter().map(|&dim| at.factor(dim) as usize).collect();
+        if strided && dims.len() <= MAX_VIEW_RANK && !overlaps(&extents, &strides) {
             if dims.is_empty() {
                 (extents, strides) = (vec![1], vec![1]);
             }
@@ -383,11 +392,4 @@ fn dim_of(var: Var) -> Option<usize> {
         Var::Dim(dim) => Some(dim),
         Var::Value(_) => None,
     }
-}
-
-/// Whether a number is part of the code, which the compiler makes better for it: the few that
-/// formulas have. Others, such as the lengths in means or a learning rate, are arguments.
-fn is_part_of_code(literal: Literal) -> bool {
-    let number = literal.as_f64();
-    literal.elem() == Scalar::Bool || !number.is_finite() || [0.0, 1.0, -1.0, 2.0, 0.5].contains(&number)
 }

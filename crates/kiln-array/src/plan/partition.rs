@@ -161,7 +161,7 @@ impl Partition {
         while source == vertex || is_view(graph, source) && !self.is_stored[source] {
             source = graph[source].inputs[0];
         }
-        if graph[source].inputs.is_empty() && graph[source].tensor.is_none() {
+        if graph[source].inputs.is_empty() && graph[source].op().is_some() {
             return false;
         }
         let was_stored = std::mem::replace(&mut self.is_stored[source], true);
@@ -278,6 +278,9 @@ pub(crate) fn strided(graph: &Graph, vertex: usize, is_stored: &[bool]) -> Optio
             return None;
         }
         strides.push(stride as usize);
+    }
+    if crate::shape::overlaps(graph[vertex].shape(), &strides) {
+        return None;
     }
     Some(Strided { source: *source, offset: flat.constant as usize, strides })
 }

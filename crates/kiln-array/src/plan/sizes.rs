@@ -11,6 +11,9 @@ pub(crate) const LONGEST_ROW: usize = 16384;
 /// widest accesses along the other one.
 pub(crate) const CROSSED: usize = 64;
 
+/// The row of which a program on a CPU takes one at a time, in elements.
+const LONG_ROW: usize = 256;
+
 /// Whether a tile holds a row.
 pub(crate) fn fits_tile(row: usize) -> bool {
     row <= LONGEST_ROW
@@ -42,7 +45,11 @@ pub(crate) fn tile(of: Sizes, device: &Device) -> ([u32; 2], Option<u32>) {
         Columns::Grid | Columns::Loop if of.crossed => covering(of.columns_extent).min(CROSSED),
         Columns::Grid | Columns::Loop => covering(of.columns_extent).min(most),
     };
-    let rows = covering(of.rows).min((most / columns).max(1));
+    let rows = match (execution, of.columns) {
+        // What is computed of a long row stays in caches until the row is done.
+        (Execution::Simd, Columns::Whole) if columns >= LONG_ROW => 1,
+        _ => covering(of.rows).min((most / columns).max(1)),
+    };
     let elements = rows * columns;
     let warps = match execution {
         // As many elements a thread as four accesses of 16 bytes have, of f32.

@@ -7,6 +7,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `arith.rs` | operators |
+//! | `any.rs` | operations on values whose type is data |
 //! | `compare.rs` | comparisons and selection |
 //! | `math.rs` | element-wise mathematics |
 //! | `functions.rs`, `bits.rs` | functions of floats and of bits that are made of operations |
@@ -22,6 +23,7 @@
 //! | `axis.rs`, `each.rs` | one axis of a tile; what is done with each tile of a value |
 //! | `dot.rs` | matrix products |
 
+mod any;
 mod arith;
 mod axis;
 mod bits;
@@ -44,6 +46,7 @@ mod rounding;
 mod shape;
 mod sort;
 
+pub use any::AnyVal;
 pub(crate) use axis::scalar_of;
 pub use combine_with::AlongAxis;
 pub use compare::select;

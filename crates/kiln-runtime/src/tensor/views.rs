@@ -4,7 +4,9 @@ use super::dynamic::DynTensor;
 use super::layout::{Dims, Layout};
 use super::typed::Tensor;
 use crate::error::{Error, Result};
+use kiln_ir::MAX_VIEW_RANK;
 use kiln_lang::Elem;
+use smallvec::SmallVec;
 use std::ops::Range;
 use std::panic::Location;
 
@@ -274,8 +276,9 @@ fn has_overlap(extents: &[usize], strides: &[usize]) -> bool {
     if extents.contains(&0) {
         return false;
     }
-    let mut axes: Vec<(usize, usize)> = strides.iter().copied().zip(extents.iter().copied()).collect();
-    axes.retain(|&(_, extent)| extent > 1);
+    let axes = strides.iter().copied().zip(extents.iter().copied());
+    let mut axes: SmallVec<[(usize, usize); MAX_VIEW_RANK]> =
+        axes.filter(|&(_, extent)| extent > 1).collect();
     axes.sort_unstable();
     let mut reach = 0;
     axes.into_iter().any(|(stride, extent)| {

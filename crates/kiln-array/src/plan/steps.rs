@@ -1,0 +1,86 @@
+//! From a graph to launches in order.
+
+use super::body::{Body, Group};
+use super::chain::{Fused, epilogues};
+use super::graph::Graph;
+use super::lower::{Launch, lower};
+use super::partition::{Part, Partition, alone, partition};
+use crate::op::Op;
+
+/// A plan: launches in order.
+pub(crate) struct Plan {
+    pub(crate) partition: Partition,
+    pub(crate) steps: Vec<Step>,
+}
+
+/// A launch of a plan.
+pub(crate) enum Step {
+    Kernel(Box<Launch>),
+    /// A kernel of the library, which makes this array.
+    Library {
+        vertex: usize,
+    },
+    /// A product of the library with an epilogue.
+    Fused(Box<Fused>),
+}
+
+/// Plans a graph.
+pub(crate) fn plan(graph: &Graph) -> Plan {
+    let partition = partition(graph);
+    let mut steps = Vec::new();
+    let results = partition.results(graph);
+    let epilogues = epilogues(graph, &partition, &results);
+    let with_epilogue: Vec<usize> = epilogues.iter().flatten().map(|fused| fused.product).collect();
+    for ((part, results), epilogue) in partition.parts.iter().zip(results).zip(epilogues) {
+        if let Some(fused) = epilogue {
+            steps.push(Step::Fused(Box::new(fused)));
+            continue;
+        }
+        match part {
+            Part::Library { vertex } if with_epilogue.contains(vertex) => {}
+            Part::Library { vertex } => steps.push(Step::Library { vertex: *vertex }),
+            Part::Kernel { group, body } if !results.is_empty() => {
+                kernels(graph, &partition, (group, body), &results, &mut steps);
+            }
+            Part::Kernel { .. } => {}
+        }
+    }
+    Plan { partition, steps }
+}
+
+/// The launch of a group, or one for each of its results where they do not lie as its dimensions
+/// do.
+fn kernels(
+    graph: &Graph,
+    partition: &Partition,
+    of: (&Group, &Body),
+    results: &[usize],
+    steps: &mut Vec<Step>,
+) {
+    let (group, body) = of;
+    let Some(device) = results.first().and_then(|&at| graph[group.members[at].vertex].array.device()) else {
+        return;
+    };
+    if let Some(launch) = lower(graph, group, body, results, device) {
+        steps.push(Step::Kernel(Box::new(launch)));
+        return;
+    }
+    // One at a time, in order: later ones may read earlier ones.
+    let mut stored = partition.is_stored.clone();
+    for member in &group.members {
+        stored[member.vertex] = false;
+    }
+    for (at, member) in group.members.iter().enumerate() {
+        let vertex = member.vertex;
+        if !results.contains(&at) && !graph[vertex].op().is_some_and(Op::is_row_wise) {
+            continue;
+        }
+        let own = alone(graph, vertex);
+        if let Ok(body) = Body::of(graph, &own, &stored)
+            && let Some(launch) = lower(graph, &own, &body, &[0], device)
+        {
+            steps.push(Step::Kernel(Box::new(launch)));
+        }
+        stored[vertex] = true;
+    }
+}
