@@ -53,7 +53,8 @@ impl Gpt {
     /// The vectors of tokens `[batch, length]` after all blocks: `[batch, length, width]`.
     fn vectors(&self, tokens: &Array) -> Array {
         let length = tokens.shape().last().copied().unwrap_or(0);
-        let x = self.tokens.forward(tokens) + self.places.weight.slice(0, ..length);
+        let Some(device) = tokens.device() else { return tokens.clone() };
+        let x = self.tokens.forward(tokens) + self.places.forward(&Array::arange(device, length));
         self.norm.forward(&self.blocks.iter().fold(x, |x, block| block.forward(&x)))
     }
 
