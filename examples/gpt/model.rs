@@ -70,7 +70,7 @@ impl Gpt {
     /// The logits of the token after those of a sequence, which is not empty.
     pub fn next(&self, device: &Device, tokens: &[u32], context: usize) -> Result<Vec<f32>> {
         let seen = &tokens[tokens.len().saturating_sub(context)..];
-        // As long as the context, whatever the text: what follows is not seen by the last token, and
+        // As long as the context, whatever the text: the last token does not see what follows, and
         // one kernel serves for all lengths.
         let mut row: Vec<i32> = seen.iter().map(|&token| token as i32).collect();
         row.resize(context, 0);

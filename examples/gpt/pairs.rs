@@ -1,5 +1,5 @@
-//! Tokens of a text: its bytes, or pairs of these that occur often (byte-pair encoding, Sennrich and
-//! others, "Neural Machine Translation of Rare Words with Subword Units", 2016).
+//! Tokens of a text: its bytes, or pairs of these that occur often (byte-pair encoding, Sennrich
+//! and others, "Neural Machine Translation of Rare Words with Subword Units", 2016).
 
 use std::collections::{BTreeMap, HashMap};
 

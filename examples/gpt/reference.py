@@ -1,5 +1,5 @@
-"""The first losses of the example `gpt`, in float64 with NumPy, for its test: the same random numbers,
-batches, network, gradients (written by hand) and optimizer. It shares no code with Kiln.
+"""The first losses of the example `gpt`, in float64 with NumPy, for its test: the same random
+numbers, batches, network, gradients (written by hand) and optimizer. It shares no code with Kiln.
 
     pip install numpy
     python3 reference.py > data/losses.json
@@ -33,7 +33,7 @@ def fold(key, number):
 
 
 def normal(key, shape):
-    """Philox 4x32-10 of the element's number, and Box and Muller's transform of its first two words."""
+    """Philox 4x32-10 of the element's number, and Box and Muller's transform of two words."""
     count = math.prod(shape)
     c = [np.arange(count, dtype=np.uint64)] + [np.zeros(count, np.uint64)] * 3
     low, high, half = key & 0xFFFFFFFF, key >> 32, np.uint64(0xFFFFFFFF)

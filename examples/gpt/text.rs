@@ -13,7 +13,8 @@ pub struct Text {
 }
 
 impl Text {
-    /// The tokens of a text, whose last tenth is held back. Each part has more than `length` tokens.
+    /// The tokens of a text, whose last tenth is held back. Each part has more than `length`
+    /// tokens.
     pub fn new(text: &str, tokens: Tokens, length: usize) -> Result<Text, String> {
         let all: Vec<i32> = tokens.encode(text).into_iter().map(|token| token as i32).collect();
         let (train, validation) = all.split_at(all.len() - all.len() / 10);

@@ -52,8 +52,8 @@ impl Training {
         self.optimizer.steps()
     }
 
-    /// Trains on a batch, which depends on the seed and the number of the step alone. Gives the loss
-    /// before the step; reading it waits for the device.
+    /// Trains on a batch, which depends on the seed and the number of the step alone. Gives the
+    /// loss before the step; reading it waits for the device.
     pub fn step(&mut self, text: &Text) -> Result<Array> {
         let Recipe { batch, length, seed, .. } = self.recipe;
         let key = Key::new(seed).fold(1).fold(self.steps() as u64);

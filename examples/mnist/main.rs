@@ -1,5 +1,5 @@
-//! From the perceptron to a vision transformer, in four networks on images of handwritten digits or,
-//! with `--fashion-mnist`, of clothes. They are written in arrays.
+//! From the perceptron to a vision transformer, in four networks on images of handwritten digits,
+//! or, with `--fashion-mnist`, of clothes. They are written in arrays.
 //!
 //! ```text
 //! cargo run --release --example mnist
