@@ -106,6 +106,11 @@ mod book {
         Readme "README.md"
         Arrays "book/src/arrays.md"
     }
+    // This one keeps parameters in files.
+    #[cfg(all(feature = "array", feature = "files"))]
+    pages! {
+        Training "book/src/training.md"
+    }
     pages! {
         Install "book/src/install.md"
         FirstKernel "book/src/first-kernel.md"

@@ -1,6 +1,6 @@
 //! Saving and loading parameters by their names, as safetensors files.
 
-use super::module::{Module, Visitor};
+use super::module::Module;
 use crate::array::eval;
 use crate::error::Error;
 use crate::node::Array;
@@ -48,13 +48,21 @@ pub enum FileError {
 /// # Errors
 /// [`FileError::File`], [`FileError::Array`].
 pub fn save<M: Module>(module: &M, path: impl AsRef<Path>) -> Result<(), FileError> {
-    let parameters = module.parameters();
-    eval(&parameters.iter().map(|(_, parameter)| parameter).collect::<Vec<_>>())?;
-    let tensors = parameters.iter().map(|(name, parameter)| Ok((name, parameter.tensor()?)));
+    write(&module.parameters(), &[], path.as_ref())
+}
+
+/// Writes arrays with their names, and texts beside them.
+pub(super) fn write(
+    arrays: &[(String, Array)],
+    texts: &[(&str, &str)],
+    path: &Path,
+) -> Result<(), FileError> {
+    eval(&arrays.iter().map(|(_, array)| array).collect::<Vec<_>>())?;
+    let tensors = arrays.iter().map(|(name, array)| Ok((name, array.tensor()?)));
     let tensors = tensors.collect::<Result<Vec<(&String, DynTensor)>, Error>>()?;
     let named: Vec<(&str, &DynTensor)> =
         tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
-    Ok(write_safetensors(path, &named, &[])?)
+    Ok(write_safetensors(path, &named, texts)?)
 }
 
 /// Reads a module's parameters by their names. Their element types, shapes and devices are those
@@ -65,32 +73,37 @@ pub fn save<M: Module>(module: &M, path: impl AsRef<Path>) -> Result<(), FileErr
 /// [`FileError::File`], [`FileError::Array`]. The module is as before then.
 pub fn load<M: Module>(module: &mut M, path: impl AsRef<Path>) -> Result<(), FileError> {
     let path = path.as_ref();
-    let file = Safetensors::open(path)?;
-    let problems = differences(module, &file)?;
-    if !problems.is_empty() {
-        return Err(FileError::Mismatch { path: path.into(), problems });
-    }
-    let mut loaded = Vec::new();
-    for (name, parameter) in module.parameters() {
-        // One with an error was refused above.
-        let Some(device) = parameter.device() else { continue };
-        let read = Array::from_tensor(file.tensor(device, &name)?).cast(parameter.dtype());
-        loaded.push(read);
-    }
-    eval(&loaded.iter().collect::<Vec<_>>())?;
+    let loaded = read(&module.parameters(), &Safetensors::open(path)?, path)?;
     let mut next = loaded.into_iter();
     *module = module.map(&mut |parameter| next.next().unwrap_or_else(|| parameter.clone()));
     Ok(())
 }
 
-/// How a file's tensors differ from a module's parameters.
-fn differences<M: Module>(module: &M, file: &Safetensors) -> Result<Vec<String>, FileError> {
-    let mut wanted = BTreeMap::new();
-    Visitor::walk(module, &mut |name, parameter| {
-        wanted.insert(name.to_owned(), parameter.clone());
-    });
+/// Reads arrays like others, which have their names, element types, shapes and devices.
+pub(super) fn read(
+    like: &[(String, Array)],
+    file: &Safetensors,
+    path: &Path,
+) -> Result<Vec<Array>, FileError> {
+    let problems = differences(like, file)?;
+    if !problems.is_empty() {
+        return Err(FileError::Mismatch { path: path.into(), problems });
+    }
+    let mut loaded = Vec::new();
+    for (name, array) in like {
+        // One with an error was refused above.
+        let Some(device) = array.device() else { continue };
+        loaded.push(Array::from_tensor(file.tensor(device, name)?).cast(array.dtype()));
+    }
+    eval(&loaded.iter().collect::<Vec<_>>())?;
+    Ok(loaded)
+}
+
+/// How a file's tensors differ from named arrays.
+fn differences(like: &[(String, Array)], file: &Safetensors) -> Result<Vec<String>, FileError> {
+    let wanted: BTreeMap<&String, &Array> = like.iter().map(|(name, array)| (name, array)).collect();
     let mut problems = Vec::new();
-    for (name, parameter) in &wanted {
+    for (&name, parameter) in &wanted {
         if let Some(error) = parameter.error() {
             return Err(error.into());
         }
@@ -105,7 +118,7 @@ fn differences<M: Module>(module: &M, file: &Safetensors) -> Result<Vec<String>,
             problems.push(format!("`{name}` has elements of {dtype} instead of {}", parameter.dtype()));
         }
     }
-    let extra = file.names().filter(|name| !wanted.contains_key(*name));
+    let extra = file.names().filter(|name| !wanted.keys().any(|wanted| wanted.as_str() == *name));
     problems.extend(extra.map(|name| format!("`{name}` is no parameter of the module")));
     Ok(problems)
 }

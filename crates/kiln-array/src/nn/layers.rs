@@ -1,28 +1,11 @@
 //! Linear layers, embeddings, norms.
 
-use super::module::{Module, Visitor};
+use super::module::implement_module;
 use super::random::Key;
-use crate::grad::Parameters;
+use crate::grad::custom_vjp;
 use crate::node::Array;
 use kiln_ir::Scalar;
 use kiln_runtime::Device;
-
-/// Implements `Module` as the derive does, which names another crate.
-macro_rules! module {
-    ($name:ident { $($parameter:ident)* } $($setting:ident)*) => {
-        impl Parameters for $name {
-            fn map(&self, f: &mut dyn FnMut(&Array) -> Array) -> $name {
-                $name { $($parameter: Parameters::map(&self.$parameter, f),)* $($setting: self.$setting,)* }
-            }
-        }
-
-        impl Module for $name {
-            fn visit(&self, visitor: &mut Visitor<'_>) {
-                $(visitor.field(stringify!($parameter), &self.$parameter);)*
-            }
-        }
-    };
-}
 
 /// x · weightᵀ + bias, along the last axis.
 ///
@@ -43,7 +26,7 @@ pub struct Linear {
     /// `[outputs]`.
     pub bias: Option<Array>,
 }
-module!(Linear { weight bias });
+implement_module!(Linear { weight bias });
 
 impl Linear {
     /// Makes a layer of f32 with uniform weights in ±√(6 / inputs) (He and others, "Delving Deep
@@ -52,6 +35,14 @@ impl Linear {
     pub fn new(device: &Device, key: Key, inputs: usize, outputs: usize) -> Linear {
         let bound = (6.0 / inputs.max(1) as f64).sqrt();
         let weight = key.uniform(device, &[outputs, inputs]) * (2.0 * bound) - bound;
+        Linear { weight, bias: Some(Array::zeros(device, Scalar::F32, &[outputs])) }
+    }
+
+    /// Makes a layer of f32 with normal weights of a deviation and a bias of zeros, as transformers
+    /// begin with.
+    #[track_caller]
+    pub fn normal(device: &Device, key: Key, inputs: usize, outputs: usize, deviation: f64) -> Linear {
+        let weight = key.normal(device, &[outputs, inputs]) * deviation;
         Linear { weight, bias: Some(Array::zeros(device, Scalar::F32, &[outputs])) }
     }
 
@@ -82,7 +73,7 @@ pub struct Embedding {
     /// `[entries, width]`.
     pub weight: Array,
 }
-module!(Embedding { weight });
+implement_module!(Embedding { weight });
 
 impl Embedding {
     /// Makes a table of f32 with normal elements of deviation 0.02, as GPT-2's.
@@ -91,10 +82,28 @@ impl Embedding {
         Embedding { weight: key.normal(device, &[entries, width]) * 0.02 }
     }
 
-    /// The rows of integer indices of any shape: `[…, width]`.
+    /// The rows of integer indices of any shape: `[…, width]`. The gradient of the table is a
+    /// product, of 0 and 1 by the gradient of the rows, with sums in f32 or wider.
     #[track_caller]
     pub fn forward(&self, indices: &Array) -> Array {
-        self.weight.take(indices, 0)
+        let taken = self.weight.take(indices, 0);
+        if taken.error().is_some() || indices.error().is_some() {
+            return taken;
+        }
+        let entries = self.weight.shape()[0];
+        let of_rows = indices.flatten();
+        custom_vjp(
+            &[&self.weight],
+            |_| taken,
+            move |of, _, gradient| {
+                let width = of[0].shape()[1..].iter().product::<usize>();
+                let places = of_rows.where_(&of_rows.greater_equal(0), &of_rows + entries);
+                let hot = places.one_hot(entries, gradient.dtype());
+                let rows = gradient.reshape(&[of_rows.len() as isize, width as isize]);
+                let shape: Vec<isize> = of[0].shape().iter().map(|&extent| extent as isize).collect();
+                vec![hot.transpose().matmul(&rows).reshape(&shape)]
+            },
+        )
     }
 }
 
@@ -118,7 +127,7 @@ pub struct LayerNorm {
     /// Is added to the variance.
     pub epsilon: f64,
 }
-module!(LayerNorm { weight bias } epsilon);
+implement_module!(LayerNorm { weight bias } epsilon);
 
 impl LayerNorm {
     /// Makes one of f32, with weights of 1, a bias of 0 and an epsilon of 1e-5.
@@ -153,7 +162,7 @@ pub struct RmsNorm {
     /// Is added to the mean square.
     pub epsilon: f64,
 }
-module!(RmsNorm { weight } epsilon);
+implement_module!(RmsNorm { weight } epsilon);
 
 impl RmsNorm {
     /// Makes one of f32, with weights of 1 and an epsilon of 1e-5.

@@ -4,11 +4,18 @@
 //! |---|---|
 //! | `module.rs` | what `#[derive(Module)]` implements |
 //! | `layers.rs` | linear layers, embeddings, norms |
+//! | `attention.rs`, `conv.rs` | attention of a sequence to itself, convolutions of images |
+//! | `data.rs` | batches in a random order, made ahead |
 //! | `loss.rs` | cross entropy |
 //! | `random.rs` | keys, random numbers, dropout |
 //! | `mixed.rs` | 16-bit floats with masters of 32 bits |
-//! | `file.rs` | saving and loading |
+//! | `file.rs`, `checkpoint.rs` | saving and loading parameters, and training that goes on |
 
+mod attention;
+#[cfg(feature = "files")]
+mod checkpoint;
+mod conv;
+mod data;
 #[cfg(feature = "files")]
 mod file;
 mod layers;
@@ -17,6 +24,11 @@ mod mixed;
 mod module;
 mod random;
 
+pub use attention::Attention;
+#[cfg(feature = "files")]
+pub use checkpoint::{load_checkpoint, save_checkpoint};
+pub use conv::Conv2d;
+pub use data::{Batches, Prefetched, prefetch};
 #[cfg(feature = "files")]
 pub use file::{FileError, load, save};
 pub use layers::{Embedding, LayerNorm, Linear, RmsNorm};

@@ -147,3 +147,24 @@ macro_rules! settings {
     )*};
 }
 settings!(bool i32 u32 i64 u64 usize isize f32 f64 String &'static str Scalar Device);
+
+/// Implements `Module` as the derive does, which names another crate.
+macro_rules! implement_module {
+    ($name:ident { $($parameter:ident)* } $($setting:ident)*) => {
+        impl $crate::grad::Parameters for $name {
+            fn map(&self, f: &mut dyn FnMut(&$crate::node::Array) -> $crate::node::Array) -> $name {
+                $name {
+                    $($parameter: $crate::grad::Parameters::map(&self.$parameter, f),)*
+                    $($setting: self.$setting,)*
+                }
+            }
+        }
+
+        impl $crate::nn::module::Module for $name {
+            fn visit(&self, visitor: &mut $crate::nn::module::Visitor<'_>) {
+                $(visitor.field(stringify!($parameter), &self.$parameter);)*
+            }
+        }
+    };
+}
+pub(super) use implement_module;

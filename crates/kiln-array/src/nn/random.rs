@@ -39,6 +39,17 @@ impl Key {
         std::array::from_fn(|part| self.fold(part as u64))
     }
 
+    /// A number of at least 0 and less than `below`, computed by the host: an index, where chance
+    /// chooses data. It is 0 for a `below` of 0.
+    ///
+    /// ```
+    /// use kiln_array::nn::Key;
+    /// assert!((0..100).all(|step| Key::new(step).index(7) < 7));
+    /// ```
+    pub fn index(self, below: usize) -> usize {
+        ((u128::from(mixed(self.0)) * below as u128) >> 64) as usize
+    }
+
     /// Uniform f32 numbers of at least 0 and less than 1, as of `kiln_lang::rand` with row-major
     /// offsets.
     #[track_caller]

@@ -28,7 +28,7 @@ pub struct AdamW {
     betas: [f64; 2],
     epsilon: f64,
     weight_decay: f64,
-    state: State<2>,
+    pub(super) state: State<2>,
 }
 
 impl AdamW {

@@ -24,7 +24,7 @@ pub struct Lion {
     rate: Schedule,
     betas: [f64; 2],
     weight_decay: f64,
-    state: State<1>,
+    pub(super) state: State<1>,
 }
 
 impl Lion {

@@ -8,15 +8,18 @@
 //! |---|---|
 //! | `sgd.rs`, `adamw.rs`, `lion.rs` | the optimizers |
 //! | `schedule.rs` | learning rates by steps |
+//! | `resume.rs` | what checkpoints keep of them |
 //! | `update.rs` | what their steps have in common |
 
 mod adamw;
 mod lion;
+mod resume;
 mod schedule;
 mod sgd;
 mod update;
 
 pub use adamw::AdamW;
 pub use lion::Lion;
+pub use resume::Optimizer;
 pub use schedule::Schedule;
 pub use sgd::Sgd;

@@ -23,7 +23,7 @@ use std::panic::Location;
 pub struct Sgd {
     rate: Schedule,
     momentum: f64,
-    state: State<1>,
+    pub(super) state: State<1>,
 }
 
 impl Sgd {

@@ -29,6 +29,21 @@ impl<const N: usize> State<N> {
         State { of: Vec::new(), steps: 0 }
     }
 
+    /// The arrays of all parameters, part by part.
+    pub(super) fn parts(&self) -> Vec<Vec<Array>> {
+        let part = |part: usize| self.of.iter().map(|arrays| arrays[part].clone()).collect();
+        if self.of.is_empty() { Vec::new() } else { (0..N).map(part).collect() }
+    }
+
+    /// Goes on from a number of steps with the arrays that [`State::parts`] gave.
+    pub(super) fn restore(&mut self, steps: usize, parts: &[Vec<Array>]) {
+        let count = parts.iter().map(Vec::len).min().unwrap_or(0);
+        let whole = parts.len() == N;
+        let of = |at: usize| std::array::from_fn(|part| parts[part][at].clone());
+        self.of = if whole { (0..count).map(of).collect() } else { Vec::new() };
+        self.steps = steps;
+    }
+
     /// Changes parameters by a rule, which gives a new parameter and its new state. Nothing changes
     /// if the step fails.
     pub(super) fn step<P: Parameters>(

@@ -1,0 +1,104 @@
+//! Convolutions of images.
+
+use super::layers::Linear;
+use super::module::implement_module;
+use super::random::Key;
+use crate::array::stack;
+use crate::error::Error;
+use crate::node::Array;
+use kiln_runtime::Device;
+use std::panic::Location;
+
+/// A convolution of images `[batch, height, width, channels]` with square windows.
+///
+/// It is a product of the windows' pixels and the weights: a `Linear` layer on each window. Windows
+/// of more than 3 x 3 take long to plan with gradients.
+///
+/// ```
+/// use kiln_array::nn::{Conv2d, Key, Linear};
+/// use kiln_array::{Array, Scalar};
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let mut layer = Conv2d::new(&device, Key::new(1), 3, 1, 1);
+/// layer.windows.weight = Array::ones(&device, Scalar::F32, &[1, 9]);
+/// let y = layer.forward(&Array::ones(&device, Scalar::F32, &[1, 3, 3, 1]));
+/// // Outside of the image is zero: corners see four pixels, edges six.
+/// assert_eq!(y.to_vec::<f32>()?, [4.0, 6.0, 4.0, 6.0, 9.0, 6.0, 4.0, 6.0, 4.0]);
+/// # Ok::<(), kiln_array::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Conv2d {
+    /// The weights of a window's rows, columns and channels: `[outputs, size · size · channels]`.
+    pub windows: Linear,
+    /// The rows and columns of a window.
+    pub size: usize,
+    /// The distance of windows.
+    pub stride: usize,
+    /// The rows and columns of zeros on each side of an image.
+    pub padding: usize,
+}
+implement_module!(Conv2d { windows } size stride padding);
+
+impl Conv2d {
+    /// Makes one of f32 with the weights of [`Linear::new`], a stride of 1, and the padding with
+    /// which results of windows of odd size are as large as images.
+    #[track_caller]
+    pub fn new(device: &Device, key: Key, size: usize, channels: usize, outputs: usize) -> Conv2d {
+        let windows = Linear::new(device, key, size * size * channels, outputs);
+        Conv2d { windows, size, stride: 1, padding: size / 2 }
+    }
+
+    /// Sets the distance of windows.
+    pub fn stride(self, stride: usize) -> Conv2d {
+        Conv2d { stride, ..self }
+    }
+
+    /// Sets the rows and columns of zeros on each side of an image.
+    pub fn padding(self, padding: usize) -> Conv2d {
+        Conv2d { padding, ..self }
+    }
+
+    /// The convolution of images `[batch, height, width, channels]`: `[batch, rows, columns,
+    /// outputs]`, with `(height + 2 · padding - size) / stride + 1` rows.
+    ///
+    /// # Errors
+    /// The result has an error if x has other axes, or an image is smaller than a window.
+    #[track_caller]
+    pub fn forward(&self, x: &Array) -> Array {
+        let location = Location::caller();
+        if let Some(error) = x.error() {
+            return Array::failed(error, location);
+        }
+        let refused =
+            |problem: String| Array::failed(Error::Shape { op: "conv2d", problem, location }, location);
+        let &[batch, height, width, channels] = x.shape() else {
+            return refused(format!(
+                "x has shape {:?} instead of [batch, height, width, channels]",
+                x.shape()
+            ));
+        };
+        let extents = [height, width].map(|extent| extent + 2 * self.padding);
+        if self.size == 0 || self.stride == 0 || extents.iter().any(|&extent| extent < self.size) {
+            return refused(format!(
+                "windows of {size} x {size} at a distance of {} for images of {height} x {width} with {} \
+                 rows and columns of zeros on each side",
+                self.stride,
+                self.padding,
+                size = self.size
+            ));
+        }
+        let around = (self.padding, self.padding);
+        let padded = if self.padding == 0 { x.clone() } else { x.pad(&[(0, 0), around, around, (0, 0)]) };
+        let [rows, columns] = extents.map(|extent| (extent - self.size) / self.stride + 1);
+        let step = self.stride as isize;
+        let shifted = |at: usize| {
+            let (down, right) = (at / self.size, at % self.size);
+            let [last_row, last_column] = [rows, columns].map(|count| (count - 1) * self.stride + 1);
+            let part = padded.slice_step(1, down..down + last_row, step);
+            part.slice_step(2, right..right + last_column, step)
+        };
+        let parts: Vec<Array> = (0..self.size * self.size).map(shifted).collect();
+        let windows = stack(&parts.iter().collect::<Vec<_>>(), 3);
+        let flat = [batch, rows, columns, self.size * self.size * channels].map(|extent| extent as isize);
+        self.windows.forward(&windows.reshape(&flat))
+    }
+}

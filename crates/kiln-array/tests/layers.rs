@@ -1,0 +1,268 @@
+//! Attention, convolutions, embeddings, data and checkpoints against values in f64 that are worked
+//! out apart.
+
+use kiln_array::nn::{
+    Attention, Batches, Conv2d, Embedding, Key, Linear, load, load_checkpoint, prefetch, save,
+    save_checkpoint,
+};
+use kiln_array::optimizer::{AdamW, Lion, Optimizer, Sgd};
+use kiln_array::{Array, Scalar, grad};
+use kiln_runtime::Device;
+
+/// The CPU, or the device that the environment variable `KILN_DEVICE` names.
+fn device() -> Device {
+    let name = std::env::var("KILN_DEVICE").unwrap_or_else(|_| "cpu".into());
+    Device::open(&name).unwrap()
+}
+
+/// Numbers without a pattern, in -1 to 1.
+fn numbers(count: usize, seed: usize) -> Vec<f32> {
+    (0..count).map(|i| ((i * 7919 + seed * 104_729 + 13) % 2003) as f32 / 1001.5 - 1.0).collect()
+}
+
+fn wide(x: &[f32]) -> Vec<f64> {
+    x.iter().map(|&x| x.into()).collect()
+}
+
+fn close(got: &Array, expected: &[f64], name: &str) {
+    let got = got.to_vec::<f32>().unwrap();
+    assert_eq!(got.len(), expected.len(), "{name}");
+    for (i, (&got, &expected)) in got.iter().zip(expected).enumerate() {
+        let tolerance = 2e-5 * expected.abs().max(1.0);
+        assert!((f64::from(got) - expected).abs() < tolerance, "{name}, {i}: {got}, expected {expected}");
+    }
+}
+
+#[test]
+fn convolutions_are_sums_over_windows() {
+    let device = device();
+    for (height, width, channels, outputs, size, stride, padding) in
+        [(5, 7, 3, 4, 3, 1, 1), (6, 5, 1, 2, 3, 2, 1), (4, 4, 2, 3, 2, 2, 0), (3, 3, 2, 1, 1, 1, 0)]
+    {
+        let batch = 2;
+        let mut layer =
+            Conv2d::new(&device, Key::new(1), size, channels, outputs).stride(stride).padding(padding);
+        let (pixels, weights, biases) = (
+            numbers(batch * height * width * channels, 1),
+            numbers(outputs * size * size * channels, 2),
+            numbers(outputs, 3),
+        );
+        layer.windows = Linear {
+            weight: Array::new(&device, &weights, &[outputs, size * size * channels]),
+            bias: Some(Array::new(&device, &biases, &[outputs])),
+        };
+        let x = Array::new(&device, &pixels, &[batch, height, width, channels]);
+        let y = layer.forward(&x);
+        let [rows, columns] = [height, width].map(|extent| (extent + 2 * padding - size) / stride + 1);
+        assert_eq!(y.shape(), [batch, rows, columns, outputs]);
+        // The loss is a sum of results times numbers, whose gradients are sums too.
+        let slopes = numbers(y.len(), 4);
+        let of_y = Array::new(&device, &slopes, y.shape());
+        let [of_x, of_weight] = grad(
+            |[x, w]: &[Array; 2]| {
+                let windows = Linear { weight: w.clone(), bias: layer.windows.bias.clone() };
+                (Conv2d { windows, ..layer }.forward(x) * &of_y).sum()
+            },
+            &[x, layer.windows.weight.clone()],
+        );
+        let (p, w, g) = (wide(&pixels), wide(&weights), wide(&slopes));
+        let (mut sums, mut dx, mut dw) = (vec![0.0; g.len()], vec![0.0; p.len()], vec![0.0; w.len()]);
+        for at in 0..g.len() {
+            let (o, c, r, b) = (
+                at % outputs,
+                at / outputs % columns,
+                at / outputs / columns % rows,
+                at / outputs / columns / rows,
+            );
+            sums[at] = f64::from(biases[o]);
+            for k in 0..size * size * channels {
+                let (i, j, channel) = (k / channels / size, k / channels % size, k % channels);
+                let (row, column) =
+                    ((r * stride + i).wrapping_sub(padding), (c * stride + j).wrapping_sub(padding));
+                if row < height && column < width {
+                    let (from, of) = (
+                        ((b * height + row) * width + column) * channels + channel,
+                        o * size * size * channels + k,
+                    );
+                    sums[at] += p[from] * w[of];
+                    dx[from] += g[at] * w[of];
+                    dw[of] += g[at] * p[from];
+                }
+            }
+        }
+        close(&y, &sums, "result");
+        close(&of_x, &dx, "gradient of the images");
+        close(&of_weight, &dw, "gradient of the weights");
+    }
+}
+
+#[test]
+fn attention_is_a_mean_by_weights() {
+    let device = device();
+    for (causal, heads, batch, length) in [(true, 2, 2, 5), (false, 3, 1, 4), (true, 1, 1, 1)] {
+        let width = 6;
+        let layer = Attention::new(&device, Key::new(3), width, heads);
+        let layer = if causal { layer.causal() } else { layer };
+        let given = numbers(batch * length * width, 5);
+        let y = layer.forward(&Array::new(&device, &given, &[batch, length, width]));
+        let weights = |layer: &Linear| wide(&layer.weight.to_vec::<f32>().unwrap());
+        let (x, of_qkv, of_out) = (wide(&given), weights(&layer.qkv), weights(&layer.out));
+        let deep = width / heads;
+        let linear = |row: &[f64], weight: &[f64]| -> Vec<f64> {
+            weight.chunks(row.len()).map(|w| w.iter().zip(row).map(|(w, x)| w * x).sum()).collect()
+        };
+        let mut expected = Vec::new();
+        for b in 0..batch {
+            let rows: Vec<Vec<f64>> =
+                (0..length).map(|l| linear(&x[(b * length + l) * width..][..width], &of_qkv)).collect();
+            for l in 0..length {
+                let mut joined = vec![0.0; width];
+                for h in 0..heads {
+                    let part = |row: usize, which: usize| &rows[row][which * width + h * deep..][..deep];
+                    let seen = if causal { l + 1 } else { length };
+                    let score = |other: usize| {
+                        let dot: f64 = part(l, 0).iter().zip(part(other, 1)).map(|(q, k)| q * k).sum();
+                        (dot / (deep as f64).sqrt()).exp()
+                    };
+                    let total: f64 = (0..seen).map(score).sum();
+                    for other in 0..seen {
+                        for d in 0..deep {
+                            joined[h * deep + d] += score(other) / total * part(other, 2)[d];
+                        }
+                    }
+                }
+                expected.extend(linear(&joined, &of_out));
+            }
+        }
+        close(&y, &expected, "attention");
+    }
+}
+
+#[test]
+fn layers_name_shapes_that_they_do_not_take() {
+    let device = device();
+    let layer = Attention::new(&device, Key::new(1), 6, 4);
+    let error = |x: &Array| x.error().unwrap().to_string();
+    let x = Array::ones(&device, Scalar::F32, &[2, 3, 6]);
+    let heads = error(&layer.forward(&x));
+    assert!(heads.contains("`attention`: 4 heads do not divide a width of 6"), "{heads}");
+    let axes = error(&layer.forward(&x.select(0, 0)));
+    assert!(axes.contains("x has shape [3, 6] instead of [batch, length, width]"), "{axes}");
+    let layer = Conv2d::new(&device, Key::new(1), 5, 6, 1).padding(0);
+    let small = error(&layer.forward(&x.unsqueeze(0)));
+    assert!(small.contains("`conv2d`: windows of 5 x 5"), "{small}");
+}
+
+#[test]
+fn gradients_of_embeddings_add_up() {
+    let device = device();
+    let table = Array::new(&device, &numbers(15, 1), &[5, 3]);
+    // Entry 2 three times, once from the end; entries 1 and 4 never.
+    let indices = Array::new(&device, &[2i32, 0, -3, 3, 2, 0], &[2, 3]);
+    let slopes = numbers(18, 2);
+    let by = Array::new(&device, &slopes, &[2, 3, 3]);
+    let of = grad(|w: &Array| (Embedding { weight: w.clone() }.forward(&indices) * &by).sum(), &table);
+    let mut expected = vec![0.0; 15];
+    for (row, entry) in [2, 0, 2, 3, 2, 0].into_iter().enumerate() {
+        (0..3).for_each(|c| expected[entry * 3 + c] += f64::from(slopes[row * 3 + c]));
+    }
+    close(&of, &expected, "gradient of the table");
+}
+
+#[test]
+fn batches_are_orders_of_all_examples() {
+    for count in [0, 1, 7, 100] {
+        let mut all: Vec<usize> = Batches::new(count, 1).shuffled(Key::new(4)).flatten().collect();
+        assert_eq!(all, Batches::new(count, 1).shuffled(Key::new(4)).flatten().collect::<Vec<_>>());
+        all.sort_unstable();
+        assert_eq!(all, (0..count).collect::<Vec<_>>());
+    }
+    assert_eq!(Batches::new(5, 0).count(), 0);
+    assert_eq!(Batches::new(5, 6).count(), 0);
+    // Each of 6 examples is first about as often.
+    let mut first = [0; 6];
+    for key in 0..6000 {
+        let batch = Batches::new(6, 1).shuffled(Key::new(key)).next().unwrap();
+        first[batch[0]] += 1;
+    }
+    assert!(first.iter().all(|count| (850..1150).contains(count)), "{first:?}");
+}
+
+#[test]
+fn prefetching_ends_early_and_passes_panics_on() {
+    let mut numbers = prefetch(1, 0..1_000_000_000usize);
+    assert_eq!((numbers.next(), numbers.next()), (Some(0), Some(1)));
+    drop(numbers);
+    let mut failing = prefetch(0, (0..2).map(|i| if i == 1 { panic!("no more") } else { i }));
+    assert_eq!(failing.next(), Some(0));
+    let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| failing.next()));
+    assert_eq!(panic.unwrap_err().downcast_ref::<&str>(), Some(&"no more"));
+}
+
+/// Two steps, a checkpoint, two more; and these again from the checkpoint.
+fn goes_on<O: Optimizer>(new: impl Fn() -> O, step: impl Fn(&mut O, &mut Linear)) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("checkpoint.safetensors");
+    let device = device();
+    let (mut net, mut optimizer) = (Linear::new(&device, Key::new(1), 3, 2), new());
+    let steps = |net: &mut Linear, optimizer: &mut O, count: usize| {
+        (0..count).for_each(|_| step(optimizer, net));
+        net.weight.to_vec::<f32>().unwrap()
+    };
+    steps(&mut net, &mut optimizer, 2);
+    save_checkpoint(&net, &optimizer, &[("name", "x")], &path).unwrap();
+    let after = steps(&mut net, &mut optimizer, 2);
+    let (mut net, mut optimizer) = (Linear::new(&device, Key::new(2), 3, 2), new());
+    let texts = load_checkpoint(&mut net, &mut optimizer, &path).unwrap();
+    assert_eq!((texts.len(), texts["name"].as_str(), optimizer.steps()), (1, "x", 2));
+    assert_eq!(steps(&mut net, &mut optimizer, 2), after);
+}
+
+fn slopes(net: &Linear) -> Linear {
+    grad(|net: &Linear| (net.weight.sin() * 2.0).sum() + net.bias.as_ref().unwrap().square().sum(), net)
+}
+
+#[test]
+fn all_optimizers_go_on_from_checkpoints() {
+    goes_on(
+        || AdamW::new(0.1),
+        |optimizer, net| {
+            let slopes = slopes(net);
+            optimizer.step(net, slopes).unwrap()
+        },
+    );
+    goes_on(
+        || Lion::new(0.1),
+        |optimizer, net| {
+            let slopes = slopes(net);
+            optimizer.step(net, slopes).unwrap()
+        },
+    );
+    goes_on(
+        || Sgd::new(0.1).momentum(0.9),
+        |optimizer, net| {
+            let slopes = slopes(net);
+            optimizer.step(net, slopes).unwrap()
+        },
+    );
+}
+
+#[test]
+fn what_is_no_checkpoint_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("net.safetensors");
+    let device = device();
+    let (mut net, mut optimizer) = (Linear::new(&device, Key::new(1), 3, 2), Sgd::new(0.1));
+    save(&net, &path).unwrap();
+    let error = load_checkpoint(&mut net, &mut optimizer, &path).unwrap_err().to_string();
+    assert!(error.ends_with("it is no checkpoint"), "{error}");
+    let gradients = slopes(&net);
+    optimizer.step(&mut net, gradients).unwrap();
+    save_checkpoint(&net, &optimizer, &[], &path).unwrap();
+    let error = load(&mut net, &path).unwrap_err().to_string();
+    assert!(error.contains("`weight` is missing"), "{error}");
+    let mut other = AdamW::new(0.1);
+    let error = load_checkpoint(&mut net, &mut other, &path).unwrap_err().to_string();
+    assert!(error.contains("`optimizer.1.weight` is missing"), "{error}");
+    assert_eq!(other.steps(), 0);
+}
