@@ -7,7 +7,6 @@ use kiln_backend::{Error, Result};
 use memmap2::{MmapOptions, MmapRaw};
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
@@ -95,16 +94,28 @@ fn reserve(file: &File, bytes: u64, folder: &Path) -> io::Result<()> {
         return Err(full());
     }
     file.set_len(bytes)?;
+    allocate(file, bytes, length)
+}
+
+#[cfg(not(target_vendor = "apple"))]
+fn allocate(file: &File, bytes: u64, length: libc::off_t) -> io::Result<()> {
+    let descriptor = std::os::fd::AsRawFd::as_raw_fd(file);
     loop {
         // SAFETY: a file of ours, open for writing.
-        match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, length) } {
+        match unsafe { libc::posix_fallocate(descriptor, 0, length) } {
             0 => return Ok(()),
             libc::EINTR => {}
-            libc::ENOSPC | libc::EFBIG => return Err(full()),
+            libc::ENOSPC | libc::EFBIG => return Err(io::ErrorKind::StorageFull.into()),
             libc::EINVAL | libc::EOPNOTSUPP => return write_zeros(file, bytes),
             code => return Err(io::Error::from_raw_os_error(code)),
         }
     }
+}
+
+/// Apple's systems have no `posix_fallocate`.
+#[cfg(target_vendor = "apple")]
+fn allocate(file: &File, bytes: u64, _length: libc::off_t) -> io::Result<()> {
+    write_zeros(file, bytes)
 }
 
 /// Reserves the bytes of a file where the file system cannot do it at once.

@@ -58,9 +58,8 @@ enum Dropped {
     Event(EventId),
 }
 
-/// The most blocks on each axis of a grid, as CUDA has. What an adapter does not dispatch at once
-/// is folded.
-const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
+/// The most blocks on each axis of a grid. What an adapter does not dispatch at once is folded.
+const MAX_GRID: [u32; 3] = [i32::MAX as u32; 3];
 
 /// What is taken for the number of multiprocessors, which wgpu does not say: about that of the
 /// largest cards. With fewer programs than multiprocessors, some of them would be idle; with more,
