@@ -36,9 +36,13 @@ fn close(got: &Array, expected: &[f64], name: &str) {
 #[test]
 fn convolutions_are_sums_over_windows() {
     let device = device();
-    for (height, width, channels, outputs, size, stride, padding) in
-        [(5, 7, 3, 4, 3, 1, 1), (6, 5, 1, 2, 3, 2, 1), (4, 4, 2, 3, 2, 2, 0), (3, 3, 2, 1, 1, 1, 0)]
-    {
+    for (height, width, channels, outputs, size, stride, padding) in [
+        (5, 7, 3, 4, 3, 1, 1),
+        (6, 5, 1, 2, 3, 2, 1),
+        (4, 4, 2, 3, 2, 2, 0),
+        (3, 3, 2, 1, 1, 1, 0),
+        (3, 5, 1, 2, 5, 3, 2),
+    ] {
         let batch = 2;
         let mut layer =
             Conv2d::new(&device, Key::new(1), size, channels, outputs).stride(stride).padding(padding);

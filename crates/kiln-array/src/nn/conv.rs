@@ -11,8 +11,7 @@ use std::panic::Location;
 
 /// A convolution of images `[batch, height, width, channels]` with square windows.
 ///
-/// It is a product of the windows' pixels and the weights: a `Linear` layer on each window. Windows
-/// of more than 3 x 3 take long to plan with gradients.
+/// It is a product of the windows' pixels and the weights: a `Linear` layer on each window.
 ///
 /// ```
 /// use kiln_array::nn::{Conv2d, Key, Linear};

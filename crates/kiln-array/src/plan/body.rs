@@ -334,15 +334,28 @@ impl Writer<'_> {
         let from = self.graph[vertex].inputs[0];
         let flat = linear(index, &row_major(self.graph[vertex].shape()));
         let extent = |dim: usize| self.body.dims[dim].extent;
-        match delinear(&flat, self.graph[from].shape(), extent) {
-            Ok(index) => self.value(from, index, mask),
-            Err(_) if self.is_stored[from] && self.group.member(from).is_none() => {
-                let elem = self.graph[from].array.dtype();
-                Ok(self.body.push(Value::Read { vertex: from, index: vec![flat], mask }, elem))
+        match (delinear(&flat, self.graph[from].shape(), extent), self.in_order(from)) {
+            (Ok(index), _) => self.value(from, index, mask),
+            (Err(_), Some(vertex)) => {
+                let elem = self.graph[vertex].array.dtype();
+                Ok(self.body.push(Value::Read { vertex, index: vec![flat], mask }, elem))
             }
-            Err(Indivisible::Divide { dim, inner }) => Err(Stop::Divide { dim, inner }),
-            Err(Indivisible::Never) => Err(Stop::Failed(Failure::Store(from))),
+            (Err(Indivisible::Divide { dim, inner }), None) => Err(Stop::Divide { dim, inner }),
+            (Err(Indivisible::Never), None) => Err(Stop::Failed(Failure::Store(from))),
         }
+    }
+
+    /// The array in memory that has an array's elements in their order: itself, or what reshapes
+    /// made it of.
+    fn in_order(&self, vertex: usize) -> Option<usize> {
+        let mut source = vertex;
+        while !self.is_stored[source] && self.group.member(source).is_none() {
+            match self.graph[source].op() {
+                Some(Op::Reshape) => source = self.graph[source].inputs[0],
+                _ => return None,
+            }
+        }
+        self.group.member(source).is_none().then_some(source)
     }
 
     /// Zero outside of the input, whose elements there are not read.

@@ -121,6 +121,22 @@ impl Partition {
         if op.is_view() && self.alias(graph, vertex) {
             return;
         }
+        self.compute(graph, vertex);
+    }
+
+    /// Has an array in memory that its reader cannot compute: a view too is a copy then.
+    fn store(&mut self, graph: &Graph, vertex: usize) {
+        self.is_stored[vertex] = true;
+        self.aliases.retain(|&(alias, _)| alias != vertex);
+        if self.home[vertex].is_none() {
+            self.compute(graph, vertex);
+        }
+    }
+
+    /// Computes an array, after what it reads.
+    fn compute(&mut self, graph: &Graph, vertex: usize) {
+        let of = &graph[vertex];
+        let Some(op) = of.op() else { return };
         if op.is_library() {
             for &input in &of.inputs {
                 self.place_library_input(graph, input);
@@ -133,9 +149,8 @@ impl Partition {
         let body = loop {
             match Body::of(graph, &alone, &self.is_stored) {
                 Ok(body) => break body,
-                Err(Failure::Store(input)) if input != vertex => {
-                    self.is_stored[input] = true;
-                    self.place(graph, input);
+                Err(Failure::Store(input)) if input != vertex && !self.is_stored[input] => {
+                    self.store(graph, input);
                 }
                 // A group of one reads no member in another order.
                 Err(Failure::Store(_) | Failure::Conflict) => return,
