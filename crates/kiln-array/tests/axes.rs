@@ -66,3 +66,29 @@ fn more_axes_than_a_view_has() {
     apart.eval().unwrap();
     close("mean", &means, &apart.reshape(&[3, 5, 2, 2, -1]).mean_axes(&[-1]));
 }
+
+/// What two axes of a result read an array by is not one axis.
+#[test]
+fn differences_of_all_pairs_read_an_array_twice() {
+    let device = Device::open("cpu").unwrap();
+    // So many operations that the numbers are computed once, for both.
+    let points = |n: usize| {
+        let x = Array::new(&device, &numbers(3 * n), &[n, 3]);
+        (0..14).fold(x, |x, i| (x + f64::from(i)) * 0.5)
+    };
+    for (n, part) in [(7, 7), (7, 4), (5, 1), (1, 1), (40, 13)] {
+        let x = points(n);
+        let pairs = x.unsqueeze(1) - x.slice(0, 0..part).unsqueeze(0);
+        let distances = pairs.square().sum_axes(&[2]);
+        let at = points(n).to_vec::<f32>().unwrap();
+        let expected: Vec<f32> = (0..n * part)
+            .map(|at_| {
+                let (i, j) = (at_ / part, at_ % part);
+                let squares = (0..3).map(|k| f64::from(at[3 * i + k]) - f64::from(at[3 * j + k]));
+                squares.map(|x| x * x).sum::<f64>() as f32
+            })
+            .collect();
+        let expected = Array::new(&device, &expected, &[n, part]);
+        close(&format!("{n} points and {part}"), &distances, &expected);
+    }
+}

@@ -1,5 +1,6 @@
 //! How many kernels programs take, by counting launches.
 
+use kiln_array::nn::Key;
 use kiln_array::{Array, eval, explain};
 use kiln_runtime::{Activity, Device};
 use std::sync::Arc;
@@ -209,4 +210,12 @@ fn a_plan_is_explained() {
    writes f32 [1, 3, 3]
 ";
     assert_eq!(plan, expected, "{plan}");
+}
+
+#[test]
+fn random_numbers_are_one_kernel() {
+    let device = device(7006);
+    let x = Key::new(1).normal(&device, &[3, 5]);
+    let plan = explain(&[&x]).unwrap();
+    assert!(plan.starts_with("1 kernel, 0 bytes read, 60 bytes written\n"), "{plan}");
 }

@@ -1,6 +1,6 @@
 //! Random graphs: computed together, which fuses, and each array by itself, which does not.
 
-use kiln_array::{Array, concatenate, eval};
+use kiln_array::{Array, concatenate, eval, stack};
 use kiln_fuzz::GpuCode;
 use kiln_runtime::{Device, DiskCache};
 
@@ -13,7 +13,7 @@ fn grow(random: &mut fastrand::Rng, all: &[Array]) -> Array {
     if x.rank() == 0 {
         return x.broadcast_to(&[random.usize(1..4), 2]) * 0.5;
     }
-    match random.u32(..22) {
+    match random.u32(..27) {
         0 => (x * 0.25).exp().minimum(8.0),
         1 => x.tanh(),
         2 => x - 1.5,
@@ -38,6 +38,15 @@ fn grow(random: &mut fastrand::Rng, all: &[Array]) -> Array {
         19 if x.rank() == 2 => x.matmul(&x.transpose()) * 0.0625,
         20 => x.where_(&x.greater(0.0), &(x * 2.0)),
         21 => x.take(&x.argmax(a).flatten().slice(0, ..1), a),
+        // Differences of all pairs, of which one side may be a part.
+        22 if x.len() <= 36 && x.rank() <= 2 => {
+            let part = x.slice(0, ..random.usize(1..=x.shape()[0]));
+            x.unsqueeze(1) - part.unsqueeze(0) * 0.5
+        }
+        23 if x.len() < 200 && x.shape()[a as usize] > 2 => x.windows(a, 2, 1) * 0.5,
+        24 if x.shape()[a as usize] > 2 => x.slice_step(a, .., -2),
+        25 if x.len() < 200 => stack(&[x, &x.flip(&[a]).cos()], a),
+        26 => (0..7).fold(x.clone(), |x, i| (x + f64::from(i)) * 0.5),
         _ => (x.abs() + 1.0).log(),
     }
 }
@@ -64,7 +73,7 @@ fn graph(seed: u64, device: &Device, each_by_itself: bool) -> Vec<Array> {
 #[test]
 fn fused_graphs_compute_what_single_operations_do() {
     let name = std::env::var("KILN_DEVICE").unwrap_or_else(|_| "cpu".into());
-    check(&Device::open(&name).unwrap(), 0..60);
+    check(&Device::open(&name).unwrap(), 0..100);
 }
 
 /// Where the sanitizer sees what is read before it is written, and what two programs write.

@@ -88,17 +88,14 @@ impl Key {
         let index = Array::arange(device, count).cast(Scalar::U32).reshaped(shape, site);
         let word = |word: u32| Array::scalar(device, word);
         let of = |op, a: &Array, b: &Array| binary(op, a, b, None, site);
-        let steps = STEPS.map(word);
-        let zero = word(0);
-        let (mut low, mut high) = (word(self.0 as u32), word((self.0 >> 32) as u32));
+        let zero = Array::full(device, 0u32, shape);
+        let keys = [self.0 as u32, (self.0 >> 32) as u32];
         let (mut a, mut b, mut c, mut d) = (index, zero.clone(), zero.clone(), zero);
         for round in 0..10 {
-            if round > 0 {
-                (low, high) = (of(BinaryOp::Add, &low, &steps[0]), of(BinaryOp::Add, &high, &steps[1]));
-            }
+            let key = |of: usize| word(keys[of].wrapping_add(STEPS[of].wrapping_mul(round)));
             let [first, second] = [(&a, FACTORS[0]), (&c, FACTORS[1])].map(|(x, by)| product(x, by));
             let xor = |x: &Array, y: &Array, z: &Array| of(BinaryOp::Xor, &of(BinaryOp::Xor, x, y), z);
-            (a, c) = (xor(&second[1], &b, &low), xor(&first[1], &d, &high));
+            (a, c) = (xor(&second[1], &b, &key(0)), xor(&first[1], &d, &key(1)));
             ([d, _], [b, _]) = (first, second);
         }
         [a, b, c, d]

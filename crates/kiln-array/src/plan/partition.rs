@@ -27,6 +27,10 @@ const LOOKS_BACK: usize = 8;
 /// The most results of a kernel.
 const MOST_RESULTS: usize = 8;
 
+/// The most arrays of a kernel that may have to be stored, but whose readers are in it too. A normal
+/// random number is made of some 50.
+const MOST_MEMBERS: usize = 100;
+
 /// Rows from which on enough programs are busy with one each, however long it is.
 const MANY_ROWS: usize = 64;
 
@@ -323,14 +327,15 @@ pub(crate) fn alone(graph: &Graph, vertex: usize) -> Group {
     group
 }
 
-/// The group with another array in it, if both count over the same axes, share what they read, and
-/// are not slower together.
+/// The group with another array in it, if both count over the same axes, share what they read or
+/// read nothing, and are not slower together.
 fn aligned(graph: &Graph, alone: &Group, body: &Body, group: &Group, other: &Body) -> Option<Group> {
-    if group.members.len() >= 4 * MOST_RESULTS || targets(graph, group) >= MOST_RESULTS {
+    if group.members.len() >= MOST_MEMBERS || targets(graph, group) >= MOST_RESULTS {
         return None;
     }
     let mut axis_of: Vec<Option<usize>> = vec![None; alone.axes.len()];
-    let mut shares = false;
+    // What reads nothing, as random numbers, costs nothing to keep together.
+    let mut shares = [body, other].iter().all(|body| body_reads(body).next().is_none());
     for value in &body.values {
         let Value::Read { vertex, index, .. } = value else { continue };
         shares |= other
@@ -342,6 +347,9 @@ fn aligned(graph: &Graph, alone: &Group, body: &Body, group: &Group, other: &Bod
         assign(graph, member, index, body, &mut axis_of)?;
     }
     if !shares {
+        return None;
+    }
+    if !is_one_to_one(alone, group, &axis_of) {
         return None;
     }
     assign_rest(alone, group, &mut axis_of)?;
@@ -386,6 +394,16 @@ fn assign(
         }
     }
     Some(())
+}
+
+/// Whether each axis of the group is at most one of the array's, and has its extent. One by which
+/// a member is read twice, as in the differences of all pairs, or in part, is not.
+fn is_one_to_one(alone: &Group, group: &Group, axis_of: &[Option<usize>]) -> bool {
+    axis_of.iter().enumerate().all(|(axis, of)| {
+        of.is_none_or(|of| {
+            alone.axes[axis].extent == group.axes[of].extent && !axis_of[..axis].contains(&Some(of))
+        })
+    })
 }
 
 /// Assigns axes of which no member says anything, in order.
