@@ -27,8 +27,8 @@ const LOOKS_BACK: usize = 8;
 /// The most results of a kernel.
 const MOST_RESULTS: usize = 8;
 
-/// The most arrays of a kernel that may have to be stored, but whose readers are in it too. A normal
-/// random number is made of some 50.
+/// The most arrays of a kernel that may have to be stored, but whose readers are in it too. A
+/// normal random number is made of some 50.
 const MOST_MEMBERS: usize = 100;
 
 /// Rows from which on enough programs are busy with one each, however long it is.
