@@ -82,7 +82,7 @@
 //! | `dtype.rs`, `shape.rs` | promotion and broadcasting, as NumPy's |
 //! | `plan/` | from a graph to launches |
 //! | `emit/` | from a program to IR |
-//! | `schedule.rs`, `run.rs` | plans that are remembered, and running them |
+//! | `schedule.rs`, `run.rs`, `spare.rs` | plans that are remembered, running them, memory used again |
 //! | `library.rs`, `epilogue.rs` | products by `kiln-kernels`, their epilogues; kernels by hand |
 //! | `grad/` | gradients |
 //! | `nn/`, `optimizer/` | networks and their training |
@@ -104,6 +104,7 @@ mod plan;
 mod run;
 mod schedule;
 mod shape;
+mod spare;
 
 pub use array::{Operand, concatenate, einsum, eval, stack};
 pub use error::{Error, Result, Site};

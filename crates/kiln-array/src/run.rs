@@ -8,6 +8,7 @@ use crate::op::Op;
 use crate::plan::lower::View;
 use crate::plan::structure::Structure;
 use crate::schedule::{Number, Schedule, Share, Source, Work, schedule};
+use crate::spare::Spare;
 use kiln_ir::Literal;
 use kiln_runtime::{Device, DynArg, DynKernel, DynTensor};
 use smallvec::SmallVec;
@@ -21,13 +22,16 @@ pub(crate) fn evaluate(targets: &[&Array]) -> Result<()> {
             return Ok(());
         }
         if let Some(schedule) = schedule(&structure)? {
-            return Run(structure).all(&schedule);
+            return Run { of: structure, spare: Spare::default() }.all(&schedule);
         }
     }
 }
 
 /// A schedule that runs: the arrays and their tensors.
-struct Run(Structure);
+struct Run {
+    of: Structure,
+    spare: Spare,
+}
 
 impl Run {
     fn all(mut self, schedule: &Schedule) -> Result<()> {
@@ -46,7 +50,9 @@ impl Run {
                 }
             }
             self.share(&task.shared)?;
-            task.freed.iter().for_each(|&array| self.0.tensors[array] = None);
+            for &array in &task.freed {
+                self.spare.give(self.of.tensors[array].take());
+            }
         }
         self.finish()
     }
@@ -67,8 +73,8 @@ impl Run {
         let mut made: SmallVec<[(usize, DynTensor); 2]> = SmallVec::new();
         let mut written: SmallVec<[DynTensor; 2]> = SmallVec::new();
         for view in outputs {
-            let array = self.array(view.vertex);
-            let tensor = DynTensor::uninit(&device, array.dtype(), array.shape()).map_err(at)?;
+            let array = &self.of.arrays[view.vertex];
+            let tensor = self.spare.take(&device, array.dtype(), array.shape()).map_err(at)?;
             written.push(tensor.strided(view.offset, &view.extents, &view.strides).map_err(at)?);
             made.push((view.vertex, tensor));
         }
@@ -76,19 +82,20 @@ impl Run {
         let numbers = numbers.iter().map(|&number| DynArg::from(self.number(number)));
         kernel.with(arguments.chain(numbers)).grid(grid).launch(&device).map_err(at)?;
         for (array, tensor) in made {
-            self.0.tensors[array] = Some(Arc::new(tensor));
+            self.of.tensors[array] = Some(Arc::new(tensor));
         }
         Ok(())
     }
 
     fn library(&mut self, vertex: usize, op: &Op, inputs: &[Source]) -> Result<()> {
-        let array = self.array(vertex);
+        let device = self.device(vertex)?.clone();
+        let array = &self.of.arrays[vertex];
         let at = |error| Error::run(error, array.site());
         let inputs =
             inputs.iter().map(|source| self.source(source)).collect::<Result<SmallVec<[DynTensor; 2]>>>()?;
-        let mut result = DynTensor::uninit(self.device(vertex)?, array.dtype(), array.shape()).map_err(at)?;
+        let mut result = self.spare.take(&device, array.dtype(), array.shape()).map_err(at)?;
         library::launch(op, &inputs, &mut result).map_err(at)?;
-        self.0.tensors[vertex] = Some(Arc::new(result));
+        self.of.tensors[vertex] = Some(Arc::new(result));
         Ok(())
     }
 
@@ -99,13 +106,14 @@ impl Run {
         [a, b]: &[Source; 2],
         epilogue: kiln_runtime::Result<ChainEpilogue>,
     ) -> Result<()> {
-        let array = self.array(vertex);
+        let device = self.device(vertex)?.clone();
+        let array = &self.of.arrays[vertex];
         let at = |error| Error::run(error, array.site());
         let (a, b) = (self.source(a)?, self.source(b)?);
-        let result = DynTensor::uninit(self.device(vertex)?, array.dtype(), array.shape()).map_err(at)?;
+        let result = self.spare.take(&device, array.dtype(), array.shape()).map_err(at)?;
         let mut sums = result.reshape(&shape).map_err(at)?;
         library::fused(&a, &b, &mut sums, epilogue.map_err(at)?).map_err(at)?;
-        self.0.tensors[vertex] = Some(Arc::new(result));
+        self.of.tensors[vertex] = Some(Arc::new(result));
         Ok(())
     }
 
@@ -119,16 +127,16 @@ impl Run {
     fn number(&self, number: Number) -> Literal {
         match number {
             Number::Fixed(literal) => literal,
-            Number::Constant(slot) => self.0.constants[slot],
+            Number::Constant(slot) => self.of.constants[slot],
         }
     }
 
     fn array(&self, array: usize) -> &Array {
-        &self.0.arrays[array]
+        &self.of.arrays[array]
     }
 
     fn tensor(&self, array: usize) -> Result<&Arc<DynTensor>> {
-        self.0.tensors[array].as_ref().ok_or_else(|| {
+        self.of.tensors[array].as_ref().ok_or_else(|| {
             let problem = "it was not computed: please report this program".to_owned();
             Error::Shape { op: "eval", problem, location: self.array(array).site() }
         })
@@ -152,16 +160,16 @@ impl Run {
             let array = self.array(share.array);
             let same = self.tensor(share.with)?.reshape(array.shape());
             let same = same.map_err(|error| Error::run(error, array.site()))?;
-            self.0.tensors[share.array] = Some(Arc::new(same));
+            self.of.tensors[share.array] = Some(Arc::new(same));
         }
         Ok(())
     }
 
     /// Leaves elements in the arrays that were asked for. Those without elements need no launch.
     fn finish(mut self) -> Result<()> {
-        for target in std::mem::take(&mut self.0.targets) {
+        for target in std::mem::take(&mut self.of.targets) {
             let array = self.array(target);
-            if self.0.tensors[target].is_none() && array.is_empty() {
+            if self.of.tensors[target].is_none() && array.is_empty() {
                 let empty = DynTensor::zeros(self.device(target)?, array.dtype(), array.shape());
                 array.set_tensor(Arc::new(empty.map_err(|error| Error::run(error, array.site()))?));
                 continue;

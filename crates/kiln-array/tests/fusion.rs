@@ -219,3 +219,29 @@ fn random_numbers_are_one_kernel() {
     let plan = explain(&[&x]).unwrap();
     assert!(plan.starts_with("1 kernel, 0 bytes read, 60 bytes written\n"), "{plan}");
 }
+
+#[test]
+fn memory_is_used_again() {
+    // The interpreter allocates each array, to see what is read before it is written.
+    let device = Device::open("cpu").unwrap();
+    let x = Array::new(&device, &numbers(121), &[11, 11]);
+    let y = (0..12).fold(x.clone(), |y, _| (y.matmul(&x) * 0.125).tanh().softmax(-1));
+    let (count, products) = (Arc::new(AtomicUsize::new(0)), y.clone());
+    let counted = count.clone();
+    let observation = device.observe(move |activity: &Activity| {
+        // Other tests have the device too, and no arrays of this size.
+        if matches!(activity, Activity::Allocate(one) if one.bytes == 11 * 11 * 4) {
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    products.eval().unwrap();
+    drop(observation);
+    let allocated = count.load(Ordering::Relaxed);
+    assert!(allocated <= 4, "{allocated} allocations for 24 kernels");
+    let each = (0..12).fold(x.clone(), |y, _| {
+        let y = (y.matmul(&x) * 0.125).tanh();
+        y.eval().unwrap();
+        y.softmax(-1)
+    });
+    assert_eq!(y.to_vec::<f32>().unwrap(), each.to_vec::<f32>().unwrap());
+}

@@ -182,6 +182,21 @@ impl DynTensor {
         self.layout.is_dense()
     }
 
+    /// Whether no other tensor, view or unfinished read shares this one's memory.
+    ///
+    /// ```
+    /// # use kiln_runtime::{Device, DynTensor};
+    /// let mut x = DynTensor::new(&Device::open("interp")?, &[1, 2], &[2])?;
+    /// let view = x.alias();
+    /// assert!(!x.is_sole());
+    /// drop(view);
+    /// assert!(x.is_sole());
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    pub fn is_sole(&mut self) -> bool {
+        Arc::get_mut(&mut self.buffer).is_some()
+    }
+
     /// The device.
     pub fn device(&self) -> &Device {
         self.buffer.device()
