@@ -66,6 +66,9 @@ impl Rules<'_> {
             Op::Take { axis } => vec![Some(self.gathered(*axis)), None],
             Op::Product => self.of_product(),
             Op::AddParts => vec![Some(g.take(self.input(1), 1)), None],
+            // They have rules of their own, by `custom_vjp`.
+            Op::Attention { .. } | Op::AttentionSums { .. } => vec![None],
+            Op::AttentionGradient { .. } => vec![None; 4],
             Op::Variable => vec![Some(g.clone())],
             Op::Stop | Op::ArgSort { .. } => vec![None],
             Op::Custom => self.of_user(y),
@@ -291,7 +294,9 @@ fn is_transpose(x: &Array) -> bool {
         let same = rank >= 2 && of.shape()[rank - 2..] == [rows, columns];
         match (&recipe.op, recipe.inputs.first()) {
             (Op::Permute(order), _) if same => return order[rank - 2..] == [rank - 1, rank - 2],
-            (Op::Reshape | Op::Cast | Op::Variable | Op::Broadcast, Some(input)) if same => of = input.clone(),
+            (Op::Reshape | Op::Cast | Op::Variable | Op::Broadcast, Some(input)) if same => {
+                of = input.clone()
+            }
             _ => return false,
         }
     }
