@@ -157,9 +157,10 @@ fn prepared(options: &Options) -> Result<(Text, Recipe), Box<dyn Error>> {
         Size::Small => {
             Extents { vocabulary: tokens.count(), context: length, width: 128, heads: 4, layers: 4 }
         }
-        // Of GPT-2's tokens the text has only the first ones.
+        // As many as GPT-2 has tokens, in whole multiples of 64 for the tensor cores. The text has
+        // only the first ones.
         Size::Gpt2 => {
-            Extents { vocabulary: 50_257, context: length.max(1024), width: 768, heads: 12, layers: 12 }
+            Extents { vocabulary: 50_304, context: length.max(1024), width: 768, heads: 12, layers: 12 }
         }
     };
     let rate = if large { 6e-4 } else { 2e-3 };

@@ -1,10 +1,12 @@
-//! Launches of kernels that are not made of graphs: products of matrices, sorting, sums by indices.
+//! Launches of kernels that are not made of graphs: products of matrices, attention, sorting, sums
+//! by indices.
 
 use crate::epilogue::{ChainEpilogue, for_numbers};
 use crate::op::Op;
 use kiln_ir::Scalar;
-use kiln_kernels::Matmul;
+use kiln_kernels::attention::Given;
 use kiln_kernels::matmul::Factor;
+use kiln_kernels::{Attention, Matmul};
 use kiln_lang::prelude::*;
 use kiln_runtime::{DynTensor, Result, Tensor};
 
@@ -66,6 +68,11 @@ pub(crate) fn launch(op: &Op, inputs: &[DynTensor], result: &mut DynTensor) -> R
         (Op::Product, [a, b]) => product(a, b, result),
         (Op::ArgSort { descending }, [x]) => argsort(x, result, *descending),
         (Op::AddParts, [x, indices]) => add_parts(x, indices, result),
+        (Op::Attention { causal }, [qkv]) => attention(qkv, *causal, [Some(result), None]),
+        (Op::AttentionSums { causal }, [qkv]) => attention(qkv, *causal, [None, Some(result)]),
+        (Op::AttentionGradient { causal }, [qkv, g, sums, means]) => {
+            attention_gradient(qkv, [g, sums, means], *causal, result)
+        }
         _ => Ok(()),
     }
 }
@@ -99,6 +106,77 @@ fn add_parts(x: &DynTensor, indices: &DynTensor, y: &mut DynTensor) -> Result<()
         Scalar::F64 => of!(f64),
         _ => of!(f32),
     }
+}
+
+/// Evaluates an expression with a type for the elements of attention.
+macro_rules! for_attention {
+    ($elem:expr, $t:ident => $body:expr) => {{
+        macro_rules! of {
+            ($of:ty) => {{
+                type $t = $of;
+                $body
+            }};
+        }
+        match $elem {
+            Scalar::F16 => of!(f16),
+            Scalar::BF16 => of!(bf16),
+            _ => of!(f32),
+        }
+    }};
+}
+
+/// Queries, keys and values of `[batch, length, 3, heads, width]`.
+fn three<T: Elem>(qkv: &Tensor<T, 5>) -> Result<[Tensor<T, 4>; 3]> {
+    Ok([qkv.select(2, 0)?, qkv.select(2, 1)?, qkv.select(2, 2)?])
+}
+
+/// The tensor, or a copy with adjacent elements in its rows.
+fn by_rows(x: &DynTensor) -> Result<DynTensor> {
+    if x.strides().last().is_none_or(|&stride| stride == 1) { Ok(x.alias()) } else { x.copy() }
+}
+
+fn options(causal: bool) -> Attention {
+    if causal { Attention::new().causal() } else { Attention::new() }
+}
+
+/// Attention, of which results or the logarithms of sums are asked for.
+fn attention(qkv: &DynTensor, causal: bool, asked: [Option<&mut DynTensor>; 2]) -> Result<()> {
+    let qkv = by_rows(qkv)?;
+    for_attention!(qkv.dtype(), T => {
+        let [q, k, v] = three::<T>(qkv.downcast_ref()?)?;
+        let [o, sums] = asked;
+        let (mut own_o, mut own_sums);
+        let [batch, length, heads, width] = q.shape();
+        let o: &mut Tensor<T, 4> = match o {
+            Some(o) => o.downcast_mut()?,
+            None => {
+                own_o = q.device().uninit([batch, length, heads, width])?;
+                &mut own_o
+            }
+        };
+        let sums: &mut Tensor<f32, 3> = match sums {
+            Some(sums) => sums.downcast_mut()?,
+            None => {
+                own_sums = q.device().uninit([batch, heads, length])?;
+                &mut own_sums
+            }
+        };
+        options(causal).run_with_sums(&q, &k, &v, o, sums)
+    })
+}
+
+fn attention_gradient(
+    qkv: &DynTensor,
+    [g, sums, means]: [&DynTensor; 3],
+    causal: bool,
+    result: &mut DynTensor,
+) -> Result<()> {
+    let (qkv, g) = (by_rows(qkv)?, by_rows(g)?);
+    for_attention!(qkv.dtype(), T => {
+        let means = means.downcast_ref::<f32, 3>()?.permute([0, 2, 1])?;
+        let (qkv, g, sums) = (qkv.downcast_ref::<T, 5>()?, g.downcast_ref()?, sums.downcast_ref()?);
+        options(causal).gradients(&Given { qkv, g, sums, means: &means }, result.downcast_mut()?)
+    })
 }
 
 /// Launches a product whose sums go through an epilogue. Other element types have none.

@@ -61,6 +61,15 @@ pub(crate) enum Op {
     /// result's middle axis the sum of the parts of x that have it.
     AddParts,
 
+    /// `(qkv)` of `[batch, length, 3, heads, width]` floats of 16 or 32 bits: the attention of each
+    /// place to all, or to itself and those before, `[batch, length, heads, width]`.
+    Attention { causal: bool },
+    /// `(qkv)`: the logarithms of the sums of e^score of each query, `[batch, heads, length]` of f32.
+    AttentionSums { causal: bool },
+    /// `(qkv, g, sums, means)`: the gradient of qkv, of that of the results. Means are the sums of
+    /// results times gradients of each query, `[batch, length, heads]` of f32.
+    AttentionGradient { causal: bool },
+
     /// `(x)`: x, as the variable of a gradient.
     Variable,
     /// `(x)`: x, of which no gradient is taken.
@@ -104,6 +113,9 @@ impl Op {
             Op::Product => "matmul",
             Op::ArgSort { .. } => "argsort",
             Op::AddParts => "add_parts",
+            Op::Attention { .. } => "attention",
+            Op::AttentionSums { .. } => "attention_sums",
+            Op::AttentionGradient { .. } => "attention_gradient",
             Op::Variable => "variable",
             Op::Stop => "stop_gradient",
             Op::Custom => "custom_vjp",
@@ -136,13 +148,24 @@ impl Op {
             | Op::Take { .. }
             | Op::Product
             | Op::ArgSort { .. }
-            | Op::AddParts => false,
+            | Op::AddParts
+            | Op::Attention { .. }
+            | Op::AttentionSums { .. }
+            | Op::AttentionGradient { .. } => false,
         }
     }
 
     /// Whether it has a launch of its own, by a kernel of the library.
     pub(crate) fn is_library(&self) -> bool {
-        matches!(self, Op::Product | Op::ArgSort { .. } | Op::AddParts)
+        matches!(
+            self,
+            Op::Product
+                | Op::ArgSort { .. }
+                | Op::AddParts
+                | Op::Attention { .. }
+                | Op::AttentionSums { .. }
+                | Op::AttentionGradient { .. }
+        )
     }
 
     /// Whether it combines elements along axes.

@@ -6,7 +6,7 @@ use kiln_array::nn::{
     save_checkpoint,
 };
 use kiln_array::optimizer::{AdamW, Lion, Optimizer, Sgd};
-use kiln_array::{Array, Scalar, grad};
+use kiln_array::{Array, Module, Scalar, grad};
 use kiln_runtime::Device;
 
 /// The CPU, or the device that the environment variable `KILN_DEVICE` names.
@@ -100,45 +100,143 @@ fn convolutions_are_sums_over_windows() {
     }
 }
 
-#[test]
-fn attention_is_a_mean_by_weights() {
-    let device = device();
-    for (causal, heads, batch, length) in [(true, 2, 2, 5), (false, 3, 1, 4), (true, 1, 1, 1)] {
-        let width = 6;
-        let layer = Attention::new(&device, Key::new(3), width, heads);
-        let layer = if causal { layer.causal() } else { layer };
-        let given = numbers(batch * length * width, 5);
-        let y = layer.forward(&Array::new(&device, &given, &[batch, length, width]));
+/// A layer of attention, in f64.
+struct Attended {
+    of_qkv: Vec<f64>,
+    of_out: Vec<f64>,
+    heads: usize,
+    causal: bool,
+}
+
+impl Attended {
+    fn of(layer: &Attention) -> Attended {
         let weights = |layer: &Linear| wide(&layer.weight.to_vec::<f32>().unwrap());
-        let (x, of_qkv, of_out) = (wide(&given), weights(&layer.qkv), weights(&layer.out));
-        let deep = width / heads;
+        let (of_qkv, of_out) = (weights(&layer.qkv), weights(&layer.out));
+        Attended { of_qkv, of_out, heads: layer.heads, causal: layer.causal }
+    }
+
+    /// The results for one sequence.
+    fn results(&self, x: &[f64], width: usize) -> Vec<f64> {
+        let (length, deep) = (x.len() / width, width / self.heads);
         let linear = |row: &[f64], weight: &[f64]| -> Vec<f64> {
             weight.chunks(row.len()).map(|w| w.iter().zip(row).map(|(w, x)| w * x).sum()).collect()
         };
-        let mut expected = Vec::new();
-        for b in 0..batch {
-            let rows: Vec<Vec<f64>> =
-                (0..length).map(|l| linear(&x[(b * length + l) * width..][..width], &of_qkv)).collect();
-            for l in 0..length {
-                let mut joined = vec![0.0; width];
-                for h in 0..heads {
-                    let part = |row: usize, which: usize| &rows[row][which * width + h * deep..][..deep];
-                    let seen = if causal { l + 1 } else { length };
-                    let score = |other: usize| {
-                        let dot: f64 = part(l, 0).iter().zip(part(other, 1)).map(|(q, k)| q * k).sum();
-                        (dot / (deep as f64).sqrt()).exp()
-                    };
-                    let total: f64 = (0..seen).map(score).sum();
-                    for other in 0..seen {
-                        for d in 0..deep {
-                            joined[h * deep + d] += score(other) / total * part(other, 2)[d];
-                        }
+        let rows: Vec<Vec<f64>> = x.chunks(width).map(|row| linear(row, &self.of_qkv)).collect();
+        let mut results = Vec::new();
+        for l in 0..length {
+            let mut joined = vec![0.0; width];
+            for h in 0..self.heads {
+                let part = |row: usize, which: usize| &rows[row][which * width + h * deep..][..deep];
+                let seen = if self.causal { l + 1 } else { length };
+                let score = |other: usize| {
+                    let dot: f64 = part(l, 0).iter().zip(part(other, 1)).map(|(q, k)| q * k).sum();
+                    (dot / (deep as f64).sqrt()).exp()
+                };
+                let scores: Vec<f64> = (0..seen).map(score).collect();
+                let total: f64 = scores.iter().sum();
+                for (other, score) in scores.iter().enumerate() {
+                    for d in 0..deep {
+                        joined[h * deep + d] += score / total * part(other, 2)[d];
                     }
                 }
-                expected.extend(linear(&joined, &of_out));
             }
+            results.extend(linear(&joined, &self.of_out));
         }
+        results
+    }
+}
+
+/// A layer whose weights are large enough that places differ.
+fn attention_layer(device: &Device, width: usize, heads: usize, causal: bool) -> Attention {
+    let mut layer = Attention::new(device, Key::new(3), width, heads);
+    layer.qkv.weight = Array::new(device, &numbers(3 * width * width, 8), &[3 * width, width]);
+    layer.out.weight = Array::new(device, &numbers(width * width, 9), &[width, width]);
+    if causal { layer.causal() } else { layer }
+}
+
+#[test]
+fn attention_is_a_mean_by_weights() {
+    let device = device();
+    for (causal, heads, batch, length) in
+        [(true, 2, 2, 5), (false, 3, 1, 4), (true, 1, 1, 1), (true, 2, 1, 130)]
+    {
+        let width = 6;
+        let layer = attention_layer(&device, width, heads, causal);
+        let given = numbers(batch * length * width, 5);
+        let y = layer.forward(&Array::new(&device, &given, &[batch, length, width]));
+        let by_hand = Attended::of(&layer);
+        let sequences = wide(&given);
+        let expected: Vec<f64> =
+            sequences.chunks(length * width).flat_map(|x| by_hand.results(x, width)).collect();
         close(&y, &expected, "attention");
+    }
+}
+
+#[test]
+fn gradients_of_attention_are_those_of_small_differences() {
+    let device = device();
+    let width = 6;
+    for (causal, heads, length) in [(true, 2, 5), (false, 3, 4), (true, 1, 1), (true, 1, 70), (false, 2, 67)]
+    {
+        let layer = attention_layer(&device, width, heads, causal);
+        let (given, slopes) = (numbers(length * width, 5), numbers(length * width, 6));
+        let [x, by] = [&given, &slopes].map(|of| Array::new(&device, of, &[1, length, width]));
+        let of = grad(|x: &Array| (layer.forward(x) * &by).sum(), &x);
+        let (by_hand, slopes) = (Attended::of(&layer), wide(&slopes));
+        let loss = |x: &[f64]| -> f64 {
+            by_hand.results(x, width).iter().zip(&slopes).map(|(y, slope)| y * slope).sum()
+        };
+        let mut x = wide(&given);
+        let mut difference = |at: usize| {
+            let (step, before) = (1e-5, x[at]);
+            x[at] = before + step;
+            let above = loss(&x);
+            x[at] = before - step;
+            let below = loss(&x);
+            x[at] = before;
+            (above - below) / (2.0 * step)
+        };
+        let expected: Vec<f64> = (0..length * width).map(&mut difference).collect();
+        close(&of, &expected, "gradient of attention");
+    }
+}
+
+#[test]
+fn attention_has_second_gradients() {
+    let device = device();
+    let (width, length) = (4, 6);
+    let layer = attention_layer(&device, width, 2, true);
+    let [given, direction] = [5, 7].map(|seed| numbers(length * width, seed));
+    let [x, r] = [&given, &direction].map(|of| Array::new(&device, of, &[1, length, width]));
+    let slope = |x: &Array| grad(|x: &Array| layer.forward(x).square().sum(), x);
+    let second = grad(|x: &Array| (slope(x) * &r).sum(), &x);
+    // The gradient is a symmetric matrix's: its difference along a direction is the product.
+    let step = 1e-3;
+    let beside = |by: f64| wide(&slope(&(&x + &r * by)).to_vec::<f32>().unwrap());
+    let (above, below) = (beside(step), beside(-step));
+    let got = second.to_vec::<f32>().unwrap();
+    for (at, (above, below)) in above.iter().zip(&below).enumerate() {
+        let expected = (above - below) / (2.0 * step);
+        let error = (f64::from(got[at]) - expected).abs();
+        assert!(error < 2e-2 * expected.abs().max(1.0), "{at}: {}, expected {expected}", got[at]);
+    }
+}
+
+#[test]
+fn attention_of_bf16_has_the_gradients_of_f32() {
+    let device = device();
+    let (width, length) = (32, 40);
+    let layer = Attention::new(&device, Key::new(3), width, 2).causal();
+    let [x, by] = [5, 6].map(|seed| Array::new(&device, &numbers(length * width, seed), &[1, length, width]));
+    let of = |dtype: Scalar| {
+        let layer = layer.cast(dtype);
+        let loss = |x: &Array| (layer.forward(&x.cast(dtype)).cast(Scalar::F32) * &by).sum();
+        grad(loss, &x).to_vec::<f32>().unwrap()
+    };
+    let (narrow, full) = (of(Scalar::BF16), of(Scalar::F32));
+    let largest = full.iter().fold(0.0f32, |most, x| most.max(x.abs()));
+    for (a, b) in narrow.iter().zip(&full) {
+        assert!((a - b).abs() < 0.03 * largest, "{a}, expected {b} of up to {largest}");
     }
 }
 

@@ -14,11 +14,13 @@
 //! | `scan.rs` | running sums |
 //! | `sort.rs` | elements in order, and the greatest ones |
 //! | `einsum.rs` | sums of products by named axes |
+//! | `attention.rs` | attention of sequences to themselves |
 //! | `rows.rs` | softmax, norms |
 //! | `windows.rs` | windows, convolutions, pooling |
 //! | `read.rs` | computing, reading, printing |
 
 pub(crate) mod arithmetic;
+pub(crate) mod attention;
 pub(crate) mod create;
 mod einsum;
 pub(crate) mod functions;

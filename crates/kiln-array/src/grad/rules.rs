@@ -66,6 +66,9 @@ impl Rules<'_> {
             Op::Take { axis } => vec![Some(self.gathered(*axis)), None],
             Op::Product => self.of_product(),
             Op::AddParts => vec![Some(g.take(self.input(1), 1)), None],
+            // They have rules of their own, by `custom_vjp`.
+            Op::Attention { .. } | Op::AttentionSums { .. } => vec![None],
+            Op::AttentionGradient { .. } => vec![None; 4],
             Op::Variable => vec![Some(g.clone())],
             Op::Stop | Op::ArgSort { .. } => vec![None],
             Op::Custom => self.of_user(y),
@@ -190,7 +193,9 @@ impl Rules<'_> {
         wide_sum(&g.where_(&hit, zeros_like(&g, site)), &[axis], site)
     }
 
-    /// g bᵀ and aᵀ g; of a factor that serves for several products the sum.
+    /// g bᵀ and aᵀ g; of a factor that serves for several products the sum. The gradient of a
+    /// transpose is the transpose of a product too, so that what is transposed gets its gradient by
+    /// rows.
     fn of_product(&self) -> Vec<Option<Array>> {
         let (a, b, site) = (self.input(0), self.input(1), self.site);
         let turned = |x: &Array| x.ordered(Extents::from_slice(&[0, 2, 1]), site);
@@ -198,7 +203,14 @@ impl Rules<'_> {
             true => wide_sum(&of, &[0], site).reshaped(x.shape(), site),
             false => of,
         };
-        let (by_a, by_b) = (product(self.g, &turned(b), site), product(&turned(a), self.g, site));
+        let by_a = match is_transpose(a) {
+            true => turned(&product(b, &turned(self.g), site)),
+            false => product(self.g, &turned(b), site),
+        };
+        let by_b = match is_transpose(b) {
+            true => turned(&product(&turned(self.g), a, site)),
+            false => product(&turned(a), self.g, site),
+        };
         vec![Some(shared(by_a, a)), Some(shared(by_b, b))]
     }
 
@@ -270,6 +282,25 @@ fn along_axis(indices: &Array, axis: usize, site: Site) -> Option<Array> {
 fn wide_sum(x: &Array, axes: &[usize], site: Site) -> Array {
     let wide = x.cast_at(x.dtype().accumulator(), site);
     reduce(ReduceOp::Sum, &wide, axes, site).cast_at(x.dtype(), site)
+}
+
+/// Whether matrices are views of their transposes, through casts and reshapes that leave these as
+/// they are.
+fn is_transpose(x: &Array) -> bool {
+    let mut of = x.clone();
+    while let Some(recipe) = of.recipe() {
+        let [rows, columns] = [x.rank() - 2, x.rank() - 1].map(|axis| x.shape()[axis]);
+        let rank = of.rank();
+        let same = rank >= 2 && of.shape()[rank - 2..] == [rows, columns];
+        match (&recipe.op, recipe.inputs.first()) {
+            (Op::Permute(order), _) if same => return order[rank - 2..] == [rank - 1, rank - 2],
+            (Op::Reshape | Op::Cast | Op::Variable | Op::Broadcast, Some(input)) if same => {
+                of = input.clone()
+            }
+            _ => return false,
+        }
+    }
+    false
 }
 
 /// The order that undoes another one.

@@ -3,6 +3,7 @@
 use super::layers::Linear;
 use super::module::implement_module;
 use super::random::Key;
+use crate::array::attention::attention;
 use crate::error::Error;
 use crate::node::Array;
 use kiln_runtime::Device;
@@ -11,8 +12,9 @@ use std::panic::Location;
 /// Attention of each place of a sequence to the places of the same sequence, by several heads
 /// (Vaswani and others, "Attention Is All You Need", 2017).
 ///
-/// It is written in products, a mask and a softmax. So it has gradients of any order, and needs
-/// memory for `batch · heads · length²` weights.
+/// Weights are kept neither for the result nor for its gradient: kernels compute them again, a tile
+/// at a time (Dao, "FlashAttention-2", 2023). Gradients of gradients, and those in f64, need memory
+/// for `batch · heads · length²` weights.
 ///
 /// ```
 /// use kiln_array::nn::{Attention, Key};
@@ -74,20 +76,9 @@ impl Attention {
             let problem = format!("{} heads do not divide a width of {width}", self.heads);
             return Array::failed(Error::Shape { op: "attention", problem, location }, location);
         }
-        let deep = width / self.heads;
-        let [b, l, h, d] = [batch, length, self.heads, deep].map(|extent| extent as isize);
-        let parts = self.qkv.forward(x).reshape(&[b, l, 3, h, d]).permute(&[2, 0, 3, 1, 4]);
-        let [q, k, v] = [0, 1, 2].map(|part| parts.select(0, part));
-        let scores = q.matmul(&k.swap_axes(-1, -2)) * (1.0 / (deep as f64).sqrt());
-        let scores = match (self.causal, x.device()) {
-            (true, Some(device)) => {
-                let place = Array::arange(device, length);
-                let seen = place.unsqueeze(1).greater_equal(&place);
-                scores.where_(&seen, f64::NEG_INFINITY)
-            }
-            _ => scores,
-        };
-        let joined = scores.softmax(-1).matmul(&v).swap_axes(1, 2).reshape(&[b, l, -1]);
+        let [b, l, h, d] = [batch, length, self.heads, width / self.heads].map(|extent| extent as isize);
+        let qkv = self.qkv.forward(x).reshape(&[b, l, 3, h, d]);
+        let joined = attention(&qkv, self.causal, location).reshape(&[b, l, -1]);
         self.out.forward(&joined)
     }
 }

@@ -2,10 +2,10 @@
 
 use super::module::implement_module;
 use super::random::Key;
-use crate::grad::custom_vjp;
 use crate::node::Array;
 use kiln_ir::Scalar;
 use kiln_runtime::Device;
+use std::panic::Location;
 
 /// x · weightᵀ + bias, along the last axis.
 ///
@@ -82,28 +82,17 @@ impl Embedding {
         Embedding { weight: key.normal(device, &[entries, width]) * 0.02 }
     }
 
-    /// The rows of integer indices of any shape: `[…, width]`. The gradient of the table is a
-    /// product, of 0 and 1 by the gradient of the rows, with sums in f32 or wider.
+    /// The rows of integer indices of any shape: `[…, width]`.
     #[track_caller]
     pub fn forward(&self, indices: &Array) -> Array {
-        let taken = self.weight.take(indices, 0);
-        if taken.error().is_some() || indices.error().is_some() {
-            return taken;
+        let flat = self.weight.take(&indices.flatten(), 0);
+        match indices.error().or_else(|| flat.error()) {
+            Some(error) => Array::failed(error, Location::caller()),
+            None => {
+                let shape: Vec<usize> = [indices.shape(), &flat.shape()[1..]].concat();
+                flat.reshaped(&shape, Location::caller())
+            }
         }
-        let entries = self.weight.shape()[0];
-        let of_rows = indices.flatten();
-        custom_vjp(
-            &[&self.weight],
-            |_| taken,
-            move |of, _, gradient| {
-                let width = of[0].shape()[1..].iter().product::<usize>();
-                let places = of_rows.where_(&of_rows.greater_equal(0), &of_rows + entries);
-                let hot = places.one_hot(entries, gradient.dtype());
-                let rows = gradient.reshape(&[of_rows.len() as isize, width as isize]);
-                let shape: Vec<isize> = of[0].shape().iter().map(|&extent| extent as isize).collect();
-                vec![hot.transpose().matmul(&rows).reshape(&shape)]
-            },
-        )
     }
 }
 

@@ -305,7 +305,12 @@ impl Writer<'_> {
             }
             Op::Take { axis } => return self.taken(vertex, *axis, index, mask),
             Op::Variable | Op::Stop | Op::Custom => return self.operand(vertex, 0, index, mask),
-            Op::Product | Op::ArgSort { .. } | Op::AddParts => {
+            Op::Product
+            | Op::ArgSort { .. }
+            | Op::AddParts
+            | Op::Attention { .. }
+            | Op::AttentionSums { .. }
+            | Op::AttentionGradient { .. } => {
                 return Err(Stop::Failed(Failure::Store(vertex)));
             }
         };

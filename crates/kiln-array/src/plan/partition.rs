@@ -15,6 +15,10 @@ use crate::op::Op;
 /// Operations from which on a result that several read is stored.
 const STORED_FROM: usize = 12;
 
+/// Readers of a result but the first, times what each reads in its place but the first, from which
+/// on it is stored: writing it and reading it is less then.
+const REREAD_FROM: usize = 2;
+
 /// The most operations, one after the other, that no result between them is stored.
 const DEEPEST: usize = 64;
 
@@ -75,6 +79,7 @@ fn may_be_stored(graph: &Graph) -> Vec<bool> {
         readers[vertex] = graph[vertex].users.iter().map(through).sum();
     }
     let (mut operations, mut depth) = (vec![0usize; graph.len()], vec![0usize; graph.len()]);
+    let mut reads = vec![0usize; graph.len()];
     for vertex in 0..graph.len() {
         let of = &graph[vertex];
         let Some(op) = of.op() else {
@@ -85,8 +90,11 @@ fn may_be_stored(graph: &Graph) -> Vec<bool> {
         operations[vertex] = inputs.clone().map(|&input| operations[input]).sum::<usize>();
         operations[vertex] += usize::from(!op.is_view());
         depth[vertex] = 1 + inputs.map(|&input| depth[input]).max().unwrap_or(0);
+        reads[vertex] = arrays_read(graph, vertex, &stored, &reads);
         let is_constant = of.inputs.is_empty();
-        let shared = readers[vertex] > 1 && operations[vertex] >= STORED_FROM && !op.is_view();
+        let again = readers[vertex].saturating_sub(1);
+        let is_reread = again.saturating_mul(reads[vertex].saturating_sub(1)) >= REREAD_FROM;
+        let shared = again > 0 && (operations[vertex] >= STORED_FROM || is_reread) && !op.is_view();
         let large = operations[vertex] > MOST_OPERATIONS || depth[vertex] > DEEPEST;
         stored[vertex] =
             of.is_target || op.is_row_wise() || op.is_library() || !is_constant && (shared || large);
@@ -99,6 +107,17 @@ fn may_be_stored(graph: &Graph) -> Vec<bool> {
         }
     }
     stored
+}
+
+/// How many arrays of its own size are read where an array is not stored: `reads` says it of its
+/// inputs. Smaller ones, such as biases, stay in caches.
+fn arrays_read(graph: &Graph, vertex: usize, stored: &[bool], reads: &[usize]) -> usize {
+    if let Some(Op::Take { .. }) = graph[vertex].op() {
+        return 1;
+    }
+    let len = graph[vertex].array.len();
+    let inputs = graph[vertex].inputs.iter().filter(|&&input| 2 * graph[input].array.len() >= len);
+    inputs.map(|&input| if stored[input] { 1 } else { reads[input] }).sum()
 }
 
 fn is_view(graph: &Graph, vertex: usize) -> bool {

@@ -116,6 +116,9 @@ impl Structure {
             | Op::Product
             | Op::ArgSort { .. }
             | Op::AddParts
+            | Op::Attention { .. }
+            | Op::AttentionSums { .. }
+            | Op::AttentionGradient { .. }
             | Op::Variable
             | Op::Stop
             | Op::Custom => &[],
@@ -160,6 +163,9 @@ impl Structure {
             Op::Custom => (22, 0),
             Op::AddParts => (23, 0),
             Op::Windows { axis, .. } => (24, *axis as u64),
+            Op::Attention { causal } => (25, (*causal).into()),
+            Op::AttentionSums { causal } => (26, (*causal).into()),
+            Op::AttentionGradient { causal } => (27, (*causal).into()),
         }
     }
 

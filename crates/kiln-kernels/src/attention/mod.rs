@@ -5,11 +5,13 @@
 //! | `options.rs` | [`Attention`]: what can be asked for, of tensors of one length |
 //! | `packed.rs` | [`Packed`]: the same for sequences of any lengths that follow each other |
 //! | `heads.rs` | the tensors, as the kernels see them |
+//! | `gradients.rs` | the gradients of queries, keys and values |
 //! | `plain.rs` | the kernel for every device, at the tile level |
 //! | `hopper.rs` | the kernel for GPUs of compute capability 9.0, at the explicit level |
 //! | `schedule.rs` | how that is divided, and in which order |
 //! | `ways.rs` | which of the two, with which tiles |
 
+pub mod gradients;
 mod heads;
 pub mod hopper;
 mod options;
@@ -18,6 +20,7 @@ pub mod plain;
 pub mod schedule;
 mod ways;
 
+pub use gradients::Given;
 pub use heads::Heads;
 pub use options::Attention;
 pub use packed::{Packed, Start};
