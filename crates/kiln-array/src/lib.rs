@@ -82,7 +82,8 @@
 //! | `dtype.rs`, `shape.rs` | promotion and broadcasting, as NumPy's |
 //! | `plan/` | from a graph to launches |
 //! | `emit/` | from a program to IR |
-//! | `schedule.rs`, `run.rs`, `spare.rs` | remembered plans, running them, memory that is used again |
+//! | `schedule.rs`, `run.rs` | plans that are remembered, and running them |
+//! | `spare.rs` | memory that is used again |
 //! | `library.rs`, `epilogue.rs` | products by `kiln-kernels`, their epilogues; kernels by hand |
 //! | `grad/` | gradients |
 //! | `nn/`, `optimizer/` | networks and their training |

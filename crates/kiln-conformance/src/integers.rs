@@ -3,7 +3,7 @@
 use crate::case::{Case, cases};
 use crate::elementwise::{Elementwise, check};
 use crate::trial::{Trial, Verdict};
-use kiln_lang::{Int, Val};
+use kiln_lang::{Int, IntoVal, Val};
 use kiln_reference::{Host, Rng, Sample};
 use std::marker::PhantomData;
 
@@ -11,6 +11,7 @@ pub fn cases() -> Vec<Case> {
     cases!["integers":
         saturating for i32 u32 i64 u64;
         averages for i32 u32 i64 u64;
+        extremes for i32 i64;
         funnels for i32 u32 i64 u64;
         bytes;
         dot_products for i32 u32;
@@ -87,6 +88,48 @@ impl<T: Sample + Int> Elementwise for Saturating<T> {
 
 fn saturating<T: Sample + Int>(trial: &mut Trial<'_>) -> Verdict {
     check::<Saturating<T>>(trial)
+}
+
+/// Of three, of which one has another sign: assemblers make one instruction of them.
+struct Extremes<T>(PhantomData<T>);
+
+impl<T: Sample + Int> Elementwise for Extremes<T> {
+    type In = T;
+    type Out = T;
+    const NAMES: &'static [&'static str] = &["max", "min", "max of |a|", "max of 0 - a", "min of -1 * a"];
+
+    fn device([a, b, c]: [Val<T>; 3]) -> Vec<Val<T>> {
+        let number = |n: i128| of::<T>(n).into_val();
+        let (below, times) = (number(0) - a, a * number(-1));
+        vec![
+            b.max(-a).max(c),
+            c.min(b.min(-a)),
+            b.max(a.abs()).max(c),
+            c.max(below.max(b)),
+            times.min(b).min(c),
+        ]
+    }
+
+    fn host([a, b, c]: [Host; 3]) -> Vec<Host> {
+        let (x, y, z) = (int(a), int(b), int(c));
+        let (minus, size) = (wrapped::<T>(-x), wrapped::<T>(x.abs()));
+        let (most, fewest) = (y.max(minus).max(z), y.min(minus).min(z));
+        [most, fewest, y.max(size).max(z), most, fewest].map(Host::Int).to_vec()
+    }
+
+    fn operands(rng: &mut Rng) -> [T; 3] {
+        [any(rng), any(rng), any(rng)]
+    }
+
+    fn special() -> Vec<[T; 3]> {
+        ends()
+    }
+
+    const ULPS: f64 = 0.0;
+}
+
+fn extremes<T: Sample + Int>(trial: &mut Trial<'_>) -> Verdict {
+    check::<Extremes<T>>(trial)
 }
 
 struct Averages<T>(PhantomData<T>);

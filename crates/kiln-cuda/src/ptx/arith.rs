@@ -34,9 +34,11 @@ impl Writer<'_> {
         let float = matches!(elem, Scalar::F32 | Scalar::F64);
         let width = 8 * elem.bytes();
         match unary {
+            Neg if elem.is_int() && x.class != Class::B64 => self.negate(to, x, width),
             Neg if elem.is_int() => self.put(format_args!("neg.s{width} {to}, {x}")),
             Neg if float => self.put(format_args!("neg.{t} {to}, {x}")),
             Abs if elem.is_int() && !elem.is_signed() => self.mov(to, x),
+            Abs if elem.is_int() && x.class != Class::B64 => self.absolute(to, x, width),
             Abs if elem.is_int() || float => self.put(format_args!("abs.{t} {to}, {x}")),
             Not if elem == Scalar::Bool => self.put(format_args!("not.pred {to}, {x}")),
             Not if elem.is_int() => self.put(format_args!("not.{} {to}, {x}", x.class.bits())),
@@ -62,6 +64,23 @@ impl Writer<'_> {
             }
         }
         Ok(())
+    }
+
+    /// `-x` as `!x + 1`. NVIDIA's assembler (ptxas 13.0, and that of the driver, from sm_90 on) makes
+    /// one instruction of a signed `max(max(a, b), c)` or `min`, and drops the sign of an operand
+    /// that is a `neg`, or a difference from 0, or a product with -1.
+    fn negate(&mut self, to: Reg, x: Reg, width: u32) {
+        let inverse = self.reg(x.class);
+        self.put(format_args!("not.{} {inverse}, {x}", x.class.bits()));
+        self.put(format_args!("add.s{width} {to}, {inverse}, 1"));
+    }
+
+    /// `|x|` without `abs`, which the assembler drops where it drops a `neg`.
+    fn absolute(&mut self, to: Reg, x: Reg, width: u32) {
+        let (sign, flipped) = (self.reg(x.class), self.reg(x.class));
+        self.put(format_args!("shr.s{width} {sign}, {x}, {}", width - 1));
+        self.put(format_args!("xor.{} {flipped}, {x}, {sign}", x.class.bits()));
+        self.put(format_args!("sub.s{width} {to}, {flipped}, {sign}"));
     }
 
     /// `popc` and `clz` give 32 bits whatever they count in.

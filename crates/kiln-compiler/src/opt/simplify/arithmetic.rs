@@ -60,6 +60,10 @@ pub(super) fn binary(cx: &mut Cursor<'_>, kind: BinaryOp, a: Value, b: Value) ->
             Some(literal) => Change::Constant(literal),
             None => Change::None, // a fault, which stays
         },
+        // As a `neg`, with which each backend knows what to do. Of floats, `0 - 0` is not `-0`.
+        (Some(x), None) if kind == BinaryOp::Sub && is_zero_of_ints(x) => {
+            Change::Become(OpKind::Unary(UnaryOp::Neg), vec![b])
+        }
         (Some(_), None) if commutes(kind) => Change::Become(OpKind::Binary(kind), vec![b, a]),
         (None, Some(y)) if y.elem().is_float() => float_by_constant(cx, kind, a, b, y),
         (None, Some(y)) => int_by_constant(cx, kind, a, b, y),
@@ -67,6 +71,11 @@ pub(super) fn binary(cx: &mut Cursor<'_>, kind: BinaryOp, a: Value, b: Value) ->
         (None, None) if complements(cx, a, b) => with_complement(cx, kind, a),
         _ => Change::None,
     }
+}
+
+fn is_zero_of_ints(literal: Literal) -> bool {
+    let elem = literal.elem();
+    elem.is_int() && elem.is_signed() && literal == Literal::zero(elem)
 }
 
 /// Whether one value is `not` of the other.
@@ -110,6 +119,7 @@ fn int_by_constant(cx: &mut Cursor<'_>, kind: BinaryOp, a: Value, b: Value, c: L
         Add | Sub | Or | Xor | Shl | Shr if c == zero => Change::Value(a),
         Mul | Div if c == one => Change::Value(a),
         Mul | And if c == zero => Change::Constant(zero),
+        Mul if c == ones && elem.is_signed() => Change::Become(OpKind::Unary(UnaryOp::Neg), vec![a]),
         Rem if c == one => Change::Constant(zero),
         And if c == ones => Change::Value(a),
         Or if c == ones => Change::Constant(ones),
