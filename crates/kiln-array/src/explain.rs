@@ -4,7 +4,6 @@ use crate::error::Result;
 use crate::node::Array;
 use crate::op::Op;
 use crate::plan::body::{Body, Group, Value};
-use crate::plan::chain::Stage;
 use crate::plan::graph::Graph;
 use crate::plan::partition::Part;
 use crate::plan::program::Columns;
@@ -125,22 +124,11 @@ fn kernel(graph: &Graph, plan: &Plan, step: &Step) -> Kernel {
             let part = Part::Library { vertex: fused.product };
             let mut reads = plan.partition.reads(graph, &part);
             reads.extend(fused.operands.iter().map(|view| view.vertex));
-            let is_work = |stage: &&Stage| match stage {
-                Stage::Sums
-                | Stage::Operand(_)
-                | Stage::Number(_)
-                | Stage::Literal(_)
-                | Stage::Index { .. } => false,
-                Stage::Unary(..)
-                | Stage::Binary(..)
-                | Stage::Compare(..)
-                | Stage::Select(_)
-                | Stage::Cast(..) => true,
-            };
-            let count = fused.chain.stages.iter().filter(is_work).count();
+            let count = fused.chain.stages.iter().filter(|stage| stage.is_work()).count();
             let name = graph[fused.result].op().map_or("", |op| op.name());
-            let what =
-                format!("matmul: by the kernel library; {count} operations up to {name} are its epilogue");
+            let are = if count == 1 { "is" } else { "are" };
+            let count = counted(count);
+            let what = format!("matmul: by the kernel library; {count} up to {name} {are} its epilogue");
             Kernel { what, reads, writes: vec![fused.result] }
         }
         Step::Kernel(launch) => {
@@ -189,5 +177,9 @@ fn operations(graph: &Graph, group: &Group, body: &Body) -> String {
     let count = body.values.iter().filter(is_work).count();
     let names: Vec<&str> = combined.into_values().collect();
     let of = if names.is_empty() { String::new() } else { format!("{}; ", names.join(", ")) };
-    format!("{of}{count} operations")
+    format!("{of}{}", counted(count))
+}
+
+fn counted(operations: usize) -> String {
+    format!("{operations} operation{}", if operations == 1 { "" } else { "s" })
 }

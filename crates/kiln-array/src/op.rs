@@ -64,7 +64,8 @@ pub(crate) enum Op {
     /// `(qkv)` of `[batch, length, 3, heads, width]` floats of 16 or 32 bits: the attention of each
     /// place to all, or to itself and those before, `[batch, length, heads, width]`.
     Attention { causal: bool },
-    /// `(qkv)`: the logarithms of the sums of e^score of each query, `[batch, heads, length]` of f32.
+    /// `(qkv)`: the logarithms of the sums of e^score of each query, `[batch, heads, length]` of
+    /// f32.
     AttentionSums { causal: bool },
     /// `(qkv, g, sums, means)`: the gradient of qkv, of that of the results. Means are the sums of
     /// results times gradients of each query, `[batch, length, heads]` of f32.

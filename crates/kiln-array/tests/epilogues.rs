@@ -142,8 +142,5 @@ fn products_are_stored_where_more_than_their_epilogue_reads_them() {
     let (one, sum) = (&z + 1.0, z.sum_axes(&[0]));
     assert_launches(&device, 3, || eval(&[&one, &sum]).unwrap());
     let text = explain(&[&(x.matmul(&gate) + 1.0)]).unwrap();
-    assert!(
-        text.contains("matmul: by the kernel library; 1 operations up to add are its epilogue"),
-        "{text}"
-    );
+    assert!(text.contains("matmul: by the kernel library; 1 operation up to add is its epilogue"), "{text}");
 }

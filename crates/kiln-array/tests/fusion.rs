@@ -159,6 +159,39 @@ fn a_nan_stays_in_its_row() {
     }
 }
 
+/// A sum that grows over layers, as the vectors of a transformer do, is stored: what reads it would
+/// read all of its terms otherwise.
+#[test]
+fn terms_of_a_sum_over_layers_are_read_once() {
+    let device = device(7005);
+    let (rows, width, layers) = (8, 16, 6);
+    let w = numbers(width * width).iter().map(|w| w / 8.0).collect::<Vec<f32>>();
+    let start = numbers(rows * width);
+    let (matrix, x) = (Array::new(&device, &w, &[width, width]), Array::new(&device, &start, &[rows, width]));
+    let ones = Array::full(&device, 1.0f32, &[width]);
+    let y = (0..layers).fold(x, |x, _| &x + x.rms_norm(&ones, 1e-5).matmul(&matrix));
+    let y = y.rms_norm(&ones, 1e-5);
+    let text = explain(&[&y]).unwrap();
+    let most = text.lines().map(|line| line.matches(&format!("f32 [{rows}, {width}]")).count()).max();
+    assert!(most.is_some_and(|most| most <= 2), "{text}");
+    let norm = |row: &[f64]| -> Vec<f64> {
+        let square: f64 = row.iter().map(|x| x * x).sum::<f64>() / width as f64;
+        row.iter().map(|x| x / (square + 1e-5).sqrt()).collect()
+    };
+    for (row, got) in start.chunks(width).zip(y.to_vec::<f32>().unwrap().chunks(width)) {
+        let mut sums: Vec<f64> = row.iter().map(|&x| x.into()).collect();
+        for _ in 0..layers {
+            let of = norm(&sums);
+            for (column, sum) in sums.iter_mut().enumerate() {
+                *sum += (0..width).map(|k| of[k] * f64::from(w[k * width + column])).sum::<f64>();
+            }
+        }
+        for (expected, &got) in norm(&sums).iter().zip(got) {
+            assert!((expected - f64::from(got)).abs() < 1e-4, "{got}, expected {expected}");
+        }
+    }
+}
+
 #[test]
 fn another_batch_size_compiles_nothing() {
     let device = device(7003);

@@ -1,6 +1,7 @@
 //! Gradients on their way to an optimizer.
 
 use super::Parameters;
+use crate::array::concatenate;
 use crate::error::Error;
 use crate::node::Array;
 use kiln_ir::Scalar;
@@ -28,6 +29,12 @@ pub struct Gradients<P> {
     pub(crate) together: Vec<Array>,
 }
 
+/// Gradients of so few elements are small: biases, and the weights of norms.
+const SMALL: usize = 4096;
+
+/// As many small gradients are added up in one kernel.
+const TOGETHER: usize = 16;
+
 impl<P: Parameters> From<P> for Gradients<P> {
     fn from(of: P) -> Gradients<P> {
         Gradients { of, usable: None, together: Vec::new() }
@@ -38,16 +45,21 @@ impl<P: Parameters> Gradients<P> {
     /// The length of all gradients as one vector, in f32.
     #[track_caller]
     pub fn norm(&self) -> Array {
-        let mut total: Option<Array> = None;
+        let site = Location::caller();
+        let (mut parts, mut small) = (Vec::new(), Vec::new());
         self.of.map(&mut |gradient| {
-            let squares = gradient.cast(Scalar::F32).square().sum();
-            total = Some(match total.take() {
-                Some(before) => before + squares,
-                None => squares,
-            });
+            let of = gradient.cast_at(Scalar::F32, site).reshaped(&[gradient.len()], site);
+            if of.len() <= SMALL {
+                small.push(of)
+            } else {
+                parts.push(of)
+            }
             gradient.clone()
         });
-        let site = Location::caller();
+        // A kernel each would cost more than what it does.
+        parts.extend(small.chunks(TOGETHER).map(|all| concatenate(&all.iter().collect::<Vec<_>>(), 0)));
+        let squares = parts.iter().map(|part| part.square().sum());
+        let total = squares.reduce(|total, squares| total + squares);
         total.map_or_else(
             || {
                 Array::failed(

@@ -171,7 +171,8 @@ fn backward(value: &Array, variables: &[Array], site: Site) -> Vec<Array> {
     if let Some(error) = problem {
         return variables.iter().map(|_| Array::failed(error.clone(), site)).collect();
     }
-    let order = dependent(value, variables);
+    let of_variables: HashSet<usize> = variables.iter().map(Array::identity).collect();
+    let order = dependent(value, &of_variables);
     let mut gradients: HashMap<usize, Array> = HashMap::new();
     if let Some(device) = value.device() {
         let one = constant(device, "ones", Literal::one(value.dtype()), value.shape(), site);
@@ -179,7 +180,7 @@ fn backward(value: &Array, variables: &[Array], site: Site) -> Vec<Array> {
     }
     let depends: HashSet<usize> = order.iter().map(|(array, _)| array.identity()).collect();
     for (array, recipe) in order.iter().rev() {
-        if variables.iter().any(|variable| variable.identity() == array.identity()) {
+        if of_variables.contains(&array.identity()) {
             continue;
         }
         let Some(gradient) = gradients.remove(&array.identity()) else { continue };
@@ -200,7 +201,7 @@ fn backward(value: &Array, variables: &[Array], site: Site) -> Vec<Array> {
 }
 
 /// The arrays between variables and a value, inputs before what is made of them, with recipes.
-fn dependent(value: &Array, variables: &[Array]) -> Vec<(Array, Recipe)> {
+fn dependent(value: &Array, variables: &HashSet<usize>) -> Vec<(Array, Recipe)> {
     let mut found = Vec::new();
     let mut state: HashMap<usize, bool> = HashMap::new();
     let mut pending = vec![(value.clone(), false)];
@@ -218,7 +219,7 @@ fn dependent(value: &Array, variables: &[Array]) -> Vec<(Array, Recipe)> {
             pending.extend(inputs.into_iter().map(|input| (input, false)));
             continue;
         }
-        let is_variable = variables.iter().any(|variable| variable.identity() == array.identity());
+        let is_variable = variables.contains(&array.identity());
         let of_input =
             recipe.inputs.iter().any(|input| state.get(&input.identity()).copied().unwrap_or(false));
         state.insert(array.identity(), is_variable || of_input);

@@ -3,7 +3,6 @@
 use super::layers::Linear;
 use super::module::implement_module;
 use super::random::Key;
-use crate::array::stack;
 use crate::error::Error;
 use crate::node::Array;
 use kiln_runtime::Device;
@@ -88,15 +87,8 @@ impl Conv2d {
         let around = (self.padding, self.padding);
         let padded = if self.padding == 0 { x.clone() } else { x.pad(&[(0, 0), around, around, (0, 0)]) };
         let [rows, columns] = extents.map(|extent| (extent - self.size) / self.stride + 1);
-        let step = self.stride as isize;
-        let shifted = |at: usize| {
-            let (down, right) = (at / self.size, at % self.size);
-            let [last_row, last_column] = [rows, columns].map(|count| (count - 1) * self.stride + 1);
-            let part = padded.slice_step(1, down..down + last_row, step);
-            part.slice_step(2, right..right + last_column, step)
-        };
-        let parts: Vec<Array> = (0..self.size * self.size).map(shifted).collect();
-        let windows = stack(&parts.iter().collect::<Vec<_>>(), 3);
+        let windows = padded.windows(1, self.size, self.stride).windows(3, self.size, self.stride);
+        let windows = windows.permute(&[0, 1, 3, 2, 4, 5]);
         let flat = [batch, rows, columns, self.size * self.size * channels].map(|extent| extent as isize);
         self.windows.forward(&windows.reshape(&flat))
     }

@@ -1,7 +1,7 @@
 //! AdamW.
 
 use super::schedule::Schedule;
-use super::update::{State, Update};
+use super::update::{State, Update, of_step};
 use crate::error::Result;
 use crate::grad::{Gradients, Parameters};
 use std::panic::Location;
@@ -65,14 +65,15 @@ impl AdamW {
         let power = self.state.steps as f64 + 1.0;
         let [first, second] = self.betas;
         let [unbias, unbias_square] = self.betas.map(|beta| 1.0 / (1.0 - beta.powf(power)));
-        let (epsilon, decay) = (self.epsilon, self.weight_decay);
+        let (length, root) = (of_step(rate * unbias, true), of_step(unbias_square.sqrt(), true));
+        let (kept, epsilon) = (of_step(1.0 - rate * self.weight_decay, false), self.epsilon);
         self.state.step(net, gradients.into(), Location::caller(), |update: Update<'_, 2>| {
             let Update { parameter, gradient, state: [mean, square], decays } = update;
             let mean = mean * first + &gradient * (1.0 - first);
             let square = square * second + gradient.square() * (1.0 - second);
-            let change = &mean * unbias / ((&square * unbias_square).sqrt() + epsilon);
-            let kept = if decays { parameter * (1.0 - rate * decay) } else { parameter };
-            (kept - change * rate, [mean, square])
+            let change = &mean * length / (square.sqrt() * root + epsilon);
+            let kept = if decays { parameter * kept } else { parameter };
+            (kept - change, [mean, square])
         })
     }
 }

@@ -1,7 +1,7 @@
 //! Lion.
 
 use super::schedule::Schedule;
-use super::update::{State, Update};
+use super::update::{State, Update, of_step};
 use crate::error::Result;
 use crate::grad::{Gradients, Parameters};
 use std::panic::Location;
@@ -50,12 +50,13 @@ impl Lion {
     /// As of [`Sgd::step`](super::Sgd::step).
     #[track_caller]
     pub fn step<P: Parameters>(&mut self, net: &mut P, gradients: impl Into<Gradients<P>>) -> Result<()> {
-        let (rate, decay) = (self.rate.at(self.state.steps), self.weight_decay);
+        let rate = self.rate.at(self.state.steps);
+        let (rate, kept) = (of_step(rate, true), of_step(1.0 - rate * self.weight_decay, false));
         let [first, second] = self.betas;
         self.state.step(net, gradients.into(), Location::caller(), |update: Update<'_, 1>| {
             let Update { parameter, gradient, state: [mean], decays } = update;
             let change = (mean * first + &gradient * (1.0 - first)).sign();
-            let kept = if decays { parameter * (1.0 - rate * decay) } else { parameter };
+            let kept = if decays { parameter * kept } else { parameter };
             (kept - change * rate, [mean * second + gradient * (1.0 - second)])
         })
     }

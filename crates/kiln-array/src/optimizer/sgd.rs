@@ -1,7 +1,7 @@
 //! Stochastic gradient descent.
 
 use super::schedule::Schedule;
-use super::update::{State, Update};
+use super::update::{State, Update, of_step};
 use crate::error::Result;
 use crate::grad::{Gradients, Parameters};
 use std::panic::Location;
@@ -44,7 +44,7 @@ impl Sgd {
     /// Nothing has changed then.
     #[track_caller]
     pub fn step<P: Parameters>(&mut self, net: &mut P, gradients: impl Into<Gradients<P>>) -> Result<()> {
-        let (rate, momentum) = (self.rate.at(self.state.steps), self.momentum);
+        let (rate, momentum) = (of_step(self.rate.at(self.state.steps), true), self.momentum);
         self.state.step(net, gradients.into(), Location::caller(), |update: Update<'_, 1>| {
             let [velocity] = update.state;
             let velocity = velocity * momentum + update.gradient;

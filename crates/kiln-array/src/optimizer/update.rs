@@ -4,6 +4,8 @@ use crate::array::eval;
 use crate::error::{Error, Result, Site};
 use crate::grad::{Gradients, Parameters};
 use crate::node::Array;
+use crate::plan::program::is_part_of_code;
+use kiln_ir::{Literal, Scalar};
 use kiln_runtime::DynTensor;
 
 /// What an optimizer keeps of each parameter: `N` arrays of its shape, zeros at first.
@@ -22,6 +24,17 @@ pub(super) struct Update<'a, const N: usize> {
     /// Whether weight decay is for it: for all but vectors and numbers, which are biases and the
     /// weights of norms.
     pub(super) decays: bool,
+}
+
+/// A number that changes from step to step, as one that no formula has: those of formulas are part
+/// of kernels, so that a rate that becomes 0, or a correction that becomes 1, would make other
+/// kernels. Such a number becomes the next f32, above or below.
+pub(super) fn of_step(number: f64, above: bool) -> f64 {
+    let narrow = number as f32;
+    match is_part_of_code(Literal::from_f64(Scalar::F32, narrow.into())) {
+        true if narrow.is_finite() => (if above { narrow.next_up() } else { narrow.next_down() }).into(),
+        _ => number,
+    }
 }
 
 impl<const N: usize> State<N> {

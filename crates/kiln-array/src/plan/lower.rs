@@ -143,6 +143,13 @@ impl<'a> Lowering<'a> {
         self.indices.iter().flatten().any(|index| index.factor(dim) == 1)
     }
 
+    /// Whether neighbors of something that a whole tile reads lie along its rows. What only differs
+    /// from row to row, as a result for each, is read once a row.
+    fn is_crossed(&self, rows: usize, columns: &[usize]) -> bool {
+        let differs = |index: &&Affine| columns.iter().any(|&dim| index.factor(dim) != 0);
+        self.indices.iter().flatten().filter(differs).any(|index| index.factor(rows) == 1)
+    }
+
     fn launch(&self, device: &Device) -> Option<Launch> {
         let kept: Vec<usize> = (0..self.dims.len()).filter(|&dim| !self.dims[dim].row).collect();
         let row: Vec<usize> = (0..self.dims.len()).filter(|&dim| self.dims[dim].row).collect();
@@ -239,7 +246,7 @@ impl<'a, 'b> Builder<'a, 'b> {
         }
         let extent = |dims: &[usize]| dims.iter().map(|&dim| from.dims[dim].extent).product::<usize>();
         let tall = order.tall.map_or(1, |dim| from.dims[dim].extent);
-        let crossed = order.tall.is_some_and(|dim| from.is_adjacent(dim));
+        let crossed = order.tall.is_some_and(|dim| from.is_crossed(dim, &order.wide));
         let of = Sizes { columns, rows: tall, columns_extent: extent(&order.wide), crossed };
         let (tile, warps) = sizes::tile(of, device);
         let counts = [

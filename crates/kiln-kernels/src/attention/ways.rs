@@ -4,7 +4,7 @@ use super::schedule::suits;
 use super::{Problem, hopper, plain};
 use crate::tuning::{self, Choosing, class};
 use kiln_lang::prelude::*;
-use kiln_runtime::{DynTensor, Result, Tensor};
+use kiln_runtime::{DynTensor, Execution, Result, Tensor};
 use std::fmt;
 use std::str::FromStr;
 
@@ -54,7 +54,14 @@ fn estimate<T: Float + Accumulate<Acc = f32>>(problem: &Problem<'_, T>) -> Way {
     if suits(problem) {
         return explicit(&hopper::AttentionPlan::divisions(width)[0]);
     }
-    let (queries, keys) = plain::tiles::<T>(problem.q.device(), width)[0];
+    let (device, tiles) = (problem.q.device(), plain::tiles::<T>(problem.q.device(), width));
+    let (queries, keys) = tiles[0];
+    if device.capabilities().execution != Execution::Simd {
+        return Way::Plain { queries, keys };
+    }
+    // A processor computes what lies beyond the end of a short sequence too.
+    let within = |length: usize, most: usize| length.next_power_of_two().clamp(16, most);
+    let [queries, keys] = [(&problem.q, queries), (&problem.k, keys)].map(|(x, of)| within(x.shape()[2], of));
     Way::Plain { queries, keys }
 }
 
