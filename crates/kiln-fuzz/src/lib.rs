@@ -18,6 +18,7 @@
 
 mod case;
 pub mod compare;
+mod flushed;
 pub mod generate;
 mod gpu_code;
 mod harmless;

@@ -1,6 +1,7 @@
 //! One random kernel on the interpreter and on the device under test.
 
 use crate::case::Case;
+use crate::flushed::with_zeros_for_subnormals;
 use crate::generate::generate;
 use crate::harmless::without_faults;
 use crate::mode::Mode;
@@ -171,10 +172,22 @@ impl<'d> Trial<'d> {
             .unwrap_or_else(|_| Err(Failed::Other("a panic".into())));
         match difference {
             Ok(None) => Verdict::Agrees,
+            Ok(Some(_)) if self.needs_subnormals(case, expected) => {
+                Verdict::Refused("subnormal numbers".to_owned())
+            }
             Ok(Some(difference)) | Err(Failed::Other(difference)) => Verdict::Differs(difference),
             Err(Failed::Refused(what)) => Verdict::Refused(what),
             Err(Failed::Lost(message)) => Verdict::Lost(message),
         }
+    }
+
+    /// Whether the outcome is another one where subnormal numbers are zeros, and what is tested may
+    /// take them for such.
+    fn needs_subnormals(&self, case: &Case, expected: &Outcome) -> bool {
+        let Tested::Device(device) = self.tested else { return false };
+        let flushed = || run(&case.with(with_zeros_for_subnormals(&case.kernel)), &self.reference);
+        !device.properties().capabilities.subnormals
+            && !flushed().is_ok_and(|flushed| difference(expected, &flushed, 0.0).is_none())
     }
 
     /// Where what is tested does not do what the reference did.

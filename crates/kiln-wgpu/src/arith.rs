@@ -184,6 +184,7 @@ impl Writer<'_> {
             Mul => B::Multiply,
             Div if is_float => return Some(self.divide(scalar, a, b)),
             Div => B::Divide,
+            FastDiv if elem == Elem::F32 => return Some(self.quick_quotient(a, b)),
             FastDiv if is_float => B::Divide,
             Rem if is_int => B::Modulo,
             Min | Max => return Some(self.extremum(op == Min, scalar, a, b)),
@@ -196,6 +197,14 @@ impl Writer<'_> {
         };
         let b = if is_int && matches!(op, Div | Rem) { self.divisor(b, scalar) } else { b };
         Some(self.exactly(operator, scalar, a, b))
+    }
+
+    /// A quotient of f32 within two units in the last place, for divisors whose reciprocals are no
+    /// subnormal numbers. One divisor for many numbers has one reciprocal.
+    fn quick_quotient(&mut self, a: Expr, b: Expr) -> Expr {
+        let one = self.body.literal(naga::Literal::F32(1.0));
+        let reciprocal = self.body.binary(B::Divide, one, b);
+        self.exactly(B::Multiply, Scalar::F32, a, reciprocal)
     }
 
     /// A quotient of floats.

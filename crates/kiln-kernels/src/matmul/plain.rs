@@ -89,6 +89,11 @@ pub(crate) fn has_warpgroups(device: &Device) -> bool {
     device.capabilities().warpgroup_products
 }
 
+/// The tiles of a GPU without matrix units for the type, from the fastest on, each with the number
+/// of programs for which a multiprocessor must have shared memory. Tall ones want four. Where there
+/// is less (48 KiB through Vulkan), wide ones of half the depth read as little (bench/notes.md).
+const MULTIPLY_ADD_TILES: [(usize, Tile); 3] = [(4, (128, 64, 32)), (3, (128, 128, 16)), (3, (64, 64, 32))];
+
 /// What a GPU's matrix units do of a product of tiles.
 struct Units {
     /// Elements of 32 bytes, of f64 8.
@@ -196,17 +201,17 @@ impl Factors {
                 let most = if fills && self.bytes < 8 { 128 } else { 64 };
                 (within(m, most), within(n, most), 2 * depth)
             }
-            // Tall tiles, where there are enough of them and room for four on a multiprocessor.
             (Execution::Simt, None) => {
                 let (units, room) = (device.properties().units as usize, device.properties().shared_memory);
-                let suits = |rows: usize| {
-                    let bytes = (rows + 64) * 32 * self.bytes;
+                let suits = |&(programs, (rows, columns, depth)): &(usize, Tile)| {
+                    let bytes = programs * (rows + columns) * depth * self.bytes;
                     self.bytes <= 4
-                        && 4 * bytes as u64 <= u64::from(room)
-                        && m.div_ceil(rows) * n.div_ceil(64) >= units
+                        && bytes as u64 <= u64::from(room)
+                        && m.div_ceil(rows) * n.div_ceil(columns) >= units
                 };
-                let rows = [128, 64].into_iter().find(|&rows| suits(rows)).unwrap_or(32);
-                (within(m, rows), within(n, 64), 32)
+                let (rows, columns, depth) =
+                    MULTIPLY_ADD_TILES.into_iter().find(suits).map_or((32, 64, 32), |(_, tile)| tile);
+                (within(m, rows), within(n, columns), depth)
             }
             (Execution::Interpreted, _) => (16, 16, 16),
         }

@@ -219,7 +219,10 @@ pub(crate) fn wanted(number: usize, adapter: &wgpu::Adapter) -> Result<F> {
 }
 
 /// What kernels do without where it is missing, unnoticed but in their speed and last bits.
-const UNLISTED: F = F::TIMESTAMP_QUERY.union(F::PASSTHROUGH_SHADERS).union(F::PIPELINE_CACHE);
+const UNLISTED: F = F::TIMESTAMP_QUERY
+    .union(F::TIMESTAMP_QUERY_INSIDE_PASSES)
+    .union(F::PASSTHROUGH_SHADERS)
+    .union(F::PIPELINE_CACHE);
 
 /// Features that wgpu reports and does not implement: in a browser, setting immediates panics.
 const UNUSED: F = if cfg!(target_family = "wasm") { F::IMMEDIATES } else { F::empty() };

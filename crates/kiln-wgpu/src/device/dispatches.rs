@@ -13,7 +13,7 @@ use super::transfers::{Staged, locked};
 use crate::module::Binding;
 use kiln_backend::{Launch, ResidentId, Result};
 use std::collections::BTreeMap;
-use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The dispatches of a device.
@@ -116,15 +116,8 @@ impl Arriving {
     }
 
     /// Hands over what arrived.
-    fn take<T>(self, state: &Mutex<DeviceState>, take: impl FnOnce(&[u8]) -> T) -> Result<T> {
-        match self.arrived.try_recv() {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => return Err(refused("map_async", error.to_string())),
-            Err(TryRecvError::Empty | TryRecvError::Disconnected) => {
-                let why = "the wait ended before the buffer was mapped";
-                return Err(refused("map_async", why.to_owned()));
-            }
-        }
+    fn take<T>(self, gpu: &Gpu, state: &Mutex<DeviceState>, take: impl FnOnce(&[u8]) -> T) -> Result<T> {
+        gpu.arrived(&self.arrived)?;
         let taken = self.staged.take(take)?;
         locked(state).keep(self.staged.buffer);
         Ok(taken)
@@ -169,10 +162,10 @@ pub(crate) fn finish(
         }
         for DispatchResult { part, arriving } in first.results {
             let publish = |bytes: &[u8]| region(&part.region).publish(part.words.start, bytes, number);
-            arriving.take(state, publish)?;
+            arriving.take(gpu, state, publish)?;
         }
         for report in first.reports {
-            reports.push(report.take(state, <[u8]>::to_vec)?);
+            reports.push(report.take(gpu, state, <[u8]>::to_vec)?);
         }
     }
 }

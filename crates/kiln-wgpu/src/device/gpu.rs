@@ -8,6 +8,7 @@ use crate::features::Features;
 use kiln_backend::{Error, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
 
 /// An opened adapter.
@@ -22,6 +23,8 @@ pub(crate) struct Gpu {
     pub(crate) features: Features,
     /// Whether events are times of the device.
     pub(crate) has_timestamps: bool,
+    /// Whether a pass can go on where such a time is taken.
+    pub(crate) has_timestamps_in_passes: bool,
     /// Bytes of device memory.
     pub(crate) memory: u64,
     pub(crate) status: Arc<Status>,
@@ -58,6 +61,7 @@ impl Gpu {
         Ok(Gpu {
             features: adapter::code_features(has, &adapter, &limits, float_modes),
             has_timestamps: has.contains(wgpu::Features::TIMESTAMP_QUERY_INSIDE_ENCODERS),
+            has_timestamps_in_passes: has.contains(wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES),
             memory: super::memory::device_memory(&adapter).unwrap_or(limits.max_buffer_size),
             id,
             info,
@@ -110,6 +114,28 @@ impl Gpu {
     /// Waits for a submission and all before it.
     pub(crate) fn wait(&self, submission: wgpu::SubmissionIndex) -> Result<()> {
         self.poll_for(wgpu::PollType::Wait { submission_index: Some(submission), timeout: None::<Duration> })
+    }
+
+    /// Waits for the outcome of a mapping whose submission is done. What calls back is a poll, and
+    /// that of another thread may have taken the call with it and not have made it yet.
+    pub(crate) fn arrived(
+        &self,
+        outcome: &Receiver<std::result::Result<(), wgpu::BufferAsyncError>>,
+    ) -> Result<()> {
+        loop {
+            match outcome.try_recv() {
+                Ok(Ok(())) => return Ok(()),
+                Ok(Err(error)) => return Err(refused("map_async", error.to_string())),
+                Err(TryRecvError::Disconnected) => {
+                    return Err(refused("map_async", "it was given up".to_owned()));
+                }
+                Err(TryRecvError::Empty) => {
+                    self.may_wait("a read", "an asynchronous one")?;
+                    self.poll()?;
+                    std::thread::yield_now();
+                }
+            }
+        }
     }
 
     fn poll_for(&self, what: wgpu::PollType) -> Result<()> {

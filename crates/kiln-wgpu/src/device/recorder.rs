@@ -38,6 +38,8 @@ pub(crate) struct Recorder {
     pass: Option<wgpu::ComputePass<'static>>,
     /// The serial numbers of the pipeline and the bind group that the pass has.
     set: (Option<u64>, Option<u64>),
+    /// The queries that were written in the pass.
+    timed: Vec<u32>,
     /// The immediates that the pass has, if it has that pipeline.
     immediates: Vec<u8>,
     /// The parameter blocks of the recording's launches, which are uploaded as it is submitted.
@@ -65,6 +67,7 @@ impl Recorder {
             encoder: None,
             pass: None,
             set: (None, None),
+            timed: Vec::new(),
             immediates: Vec::new(),
             parameters: Vec::with_capacity(PARAMETER_BYTES),
             parameter_buffer,
@@ -104,6 +107,32 @@ impl Recorder {
         self.encoder.get_or_insert_with(|| gpu.device.create_command_encoder(&Default::default()))
     }
 
+    /// Records that the time is taken once all before it is done. The pass goes on where that is
+    /// possible: what a driver does between two passes would count too.
+    pub(crate) fn write_timestamp(&mut self, gpu: &Gpu, set: &wgpu::QuerySet, query: u32) {
+        if !gpu.has_timestamps_in_passes {
+            return self.encoder(gpu).write_timestamp(set, query);
+        }
+        if self.timed.contains(&query) {
+            // Of an event that is gone. Queries are written once a pass.
+            self.pass = None;
+        }
+        self.pass(gpu).write_timestamp(set, query);
+        self.timed.push(query);
+    }
+
+    /// The open pass.
+    fn pass(&mut self, gpu: &Gpu) -> &mut wgpu::ComputePass<'static> {
+        let encoder =
+            self.encoder.get_or_insert_with(|| gpu.device.create_command_encoder(&Default::default()));
+        let (set, timed) = (&mut self.set, &mut self.timed);
+        self.pass.get_or_insert_with(|| {
+            *set = (None, None);
+            timed.clear();
+            encoder.begin_compute_pass(&Default::default()).forget_lifetime()
+        })
+    }
+
     /// Records a dispatch. The pass keeps the pipeline, the bind group and the immediates of the
     /// one before it.
     pub(crate) fn dispatch(
@@ -115,13 +144,8 @@ impl Recorder {
         [x, y, z]: [u32; 3],
     ) {
         self.launches += 1;
-        let encoder =
-            self.encoder.get_or_insert_with(|| gpu.device.create_command_encoder(&Default::default()));
-        let (pass, set, known) = (&mut self.pass, &mut self.set, &mut self.immediates);
-        let pass = pass.get_or_insert_with(|| {
-            *set = (None, None);
-            encoder.begin_compute_pass(&Default::default()).forget_lifetime()
-        });
+        self.pass(gpu);
+        let (Some(pass), set, known) = (&mut self.pass, &mut self.set, &mut self.immediates) else { return };
         if set.0 != Some(pipeline.serial) {
             pass.set_pipeline(&pipeline.pipeline);
             *set = (Some(pipeline.serial), None);

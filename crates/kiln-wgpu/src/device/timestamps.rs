@@ -28,7 +28,7 @@ impl Timestamps {
         let Some(query) = self.vacant.pop() else {
             return Err(refused("record", format!("there are {QUERIES} timing events already")));
         };
-        recorder.encoder(gpu).write_timestamp(set, query);
+        recorder.write_timestamp(gpu, set, query);
         Ok(query)
     }
 

@@ -179,11 +179,7 @@ pub(crate) fn read(
     if let Some(submission) = submission {
         gpu.wait(submission)?;
     }
-    match outcome.try_recv() {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => return Err(refused("map_async", error.to_string())),
-        Err(_) => return Err(refused("map_async", "the wait ended before the buffer was mapped".to_owned())),
-    }
+    gpu.arrived(&outcome)?;
     staged.take(take)?;
     locked(state).keep(staged.buffer);
     Ok(())
