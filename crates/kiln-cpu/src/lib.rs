@@ -16,6 +16,7 @@
 //! | `codegen/` | lanes and tiles to machine code |
 //! | `frame.rs`, `site.rs`, `report.rs` | launch state that generated code reads; faults |
 //! | `indexing.rs`, `lanes.rs`, `ordered.rs`, `time.rs` | functions that generated code calls |
+//! | `warps.rs` | likewise: what lanes of warps exchange |
 //!
 //! # Faults
 //!
@@ -41,6 +42,7 @@ mod site;
 mod spmd;
 mod thread_time;
 mod time;
+mod warps;
 
 pub use backend::CpuBackend;
 pub use program::clif;

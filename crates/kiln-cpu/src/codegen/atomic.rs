@@ -58,7 +58,7 @@ impl Emitter<'_> {
 }
 
 /// The instruction of an operation, if there is one.
-fn instruction(op: AtomicOp, elem: Scalar) -> Option<AtomicRmwOp> {
+pub(super) fn instruction(op: AtomicOp, elem: Scalar) -> Option<AtomicRmwOp> {
     if elem.bytes() < 4 || (elem.is_float() && op != AtomicOp::Exchange) {
         return None;
     }

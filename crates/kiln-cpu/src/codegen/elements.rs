@@ -14,8 +14,8 @@ use std::mem::{offset_of, size_of};
 /// The operands of an indexed access.
 pub(super) struct Indexed {
     pub(super) view: View,
-    indices: Vec<Value>,
-    mask: Option<Value>,
+    pub(super) indices: Vec<Value>,
+    pub(super) mask: Option<Value>,
     /// What stands after the mask.
     pub(super) values: Vec<Value>,
     pub(super) len: usize,
@@ -73,6 +73,9 @@ impl Emitter<'_> {
     }
 
     pub(super) fn scatter_each(&mut self, access: &Indexed, bounds: Bounds) -> Result<()> {
+        if self.scatter_few(access)? {
+            return Ok(());
+        }
         let tile = self.array(access.values[0], access.len)?;
         let elements = self.elements(access, bounds)?;
         let args = [elements.base, tile, elements.linear, elements.mask, elements.count];
@@ -155,6 +158,9 @@ impl Emitter<'_> {
 
     /// Offsets and mask of an access; ends the program on an index outside if bounds are checked.
     pub(super) fn elements(&mut self, access: &Indexed, bounds: Bounds) -> Result<Elements> {
+        if let Some(elements) = self.known_elements(access)? {
+            return Ok(elements);
+        }
         let len = access.len;
         let axes = self.asm.stack(size_of::<IndexAxis>() * access.indices.len().max(1));
         for (axis, &index) in access.indices.iter().enumerate() {

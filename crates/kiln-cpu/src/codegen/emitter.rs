@@ -17,7 +17,9 @@ use crate::time;
 use cranelift_codegen::ir::{self, InstBuilder, types};
 use kiln_backend::{BufferBinding, Error, Result};
 use kiln_cpu_primitives::PrimitiveKey;
-use kiln_ir::{Axis, Block, IntFact, Kernel, Literal, Loc, Op, OpData, OpKind, Param, Scalar, Shape, Value};
+use kiln_ir::{
+    Axis, Block, IntFact, Kernel, Literal, Loc, Op, OpData, OpKind, Param, ReduceOp, Scalar, Shape, Value,
+};
 use std::collections::HashMap;
 use std::mem::{offset_of, size_of};
 
@@ -34,6 +36,8 @@ pub(super) struct Emitter<'a> {
     pub(super) constants: Vec<Box<[i64]>>,
     /// Where a tile is to be made, for those that a loop carries.
     pub(super) preferred: HashMap<Value, Tile>,
+    /// Values of lanes that are known now.
+    pub(super) known: HashMap<Value, Vec<Literal>>,
     /// The address of the frame.
     pub(super) frame: ir::Value,
     /// What the kernel was made from, if it was written for threads.
@@ -71,6 +75,7 @@ impl<'a> Emitter<'a> {
             sites: Vec::new(),
             constants: Vec::new(),
             preferred: HashMap::new(),
+            known: HashMap::new(),
             frame,
             lockstep,
             // One lane is a scalar.
@@ -154,7 +159,11 @@ impl<'a> Emitter<'a> {
             if data.kind.is_terminator() {
                 self.flush()?;
                 terminator = Some(data);
-            } else if self.live.is_needed(op) && !self.stays_affine(data)? && !self.join(op)? {
+            } else if self.live.is_needed(op)
+                && !self.stays_affine(data)?
+                && !self.stays_known(data)?
+                && !self.join(op)?
+            {
                 if !self.passes_group(op) {
                     self.flush()?;
                 }
@@ -194,6 +203,7 @@ impl<'a> Emitter<'a> {
             Bitcast | Reshape => self.alias(data)?,
             Broadcast => self.broadcast(data)?,
             Transpose(perm) => self.transpose(data, perm)?,
+            Reduce { op: ReduceOp::Or, .. } if self.is_condition(data.input()) => self.any_lane(data)?,
             Reduce { op, axis } => {
                 let elem = self.kernel.ty(data.input()).elem();
                 self.along_axis(data, PrimitiveKey::Reduce(*op, elem), *axis)?;
@@ -266,7 +276,9 @@ impl<'a> Emitter<'a> {
                 let time = self.asm.fb.ins().uextend(types::I64, time);
                 self.asm.call(time::rest as *const u8, &[time], None);
             }
-            ThreadId(_) | BlockDim(_) | Shuffle(_) | Vote(_) => {
+            Shuffle(mode) => self.shuffle(data, *mode)?,
+            Vote(mode) => self.vote(data, *mode)?,
+            ThreadId(_) | BlockDim(_) => {
                 return Err(self.internal("a thread operation is left after the lockstep rewrite"));
             }
             Explicit(_)
@@ -439,6 +451,14 @@ impl<'a> Emitter<'a> {
         tile
     }
 
+    /// Where a value is made: the memory that it has been given, or new memory.
+    pub(super) fn made_at(&mut self, value: Value) -> ir::Value {
+        match self.repr(value) {
+            Ok(&Repr::Tile(tile)) => tile.at,
+            _ => self.output(value).at,
+        }
+    }
+
     /// Lets `make` write a value, a tile or a scalar, through its address.
     pub(super) fn produce(
         &mut self,
@@ -447,7 +467,7 @@ impl<'a> Emitter<'a> {
     ) -> Result<()> {
         let ty = self.kernel.ty(value);
         if !ty.is_scalar() {
-            let at = self.output(value).at;
+            let at = self.made_at(value);
             return make(self, at);
         }
         let at = self.asm.stack(8);

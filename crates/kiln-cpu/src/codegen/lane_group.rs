@@ -11,71 +11,48 @@
 //! holds. What they compute in other lanes is never read.
 
 use super::affine::Affine;
-use super::condition::Condition;
 use super::emitter::Emitter;
 use super::lane_box::{LaneBox, Requirements};
+use super::lane_plan::{Along, LaneAccess, LanePlan};
 use super::liveness::{Elementwise, is_alias};
 use super::pack::{is_packable, part_type};
-use super::pending::Group;
+use super::pending::{Group, goes_by_lanes};
 use super::repr::{Repr, View};
-use crate::spmd::LaneSpace;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstBuilder};
 use kiln_backend::Result;
-use kiln_ir::{BinaryOp, Bounds, Op, OpData, OpKind, Scalar, Value};
+use kiln_ir::{BinaryOp, Bounds, Op, OpData, OpKind, Scalar, Value, WARP};
 
 /// The most operations of a group: each lives in registers.
 const MOST: usize = 160;
-
-/// A load or store of the lanes of a group.
-pub(super) struct LaneAccess {
-    pub(super) op: Op,
-    pub(super) view: View,
-    pub(super) indices: Vec<Affine>,
-    pub(super) along: Along,
-    /// A mask of its own, beside that of the group.
-    pub(super) mask: Option<Value>,
-}
-
-/// Where the elements of adjacent lanes lie.
-#[derive(Clone, Copy, PartialEq)]
-pub(super) enum Along {
-    /// In one place.
-    Same,
-    /// Next to each other.
-    Adjacent,
-    /// At any distance.
-    Apart,
-}
-
-/// How a group runs.
-pub(super) struct LanePlan {
-    pub(super) lanes: LaneBox,
-    /// The condition that holds in the box.
-    pub(super) within: Option<Condition>,
-    pub(super) accesses: Vec<LaneAccess>,
-    pub(super) space: LaneSpace,
-    /// The results that something after the group reads.
-    pub(super) outputs: Vec<Value>,
-    requirements: Requirements,
-}
 
 impl Emitter<'_> {
     /// Adds an operation to a group that runs in registers, if it is one that those do.
     pub(super) fn join_lanes(&mut self, op: Op) -> Result<bool> {
         let data = self.kernel.op(op);
-        let accesses = matches!(data.kind, OpKind::Gather { .. } | OpKind::Scatter { .. });
-        let fits = match accesses {
-            true => self.is_lane_access(data),
-            false => self.is_lane_operation(data),
+        let accesses = is_access(&data.kind);
+        let atomic = matches!(data.kind, OpKind::Atomic { .. });
+        let shuffles = matches!(data.kind, OpKind::Shuffle(_));
+        let fits = match (accesses, shuffles) {
+            (true, _) if atomic => self.is_lane_atomic(data),
+            (true, _) => self.is_lane_access(op, data),
+            (_, true) => self.is_lane_shuffle(data),
+            _ => self.is_lane_operation(data),
         };
         if !fits {
             return Ok(false);
         }
-        let within = self.enclosing(op);
+        // Shuffles read from other lanes, all of which are therefore done.
+        let within = if shuffles { None } else { self.enclosing(op) };
         let follows = self.group.lanewise
             && self.group.ops.len() < MOST
-            && if accesses { self.group.within == within } else { self.is_inside(within, self.group.within) };
+            && match accesses || shuffles {
+                true => self.group.within == within,
+                false => self.is_inside(within, self.group.within),
+            }
+            // A warp at a time is too much code for lanes one by one.
+            && !(goes_by_lanes(data) && self.group.shuffles(self.kernel))
+            && !(shuffles && self.group.goes_by_lanes(self.kernel));
         if !follows || self.conflicts(data) {
             self.flush()?;
             self.group.lanewise = true;
@@ -125,8 +102,9 @@ impl Emitter<'_> {
         is_packable(operation, from, elem) && (!shifts || uniform(data.right()))
     }
 
-    /// Whether an access is one at affine indices, of which one varies.
-    fn is_lane_access(&mut self, data: &OpData) -> bool {
+    /// Whether an access is one at affine indices, of which one varies, or a store of few lanes to
+    /// one place.
+    fn is_lane_access(&mut self, op: Op, data: &OpData) -> bool {
         let (value, padding) = match data.results.first() {
             Some(&result) => (result, data.access_values().first().copied()),
             None => (data.access_values()[0], None),
@@ -139,7 +117,8 @@ impl Emitter<'_> {
             return false;
         }
         let Some(indices) = self.lane_indices(data) else { return false };
-        indices.iter().any(|index| !index.is_uniform())
+        let stores = data.results.is_empty() && !indices.is_empty();
+        indices.iter().any(|index| !index.is_uniform()) || (stores && self.enclosing(op).is_some())
     }
 
     /// The indices of an access, if all are affine.
@@ -155,18 +134,46 @@ impl Emitter<'_> {
     }
 
     /// Whether an access must wait until the group is done: the group has accesses to the view, at
-    /// other indices or before a load.
-    fn conflicts(&self, data: &OpData) -> bool {
-        let loads = matches!(data.kind, OpKind::Gather { .. });
-        let stores = matches!(data.kind, OpKind::Scatter { .. });
-        (loads || stores)
-            && self.group.ops.iter().any(|&op| {
-                let other = self.kernel.op(op);
-                let stored = matches!(other.kind, OpKind::Scatter { .. });
-                let accesses = stored || matches!(other.kind, OpKind::Gather { .. });
-                let elsewhere = other.coordinates() != data.coordinates();
-                accesses && other.view() == data.view() && (stored && loads || stores && elsewhere)
+    /// other indices or before a load, or atomics.
+    fn conflicts(&mut self, data: &OpData) -> bool {
+        is_access(&data.kind)
+            && (0..self.group.ops.len()).any(|at| {
+                let other = self.kernel.op(self.group.ops[at]);
+                is_access(&other.kind) && other.view() == data.view() && self.conflict(other, data)
             })
+    }
+
+    /// Whether an access conflicts with an earlier one to the same view.
+    fn conflict(&mut self, earlier: &OpData, later: &OpData) -> bool {
+        let atomic = |data: &OpData| matches!(data.kind, OpKind::Atomic { .. });
+        let stores = |data: &OpData| matches!(data.kind, OpKind::Scatter { .. });
+        if atomic(earlier) || atomic(later) {
+            return true;
+        }
+        if !stores(earlier) && (!stores(later) || earlier.coordinates() == later.coordinates()) {
+            return false;
+        }
+        stores(earlier) && !stores(later)
+            || earlier.coordinates() != later.coordinates() && !self.are_apart(earlier, later)
+    }
+
+    /// Whether the elements of two accesses of the group are known to be others, whichever lanes
+    /// make them.
+    fn are_apart(&mut self, a: &OpData, b: &OpData) -> bool {
+        let lanes = match self.group.within.map(|mask| self.known_lanes(mask)) {
+            Some(Some(holds)) => holds.iter().map(|literal| literal.bits() != 0).collect(),
+            Some(None) => return false,
+            None => vec![true; self.space.map_or(0, |space| space.lanes())],
+        };
+        let (a, b) = (a.coordinates().to_vec(), b.coordinates().to_vec());
+        a.into_iter().zip(b).any(|(a, b)| {
+            let [a, b] = [a, b].map(|index| {
+                let numbers = self.known_lanes(index)?;
+                let here = || numbers.iter().zip(&lanes).filter(|(_, here)| **here).map(|(n, _)| n.as_i128());
+                Some((here().min()?, here().max()?))
+            });
+            matches!((a, b), (Some(a), Some(b)) if a.1 < b.0 || b.1 < a.0)
+        })
     }
 
     /// Emits a group.
@@ -198,7 +205,8 @@ impl Emitter<'_> {
     fn plan_lanes(&mut self, group: &Group) -> Result<Option<LanePlan>> {
         let Some(space) = self.space else { return Ok(None) };
         let mut requirements = Requirements::default();
-        let accesses: Vec<Op> = group.ops.iter().copied().filter(|&op| self.is_access(op)).collect();
+        let accesses: Vec<Op> =
+            group.ops.iter().copied().filter(|&op| is_access(&self.kernel.op(op).kind)).collect();
         // Without an access it is no harm to compute in all lanes.
         let within = group.within.filter(|_| !accesses.is_empty());
         let within = within.and_then(|mask| self.lane_condition(mask));
@@ -207,10 +215,24 @@ impl Emitter<'_> {
             None => Some(LaneBox::whole(space)),
         };
         let Some(lanes) = lanes else { return Ok(None) };
-        let mut plan =
-            LanePlan { lanes, within, accesses: Vec::new(), space, outputs: Vec::new(), requirements };
+        let width = if group.shuffles(self.kernel) { WARP as usize } else { space.width() };
+        let mut plan = LanePlan {
+            lanes,
+            within,
+            accesses: Vec::new(),
+            atomics: Vec::new(),
+            space,
+            width,
+            outputs: Vec::new(),
+            requirements,
+        };
         let empty = self.is_empty(&plan.lanes);
         for op in accesses {
+            if let OpKind::Atomic { .. } = self.kernel.op(op).kind {
+                let Some(atomic) = self.plan_atomic(op, &mut plan, empty) else { return Ok(None) };
+                plan.atomics.push(atomic);
+                continue;
+            }
             let Some(access) = self.plan_access(op, &mut plan, empty) else { return Ok(None) };
             plan.accesses.push(access);
         }
@@ -218,8 +240,12 @@ impl Emitter<'_> {
         Ok(Some(plan))
     }
 
-    fn is_access(&self, op: Op) -> bool {
-        matches!(self.kernel.op(op).kind, OpKind::Gather { .. } | OpKind::Scatter { .. })
+    /// The mask of an access, unless it holds in the lanes of the plan.
+    pub(super) fn own_mask(&self, data: &OpData, plan: &LanePlan) -> Option<Value> {
+        data.mask().filter(|&mask| {
+            let condition = self.lane_condition(mask);
+            !condition.zip(plan.within.as_ref()).is_some_and(|(c, within)| c.follows_from(within))
+        })
     }
 
     fn plan_access(&mut self, op: Op, plan: &mut LanePlan, empty: ir::Value) -> Option<LaneAccess> {
@@ -227,20 +253,13 @@ impl Emitter<'_> {
         let indices = self.lane_indices(data)?;
         let view = self.view(data.view()).ok()?.clone();
         let (OpKind::Gather { bounds, .. } | OpKind::Scatter { bounds, .. }) = data.kind else { return None };
-        let mask = data.mask().filter(|&mask| {
-            let condition = self.lane_condition(mask);
-            let follows =
-                condition.zip(plan.within.as_ref()).is_some_and(|(c, within)| c.follows_from(within));
-            !follows
-        });
+        let mask = self.own_mask(data, plan);
         let along = self.along(&indices, &view, plan);
         if bounds != Bounds::Trust || mask.is_some() {
             for (index, &extent) in indices.iter().zip(&view.extents) {
                 let ends = self.limits(index, &plan.lanes, &mut plan.requirements);
                 for end in ends {
-                    let inside = self.asm.compare(IntCC::UnsignedLessThan, end, extent);
-                    let inside = self.asm.fb.ins().bor(inside, empty);
-                    plan.requirements.add(self, inside);
+                    self.require_inside(end, extent, empty, &mut plan.requirements);
                 }
             }
         }
@@ -301,6 +320,12 @@ impl Emitter<'_> {
             let out = self.whole_destination(op);
             return self.gather_each(&access, bounds, out);
         }
+        if let OpKind::Shuffle(mode) = data.kind {
+            return self.shuffle(data, mode);
+        }
+        if let OpKind::Atomic { op, bounds, masked, .. } = data.kind {
+            return self.atomic(data, op, bounds, masked);
+        }
         if let OpKind::Scatter { bounds, masked } = data.kind {
             let access = self.indexed(data, masked, 1)?;
             return self.scatter_each(&access, bounds);
@@ -312,4 +337,9 @@ impl Emitter<'_> {
         }
         self.whole_member(op)
     }
+}
+
+/// Whether an operation reads or writes elements of a view at indices.
+fn is_access(kind: &OpKind) -> bool {
+    matches!(kind, OpKind::Gather { .. } | OpKind::Scatter { .. } | OpKind::Atomic { .. })
 }

@@ -4,7 +4,7 @@
 use super::affine::{Affine, Uniform};
 use super::condition::Condition;
 use super::emitter::Emitter;
-use super::lane_group::{Along, LaneAccess, LanePlan};
+use super::lane_plan::{Along, LaneAccess, LanePlan, Row, RowAccess, Turn};
 use super::liveness::{Elementwise, is_alias};
 use super::pack::Pack;
 use super::pending::Group;
@@ -12,35 +12,8 @@ use super::repr::Repr;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstBuilder, types};
 use kiln_backend::Result;
-use kiln_ir::{BinaryOp, OpData, Scalar, Value};
+use kiln_ir::{BinaryOp, OpData, OpKind, Scalar, Value};
 use std::collections::HashMap;
-
-/// A row of lanes: its place on the outer axes, and the position of its first lane.
-struct Row {
-    y: ir::Value,
-    z: ir::Value,
-    first: ir::Value,
-    /// In the order of the plan.
-    accesses: Vec<RowAccess>,
-}
-
-/// An access along a row: where the element of its first lane lies, and how far the next is, in
-/// bytes.
-struct RowAccess {
-    address: ir::Value,
-    offset: i32,
-    step: Uniform,
-    /// The one element, of a load from one place.
-    element: Option<ir::Value>,
-}
-
-/// Some adjacent lanes of a row, and what has been computed for them.
-struct Turn<'r> {
-    row: &'r Row,
-    x: ir::Value,
-    width: usize,
-    packs: HashMap<Value, Pack>,
-}
 
 impl Emitter<'_> {
     /// Runs a group in the lanes of its box.
@@ -90,7 +63,7 @@ impl Emitter<'_> {
         let accesses = plan.accesses.iter().map(|access| self.row_access(access, y, z)).collect();
         let row = Row { y, z, first, accesses };
         let (from, to) = (plan.lanes.from[0], plan.lanes.to[0]);
-        let wide = plan.space.width();
+        let wide = plan.width;
         let mut x = self.asm.uniform_value(from);
         if wide > 1 {
             x = self.turns(group, plan, &row, x, to, wide)?;
@@ -175,6 +148,12 @@ impl Emitter<'_> {
                     }
                     None => self.lane_store(access, row, data, plan, turn)?,
                 }
+            } else if let Some(atomic) = plan.atomics.iter().find(|atomic| atomic.op == op) {
+                self.lane_atomic(atomic, plan, turn)?;
+            } else if let OpKind::Shuffle(mode) = data.kind {
+                let pack = self.pack(data.input(), plan, turn)?;
+                let pack = self.pack_shuffle(data, mode, &pack)?;
+                turn.packs.insert(data.results[0], pack);
             } else if is_alias(&data.kind) {
                 let pack = self.pack(data.input(), plan, turn)?;
                 let pack = self.pack_bitcast(&pack, elem(self, data.results[0]), turn.width);
@@ -213,7 +192,7 @@ impl Emitter<'_> {
     }
 
     /// The elements of a value in the lanes of a turn.
-    fn pack(&mut self, value: Value, plan: &LanePlan, turn: &mut Turn<'_>) -> Result<Pack> {
+    pub(super) fn pack(&mut self, value: Value, plan: &LanePlan, turn: &mut Turn<'_>) -> Result<Pack> {
         if let Some(pack) = turn.packs.get(&value) {
             return Ok(pack.clone());
         }

@@ -6,14 +6,16 @@
 //! operation needs the elements, they are written out ([`Emitter::write_lanes`]).
 
 use super::affine::{Affine, Uniform};
+use super::asm::scalar_type;
 use super::condition::{Condition, Term};
 use super::emitter::Emitter;
+use super::lane_box::Requirements;
 use super::repr::Repr;
 use crate::lanes::{self, LaneNumbers};
-use cranelift_codegen::ir;
+use cranelift_codegen::ir::{self, InstBuilder};
 use kiln_backend::Result;
 use kiln_cpu_primitives::{Form, PrimitiveKey};
-use kiln_ir::{BinaryOp, OpData, OpKind, Scalar, UnaryOp, Value};
+use kiln_ir::{BinaryOp, OpData, OpKind, ReduceOp, Scalar, UnaryOp, Value};
 use std::mem::{offset_of, size_of};
 
 impl Emitter<'_> {
@@ -147,6 +149,41 @@ impl Emitter<'_> {
             &Repr::Scalar(scalar) => Some(Affine::uniform(self.asm.uniform(scalar))),
             Repr::Tile(_) | Repr::Condition(_) | Repr::Matrix(_) | Repr::View(_) => None,
         }
+    }
+
+    pub(super) fn is_condition(&self, value: Value) -> bool {
+        matches!(self.repr(value), Ok(Repr::Condition(_)))
+    }
+
+    /// Whether a condition holds in any lane: whether its box is one with lanes.
+    pub(super) fn any_lane(&mut self, data: &OpData) -> Result<()> {
+        let (value, result) = (data.input(), data.results[0]);
+        let condition = self.lane_condition(value);
+        let mut requirements = Requirements::default();
+        let Some(lanes) = condition.and_then(|c| self.box_of_lanes(&c, &mut requirements)) else {
+            return Err(self.internal("no condition of lanes"));
+        };
+        let empty = self.is_empty(&lanes);
+        let any = self.asm.fb.ins().bxor_imm_u(empty, 1);
+        let Some(flag) = requirements.flag() else {
+            self.set(result, Repr::Scalar(any));
+            return Ok(());
+        };
+        let (out, len) = (self.asm.stack(8), self.len(value));
+        let by_box = |e: &mut Self| {
+            e.asm.store(any, out, 0);
+            Ok(())
+        };
+        let by_lanes = |e: &mut Self| {
+            let at = e.array(value, len)?;
+            let (count, one) = (e.asm.int(len as i64), e.asm.int(1));
+            let key = PrimitiveKey::Reduce(ReduceOp::Or, Scalar::Bool);
+            e.call(key, &[out, at, one, count, one]).map(drop)
+        };
+        self.either_way(flag, by_box, by_lanes)?;
+        let any = self.asm.load(scalar_type(Scalar::Bool), out, 0);
+        self.set(result, Repr::Scalar(any));
+        Ok(())
     }
 
     // ---- elements

@@ -12,8 +12,12 @@
 //! | `scalar.rs` | scalar operations |
 //! | `group.rs` | element-wise operations on tiles, fused chunk by chunk |
 //! | `affine.rs`, `condition.rs`, `lane_values.rs` | values that follow from a lane's place |
+//! | `lane_atomic.rs` | atomics of lanes |
 //! | `lane_box.rs` | where conditions hold |
-//! | `lane_group.rs`, `lane_loop.rs`, `pack.rs` | operations of lanes, fused in registers |
+//! | `lane_constants.rs` | values of lanes that are known now |
+//! | `lane_group.rs`, `lane_plan.rs` | operations of lanes, fused |
+//! | `lane_loop.rs`, `pack.rs` | likewise, in registers |
+//! | `warp.rs` | shuffles and votes |
 //! | `boxes.rs`, `elements.rs` | access to memory by boxes and by indices |
 //! | `atomic.rs` | atomics that are one instruction |
 //! | `ordered.rs` | ordered accesses of elements and quads |
@@ -32,9 +36,12 @@ mod diagnostics;
 mod elements;
 mod emitter;
 mod group;
+mod lane_atomic;
 mod lane_box;
+mod lane_constants;
 mod lane_group;
 mod lane_loop;
+mod lane_plan;
 mod lane_values;
 mod liveness;
 mod ordered;
@@ -43,6 +50,7 @@ mod pending;
 mod repr;
 mod scalar;
 mod tile;
+mod warp;
 
 use crate::frame::Entry;
 use crate::memory::last_level_cache;

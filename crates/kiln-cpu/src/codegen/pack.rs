@@ -45,6 +45,11 @@ fn is_int(elem: Scalar) -> bool {
     matches!(elem, Scalar::I32 | Scalar::U32 | Scalar::I64 | Scalar::U64)
 }
 
+/// Whether packs hold elements of a type as they are in memory, and compute with them.
+pub(super) fn is_number(elem: Scalar) -> bool {
+    is_float(elem) || is_int(elem)
+}
+
 fn is_byte(elem: Scalar) -> bool {
     matches!(elem, Scalar::I8 | Scalar::U8)
 }
@@ -52,7 +57,7 @@ fn is_byte(elem: Scalar) -> bool {
 /// Whether an operation from elements of one type to another can be done on packs. Amounts of
 /// shifts are the same in all lanes.
 pub(super) fn is_packable(op: Elementwise, from: Scalar, to: Scalar) -> bool {
-    let number = |elem| is_float(elem) || is_int(elem);
+    let number = is_number;
     match op {
         Elementwise::Unary(op) => {
             (number(from) || from == Scalar::Bool) && unary_instruction(op, from).is_some()
@@ -168,7 +173,10 @@ impl Emitter<'_> {
             return Pack::of(self.asm.fb.ins().load(scalar_type(elem), unaligned(), at, offset));
         };
         if elem.bytes() == 1 {
-            let parts = self.load_bytes(elem, width, at, offset);
+            let mut parts = Vec::new();
+            for first in (0..width).step_by(8) {
+                parts.extend(self.load_bytes(elem, width.min(8), at, offset + first as i32));
+            }
             let negate = |e: &mut Self, part| e.asm.fb.ins().ineg(part);
             return match elem {
                 Scalar::Bool => Pack { parts: parts.into_iter().map(|p| negate(self, p)).collect() },
@@ -208,17 +216,21 @@ impl Emitter<'_> {
     /// Stores adjacent elements.
     pub(super) fn pack_store(&mut self, pack: &Pack, elem: Scalar, width: usize, at: ir::Value, offset: i32) {
         if width > 1 && elem.bytes() == 1 {
-            return self.store_bytes(pack, elem, width, at, offset);
+            for (index, parts) in pack.parts.chunks(2).enumerate() {
+                self.store_bytes(parts, elem, width.min(8), at, offset + 8 * index as i32);
+            }
+            return;
         }
         for (index, &part) in pack.parts.iter().enumerate() {
             self.asm.fb.ins().store(unaligned(), part, at, offset + 16 * index as i32);
         }
     }
 
-    fn store_bytes(&mut self, pack: &Pack, elem: Scalar, width: usize, at: ir::Value, offset: i32) {
+    /// Stores 4 or 8 bytes of vectors of 32-bit integers.
+    fn store_bytes(&mut self, parts: &[ir::Value], elem: Scalar, width: usize, at: ir::Value, offset: i32) {
         let parts: Vec<ir::Value> = match elem {
-            Scalar::Bool => pack.parts.iter().map(|&p| self.asm.fb.ins().ineg(p)).collect(),
-            _ => pack.parts.clone(),
+            Scalar::Bool => parts.iter().map(|&p| self.asm.fb.ins().ineg(p)).collect(),
+            _ => parts.to_vec(),
         };
         let (first, last) = (parts[0], parts[parts.len() - 1]);
         let halves = self.asm.fb.ins().snarrow(first, last);
@@ -327,7 +339,10 @@ impl Emitter<'_> {
     pub(super) fn pack_select(&mut self, elem: Scalar, args: &[Pack], width: usize) -> Pack {
         let mask = match elem.bytes() {
             8 if width > 1 => self.widen(&args[0], true),
-            2 if width > 1 => Pack::of(self.asm.fb.ins().snarrow(args[0].parts[0], args[0].parts[1])),
+            2 if width > 1 => {
+                let pairs = args[0].parts.chunks_exact(2);
+                Pack { parts: pairs.map(|two| self.asm.fb.ins().snarrow(two[0], two[1])).collect() }
+            }
             _ => args[0].clone(),
         };
         let parts = mask.parts.iter().zip(&args[1].parts).zip(&args[2].parts);
@@ -372,7 +387,13 @@ impl Emitter<'_> {
     }
 
     /// Bytes of two vectors, which count on from the first to the second.
-    fn bytes_of(&mut self, a: ir::Value, b: ir::Value, which: [u8; 16], ty: ir::Type) -> ir::Value {
+    pub(super) fn bytes_of(
+        &mut self,
+        a: ir::Value,
+        b: ir::Value,
+        which: [u8; 16],
+        ty: ir::Type,
+    ) -> ir::Value {
         let [a, b] = [a, b].map(|part| self.asm.fb.ins().bitcast(types::I8X16, as_bits(), part));
         let which = self.asm.fb.func.dfg.immediates.push(which.to_vec().into());
         let bytes = self.asm.fb.ins().shuffle(a, b, which);

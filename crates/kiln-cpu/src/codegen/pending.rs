@@ -2,7 +2,7 @@
 
 use super::arena::Slot;
 use cranelift_codegen::ir;
-use kiln_ir::{Kernel, Op, OpKind, Value};
+use kiln_ir::{Kernel, Op, OpData, OpKind, Value};
 
 /// Operations that have been collected.
 #[derive(Default)]
@@ -25,7 +25,10 @@ impl Group {
 
     /// Whether an operation of the group stores to a view.
     pub(super) fn stores_to(&self, kernel: &Kernel, view: Value) -> bool {
-        let stores = |op: &Op| matches!(kernel.op(*op).kind, OpKind::Store { .. } | OpKind::Scatter { .. });
+        let stores = |op: &Op| {
+            let kind = &kernel.op(*op).kind;
+            matches!(kind, OpKind::Store { .. } | OpKind::Scatter { .. } | OpKind::Atomic { .. })
+        };
         self.ops.iter().any(|op| stores(op) && kernel.op(*op).view() == view)
     }
 
@@ -33,6 +36,16 @@ impl Group {
     pub(super) fn precedes_faults(&self, kernel: &Kernel) -> bool {
         let orders = |op: &Op| matches!(kernel.op(*op).kind, OpKind::Store { .. }) || may_fault(kernel, *op);
         self.ops.iter().any(orders)
+    }
+
+    /// Whether lanes of the group exchange values.
+    pub(super) fn shuffles(&self, kernel: &Kernel) -> bool {
+        self.ops.iter().any(|&op| matches!(kernel.op(op).kind, OpKind::Shuffle(_)))
+    }
+
+    /// Whether the group has accesses that are done lane by lane: atomics, and such with a mask.
+    pub(super) fn goes_by_lanes(&self, kernel: &Kernel) -> bool {
+        self.ops.iter().any(|&op| goes_by_lanes(kernel.op(op)))
     }
 
     /// Whether an operation of the group makes a value.
@@ -53,6 +66,11 @@ pub(super) struct StreamedStore {
     pub(super) streams: ir::Value,
     /// Where a chunk is made.
     pub(super) chunk: Slot,
+}
+
+/// Whether an access is done lane by lane.
+pub(super) fn goes_by_lanes(data: &OpData) -> bool {
+    matches!(data.kind, OpKind::Atomic { .. }) || data.mask().is_some()
 }
 
 /// Whether an element-wise operation may end the program.

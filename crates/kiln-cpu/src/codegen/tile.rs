@@ -128,7 +128,7 @@ impl Emitter<'_> {
     }
 
     /// The address of words that live as long as the code.
-    fn constant_words(&mut self, words: Vec<i64>) -> ir::Value {
+    pub(super) fn constant_words(&mut self, words: Vec<i64>) -> ir::Value {
         let words = words.into_boxed_slice();
         let address = self.asm.address(words.as_ptr());
         self.constants.push(words);

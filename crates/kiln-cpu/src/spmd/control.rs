@@ -236,6 +236,18 @@ impl Rewrite<'_> {
         Ok(())
     }
 
+    /// Does something only where a condition that all lanes share does not hold.
+    pub(super) fn unless(
+        &mut self,
+        condition: Value,
+        otherwise: impl FnOnce(&mut Self) -> Result<()>,
+    ) -> Result<()> {
+        let holds = self.region(|_| Ok(Vec::new()))?;
+        let fails = self.region(|r| otherwise(r).map(|()| Vec::new()))?;
+        self.control(OpKind::If, &[condition], &[], &[holds, fails]);
+        Ok(())
+    }
+
     // ---- regions
 
     fn control(&mut self, kind: OpKind, operands: &[Value], types: &[Type], regions: &[Block]) -> Vec<Value> {

@@ -3,7 +3,8 @@
 use super::rewrite::Rewrite;
 use kiln_backend::Result;
 use kiln_ir::{
-    BinaryOp, Bounds, CompareOp, Literal, Op, OpData, OpKind, Reuse, Scalar, Scope, Shape, Space, Type, Value,
+    AtomicOp, BinaryOp, Bounds, CompareOp, Literal, Op, OpData, OpKind, ReduceOp, Reuse, Scalar, Scope,
+    Shape, Space, Type, Value, eval,
 };
 
 impl Rewrite<'_> {
@@ -196,19 +197,35 @@ impl Rewrite<'_> {
             self.set_uniform(result, value);
             return Ok(());
         }
-        if bounds == Bounds::Check {
-            self.check(access)?;
-        }
-        let mut mask = self.any_active();
-        if let Some(own) = access.mask {
-            let own = self.uniform(own)?;
-            mask = self.b.binary(BinaryOp::And, mask, own);
-        }
         let indices = access.indices.iter().map(|&v| self.uniform(v)).collect::<Result<Vec<_>>>()?;
+        if bounds == Bounds::Check {
+            let inside = self.inside(access.view, &indices);
+            self.unless(inside, |r| r.check(access))?;
+        }
+        let mut mask = access.mask.map(|own| self.uniform(own)).transpose()?;
+        if bounds == Bounds::Trust {
+            // Where no lane is there, the index may be anything.
+            let any = self.any_active();
+            mask = Some(mask.map_or(any, |own| self.b.binary(BinaryOp::And, any, own)));
+        }
         let padding = self.uniform(access.values[0])?;
-        let value = self.b.gather(access.view, &indices, Some(mask), padding, unchecked(bounds));
+        let value = self.b.gather(access.view, &indices, mask, padding, unchecked(bounds));
         self.set_uniform(result, value);
         Ok(())
+    }
+
+    /// Whether indices that all lanes share are inside of a view.
+    fn inside(&mut self, view: Value, indices: &[Value]) -> Value {
+        let mut inside = self.b.constant(Literal::bool(true));
+        for (axis, &index) in indices.iter().enumerate() {
+            let (index, zero) = (self.b.cast(index, Scalar::I64), self.b.index(0));
+            let extent = self.b.extent(view, axis as u32);
+            let above = self.b.compare(CompareOp::Ge, index, zero);
+            let below = self.b.compare(CompareOp::Lt, index, extent);
+            inside = self.b.binary(BinaryOp::And, inside, above);
+            inside = self.b.binary(BinaryOp::And, inside, below);
+        }
+        inside
     }
 
     /// The fault of an access whose indices are checked, in the first lane that it concerns.
@@ -250,7 +267,7 @@ impl Rewrite<'_> {
     }
 
     pub(super) fn atomic(&mut self, data: &OpData) -> Result<()> {
-        let OpKind::Atomic { op, scope, bounds, .. } = data.kind else {
+        let OpKind::Atomic { op, .. } = data.kind else {
             return Err(self.internal("not an atomic"));
         };
         if self.lanes == 1 && self.old.ty(data.results[0]).is_scalar() {
@@ -260,13 +277,72 @@ impl Rewrite<'_> {
         if !self.old.ty(data.results[0]).is_scalar() {
             return self.tile_access(data);
         }
-        let indices = self.lane_indices(&access)?;
         let (mask, value) = (self.lane_mask(&access)?, self.lanes_of(access.values[0])?);
+        let combined = combination(op).filter(|_| self.old.ty(data.results[0]).elem().is_int());
+        let unused = !self.used[data.results[0].index()];
+        if let (Some(combine), true) = (combined, unused && !access.local && self.uniform_indices(&access)?) {
+            return self.combined_atomic(data, &access, combine, mask, value);
+        }
+        self.each_atomic(data, &access, mask, value)
+    }
+
+    /// An atomic of each lane.
+    fn each_atomic(
+        &mut self,
+        data: &OpData,
+        access: &Access,
+        mask: Option<Value>,
+        value: Value,
+    ) -> Result<()> {
+        let OpKind::Atomic { op, scope, bounds, .. } = data.kind else {
+            return Err(self.internal("not an atomic"));
+        };
+        let indices = self.lane_indices(access)?;
         let operands = [&[access.view], &indices[..], mask.as_slice(), &[value]].concat();
         let kind = OpKind::Atomic { op, scope, bounds, masked: mask.is_some() };
         let ty = self.lanes_type(self.old.ty(data.results[0]).elem());
         let old = self.one(kind, &operands, ty);
         self.set_in_own_form(data.results[0], old)
+    }
+
+    /// Atomics of all lanes at one place, whose results nothing reads: the lanes' operands are
+    /// combined first.
+    fn combined_atomic(
+        &mut self,
+        data: &OpData,
+        access: &Access,
+        combine: ReduceOp,
+        mask: Option<Value>,
+        value: Value,
+    ) -> Result<()> {
+        let OpKind::Atomic { op, scope, bounds, .. } = data.kind else {
+            return Err(self.internal("not an atomic"));
+        };
+        let indices = access.indices.iter().map(|&v| self.uniform(v)).collect::<Result<Vec<_>>>()?;
+        let together = |r: &mut Self| {
+            let elem = r.b.kernel.ty(value).elem();
+            let (own, any) = match mask {
+                Some(mask) => {
+                    let nothing = r.b.splat(eval::identity(combine, elem), r.shape());
+                    let own = r.b.select(mask, value, nothing);
+                    (own, Some(r.b.reduce(ReduceOp::Or, 0, mask)))
+                }
+                None => (value, None),
+            };
+            let all = r.b.reduce(combine, 0, own);
+            let operands = [&[access.view], &indices[..], any.as_slice(), &[all]].concat();
+            let kind = OpKind::Atomic { op, scope, bounds: unchecked(bounds), masked: any.is_some() };
+            r.b.op(kind, &operands, &[Type::scalar(elem)]);
+        };
+        if bounds != Bounds::Check {
+            together(self);
+            return Ok(());
+        }
+        // The first lane that is there reports an index outside.
+        let inside = self.inside(access.view, &indices);
+        self.unless(inside, |r| r.each_atomic(data, access, mask, value))?;
+        together(self);
+        Ok(())
     }
 
     /// Lanes that are not there compare and exchange at an index outside the view, which does
@@ -360,6 +436,19 @@ impl Rewrite<'_> {
         let scalar = self.b.reshape(lanes, Shape::scalar());
         self.set_uniform(result, scalar);
         Ok(())
+    }
+}
+
+/// What combines the operands of atomics.
+fn combination(op: AtomicOp) -> Option<ReduceOp> {
+    match op {
+        AtomicOp::Add => Some(ReduceOp::Sum),
+        AtomicOp::Min => Some(ReduceOp::Min),
+        AtomicOp::Max => Some(ReduceOp::Max),
+        AtomicOp::And => Some(ReduceOp::And),
+        AtomicOp::Or => Some(ReduceOp::Or),
+        AtomicOp::Xor => Some(ReduceOp::Xor),
+        AtomicOp::Exchange => None,
     }
 }
 

@@ -51,6 +51,7 @@ pub(crate) fn lockstep(kernel: &Kernel, block: [u32; 3]) -> Result<Lockstep> {
         old: kernel,
         b: Builder::new(&mut new),
         uniformity: Uniformity::of(kernel),
+        used: used(kernel),
         block,
         lanes,
         forms: vec![None; kernel.counts().0],
@@ -68,6 +69,13 @@ pub(crate) fn lockstep(kernel: &Kernel, block: [u32; 3]) -> Result<Lockstep> {
     rewrite.body(kernel.body)?;
     let Rewrite { collective, masks, outer, .. } = rewrite;
     Ok(Lockstep { kernel: new, block, collective, space: LaneSpace::of(block, lanes), masks, outer })
+}
+
+/// Which values something reads.
+fn used(kernel: &Kernel) -> Vec<bool> {
+    let mut used = vec![false; kernel.counts().0];
+    kernel.walk(|_, op| op.operands.iter().for_each(|value| used[value.index()] = true));
+    used
 }
 
 /// Whether a thread does an operation for itself, so that no other lane's results are read.
@@ -100,6 +108,8 @@ pub(super) struct Rewrite<'a> {
     /// Appends to the new kernel.
     pub(super) b: Builder<'a>,
     pub(super) uniformity: Uniformity,
+    /// Values of the old kernel that something reads.
+    pub(super) used: Vec<bool>,
     pub(super) block: [u32; 3],
     pub(super) lanes: u32,
     forms: Vec<Option<Form>>,

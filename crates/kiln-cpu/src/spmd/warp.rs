@@ -3,8 +3,8 @@
 use super::rewrite::Rewrite;
 use kiln_backend::Result;
 use kiln_ir::{
-    Axis, BinaryOp, Bounds, CompareOp, Literal, OpData, OpKind, ReduceOp, Scalar, Shape, ShuffleMode, Space,
-    Value, VoteMode, WARP,
+    Axis, BinaryOp, Bounds, CompareOp, Literal, OpData, OpKind, ReduceOp, Scalar, ShuffleMode, Space, Value,
+    VoteMode, WARP,
 };
 
 impl Rewrite<'_> {
@@ -35,7 +35,8 @@ impl Rewrite<'_> {
         self.b.binary(BinaryOp::Rem, slower, extent)
     }
 
-    /// A shuffle goes through block memory: each lane puts its value there and takes another's.
+    /// A shuffle by an operand that varies goes through block memory: each lane puts its value
+    /// there and takes another's.
     pub(super) fn shuffle(&mut self, data: &OpData, mode: ShuffleMode) -> Result<()> {
         let (value, by) = (data.input(), data.lane());
         if self.lanes == 1 {
@@ -43,6 +44,9 @@ impl Rewrite<'_> {
             let own = self.uniform(value)?;
             self.set_uniform(data.results[0], own);
             return Ok(());
+        }
+        if !self.is_lanes(by)? {
+            return self.shuffle_by_uniform(data, mode);
         }
         let (value, by) = (self.lanes_of(value)?, self.lanes_of(by)?);
         let (lane, last) = (self.lane(), self.index_lanes(i64::from(WARP) - 1));
@@ -68,6 +72,25 @@ impl Rewrite<'_> {
             // A lane that is not there has nothing to give.
             Some(mask) => {
                 let gives = self.exchange(mask, source);
+                self.b.select(gives, taken, value)
+            }
+            None => taken,
+        };
+        self.set_in_own_form(data.results[0], result)
+    }
+
+    /// A shuffle by an operand that all lanes share remains one, of lanes.
+    fn shuffle_by_uniform(&mut self, data: &OpData, mode: ShuffleMode) -> Result<()> {
+        let by = self.uniform(data.lane())?;
+        let by = self.b.cast(by, Scalar::I64);
+        let value = self.lanes_of(data.input())?;
+        let ty = self.b.kernel.ty(value).clone();
+        let taken = self.one(OpKind::Shuffle(mode), &[value, by], ty);
+        let result = match self.mask {
+            // A lane that is not there has nothing to give.
+            Some(mask) => {
+                let ty = self.lanes_type(Scalar::Bool);
+                let gives = self.one(OpKind::Shuffle(mode), &[mask, by], ty);
                 self.b.select(gives, taken, value)
             }
             None => taken,
@@ -117,39 +140,38 @@ impl Rewrite<'_> {
             VoteMode::All => {
                 let yes = self.b.splat(Literal::bool(true), self.shape());
                 let asked = self.under_mask(predicate, yes);
-                self.over_warps(ReduceOp::And, asked, together)
+                self.over_warps(ReduceOp::And, mode, asked, together)
             }
             VoteMode::Any => {
                 let asked = self.narrowed(predicate);
-                self.over_warps(ReduceOp::Or, asked, together)
+                self.over_warps(ReduceOp::Or, mode, asked, together)
             }
             VoteMode::Ballot => {
                 let asked = self.narrowed(predicate);
+                if !together {
+                    let ty = self.lanes_type(Scalar::U32);
+                    let result = self.one(OpKind::Vote(mode), &[asked], ty);
+                    return self.set_in_own_form(data.results[0], result);
+                }
                 let lane = self.b.iota(Scalar::U32, self.lanes);
                 let one = self.b.splat(Literal::one(Scalar::U32), self.shape());
                 // The amount is taken modulo 32: the lane's number in its warp.
                 let bit = self.b.binary(BinaryOp::Shl, one, lane);
                 let none = self.b.splat(Literal::zero(Scalar::U32), self.shape());
                 let bits = self.b.select(asked, bit, none);
-                self.over_warps(ReduceOp::Or, bits, together)
+                self.b.reduce(ReduceOp::Or, 0, bits)
             }
         };
         self.set_in_form(data.results[0], result, !together);
         Ok(())
     }
 
-    /// Combines each warp's lanes and gives all of them the result; as `one` scalar for the only
-    /// warp.
-    fn over_warps(&mut self, op: ReduceOp, lanes: Value, one: bool) -> Value {
+    /// Combines the lanes of the only warp to one scalar, or each warp's for all of its lanes.
+    fn over_warps(&mut self, op: ReduceOp, mode: VoteMode, lanes: Value, one: bool) -> Value {
         if one {
             return self.b.reduce(op, 0, lanes);
         }
-        let width = self.lanes.min(WARP);
-        let warps = self.lanes / width;
-        let rows = self.b.reshape(lanes, Shape::new(&[warps, width]));
-        let each = self.b.reduce(op, 1, rows);
-        let each = self.b.reshape(each, Shape::new(&[warps, 1]));
-        let all = self.b.broadcast(each, Shape::new(&[warps, width]));
-        self.b.reshape(all, self.shape())
+        let ty = self.b.kernel.ty(lanes).clone();
+        self.one(OpKind::Vote(mode), &[lanes], ty)
     }
 }
