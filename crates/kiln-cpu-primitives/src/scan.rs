@@ -4,7 +4,7 @@
 //! for all instruction sets.
 
 use super::binary::unsigned;
-use super::element::{Bits, Element, Number, Ordered};
+use super::element::{Bits, Number, Ordered};
 use super::reduce::{Accumulate, All, Any, COLUMNS, Combine, Greatest, Least, Parity, Prod, Sum};
 use super::signature::AxisFn;
 use half::{bf16, f16};
@@ -64,17 +64,6 @@ unsafe fn scan_strips<K: Combine<T::Acc>, T: Accumulate>(
     }
 }
 
-/// What a row gets, between the combinations of the rows before it and up to it. The first of an
-/// exclusive scan gets the identity, which takes no part in the next: the combination of NaN alone
-/// is NaN.
-fn given<K: Combine<A>, A: Element>(row: isize, before: A, upto: A, exclusive: bool) -> A {
-    match exclusive {
-        true if row == 0 => K::IDENTITY,
-        true => before,
-        false => upto,
-    }
-}
-
 /// [`scan_strip`] of one column, with the accumulator in a register.
 ///
 /// # Safety
@@ -86,13 +75,15 @@ unsafe fn scan_column<K: Combine<T::Acc>, T: Accumulate>(
     step: isize,
     exclusive: bool,
 ) {
-    let mut acc = K::START;
+    // The first of an exclusive scan gets the identity, which takes no part in the next: the
+    // combination of NaN alone is NaN.
+    let (mut acc, mut before) = (K::START, K::IDENTITY);
     for row in 0..len as isize {
         // SAFETY: this row is within the column.
         unsafe {
             let next = K::combine(acc, a.offset(row * step).read().widen_to_acc());
-            out.offset(row * step).write(T::narrow_acc(given::<K, _>(row, acc, next, exclusive)));
-            acc = next;
+            out.offset(row * step).write(T::narrow_acc(if exclusive { before } else { next }));
+            (acc, before) = (next, next);
         }
     }
 }
@@ -111,15 +102,16 @@ unsafe fn scan_strip<K: Combine<T::Acc>, T: Accumulate>(
     width: usize,
     exclusive: bool,
 ) {
-    let mut acc = [K::START; COLUMNS];
+    let (mut acc, mut before) = ([K::START; COLUMNS], [K::IDENTITY; COLUMNS]);
     for row in 0..len as isize {
         let (out, a) = (out.wrapping_offset(row * step), a.wrapping_offset(row * step));
-        for (column, acc) in acc[..width].iter_mut().enumerate() {
+        let states = acc[..width].iter_mut().zip(&mut before[..width]);
+        for (column, (acc, before)) in states.enumerate() {
             // SAFETY: this row and column are within the strip.
             unsafe {
                 let next = K::combine(*acc, a.add(column).read().widen_to_acc());
-                out.add(column).write(T::narrow_acc(given::<K, _>(row, *acc, next, exclusive)));
-                *acc = next;
+                out.add(column).write(T::narrow_acc(if exclusive { *before } else { next }));
+                (*acc, *before) = (next, next);
             }
         }
     }
