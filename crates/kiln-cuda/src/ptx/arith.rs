@@ -66,9 +66,9 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// `-x` as `!x + 1`. NVIDIA's assembler (ptxas 13.0, and that of the driver, from sm_90 on) makes
-    /// one instruction of a signed `max(max(a, b), c)` or `min`, and drops the sign of an operand
-    /// that is a `neg`, or a difference from 0, or a product with -1.
+    /// `-x` as `!x + 1`. NVIDIA's assembler (ptxas 13.0, and that of the driver, from sm_90 on)
+    /// makes one instruction of a signed `max(max(a, b), c)` or `min`, and drops the sign of an
+    /// operand that is a `neg`, or a difference from 0, or a product with -1.
     fn negate(&mut self, to: Reg, x: Reg, width: u32) {
         let inverse = self.reg(x.class);
         self.put(format_args!("not.{} {inverse}, {x}", x.class.bits()));
