@@ -100,7 +100,8 @@ impl<T: Sample + Int> Elementwise for Extremes<T> {
 
     fn device([a, b, c]: [Val<T>; 3]) -> Vec<Val<T>> {
         // Both are constants for the compiler.
-        let (zero, minus_one) = (c - c, !(c - c));
+        let zero = c & !c;
+        let minus_one = !zero;
         let (below, times) = (zero - a, a * minus_one);
         vec![
             b.max(-a).max(c),

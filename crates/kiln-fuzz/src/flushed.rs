@@ -22,12 +22,13 @@ pub(crate) fn with_zeros_for_subnormals(kernel: &Kernel) -> Kernel {
 
 fn flush_operands(kernel: &mut Kernel, block: Block, op: Op) {
     let mut added = Vec::new();
-    for i in 0..kernel.op(op).operands.len() {
-        let operand = kernel.op(op).operands[i];
-        if let Some(flushed) = flush(kernel, op, operand, &mut added) {
-            kernel.op_mut(op).operands[i] = flushed;
+    let mut operands = kernel.op(op).operands.clone();
+    for operand in operands.iter_mut() {
+        if let Some(flushed) = flush(kernel, op, *operand, &mut added) {
+            *operand = flushed;
         }
     }
+    kernel.op_mut(op).operands = operands;
     let ops = &mut kernel.block_mut(block).ops;
     if let Some(at) = ops.iter().position(|&other| other == op) {
         ops.splice(at..at, added);

@@ -55,15 +55,18 @@ pub(in crate::opt) fn commutes(kind: BinaryOp) -> bool {
 }
 
 pub(super) fn binary(cx: &mut Cursor<'_>, kind: BinaryOp, a: Value, b: Value) -> Change {
+    // As a `neg`, with which each backend knows what to do. Of floats, `0 - 0` is not `-0`.
+    if kind == BinaryOp::Sub
+        && cx.kernel.as_const(a).is_some_and(is_zero_of_ints)
+        && cx.kernel.as_const(b).is_none()
+    {
+        return Change::Become(OpKind::Unary(UnaryOp::Neg), vec![b]);
+    }
     match (cx.kernel.as_const(a), cx.kernel.as_const(b)) {
         (Some(x), Some(y)) => match eval::binary(kind, x, y) {
             Some(literal) => Change::Constant(literal),
             None => Change::None, // a fault, which stays
         },
-        // As a `neg`, with which each backend knows what to do. Of floats, `0 - 0` is not `-0`.
-        (Some(x), None) if kind == BinaryOp::Sub && is_zero_of_ints(x) => {
-            Change::Become(OpKind::Unary(UnaryOp::Neg), vec![b])
-        }
         (Some(_), None) if commutes(kind) => Change::Become(OpKind::Binary(kind), vec![b, a]),
         (None, Some(y)) if y.elem().is_float() => float_by_constant(cx, kind, a, b, y),
         (None, Some(y)) => int_by_constant(cx, kind, a, b, y),
