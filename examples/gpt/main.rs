@@ -198,7 +198,7 @@ fn train(
             }
             begun = Instant::now();
         }
-        if let Some(path) = options.checkpoint.as_ref().filter(|_| training.steps() % KEPT == 0) {
+        if let Some(path) = options.checkpoint.as_ref().filter(|_| training.steps().is_multiple_of(KEPT)) {
             training.save(path)?;
         }
     }
