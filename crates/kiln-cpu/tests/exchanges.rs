@@ -120,7 +120,7 @@ fn votes_of_each_warp() {
 ",
             number(block)
         ));
-        for holds in [|i: usize| i % 3 == 0, |_| true, |_| false, |i| i != 5, |i| i == 16] {
+        for holds in [|i: usize| i.is_multiple_of(3), |_| true, |_| false, |i| i != 5, |i| i == 16] {
             let mut x: Vec<i32> = (0..threads).map(|i| holds(i) as i32).collect();
             let mut y = vec![9u32; 3 * threads];
             let len = threads as i64;
