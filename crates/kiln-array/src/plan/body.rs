@@ -339,14 +339,17 @@ impl Writer<'_> {
         let from = self.graph[vertex].inputs[0];
         let flat = linear(index, &row_major(self.graph[vertex].shape()));
         let extent = |dim: usize| self.body.dims[dim].extent;
-        match (delinear(&flat, self.graph[from].shape(), extent), self.in_order(from)) {
-            (Ok(index), _) => self.value(from, index, mask),
-            (Err(_), Some(vertex)) => {
+        let indivisible = match delinear(&flat, self.graph[from].shape(), extent) {
+            Ok(index) => return self.value(from, index, mask),
+            Err(indivisible) => indivisible,
+        };
+        match (self.in_order(from), indivisible) {
+            (Some(vertex), _) => {
                 let elem = self.graph[vertex].array.dtype();
                 Ok(self.body.push(Value::Read { vertex, index: vec![flat], mask }, elem))
             }
-            (Err(Indivisible::Divide { dim, inner }), None) => Err(Stop::Divide { dim, inner }),
-            (Err(Indivisible::Never), None) => Err(Stop::Failed(Failure::Store(from))),
+            (None, Indivisible::Divide { dim, inner }) => Err(Stop::Divide { dim, inner }),
+            (None, Indivisible::Never) => Err(Stop::Failed(Failure::Store(from))),
         }
     }
 

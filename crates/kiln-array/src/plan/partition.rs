@@ -151,7 +151,7 @@ impl Partition {
     fn store(&mut self, graph: &Graph, vertex: usize) {
         self.is_stored[vertex] = true;
         self.aliases.retain(|&(alias, _)| alias != vertex);
-        if self.home[vertex].is_none() {
+        if self.home[vertex].is_none() && !graph[vertex].array.is_empty() {
             self.compute(graph, vertex);
         }
     }
