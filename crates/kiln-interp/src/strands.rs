@@ -79,8 +79,11 @@ impl Machine<'_> {
                 .collect();
             let Some(schedule) = &mut self.schedule else { return Ok(()) };
             if ready.is_empty() {
-                let Some(op) = strands.iter().find_map(|strand| strand.waits) else { return Ok(()) };
-                // Some threads will never come, which the operation finds.
+                let waited: Vec<Op> = strands.iter().filter_map(|strand| strand.waits).collect();
+                // What threads were waited for may have left since. If no operation has all that it
+                // needs, some threads will never come, which the operation finds.
+                let complete = waited.iter().find(|&&op| self.all_are_there(op, &strands));
+                let Some(&op) = complete.or(waited.first()) else { return Ok(()) };
                 self.meet(op, &mut strands)?;
                 continue;
             }
@@ -104,16 +107,16 @@ impl Machine<'_> {
 
     /// Whether the threads that an operation needs have come to it.
     fn all_are_there(&self, op: Op, strands: &[Strand]) -> bool {
-        let mut there = waiting(op, strands);
-        if let Some(here) = self.here() {
-            there.iter_mut().enumerate().for_each(|(lane, there)| *there |= !here.has(lane));
-        }
-        let width = there.len();
+        let there = waiting(op, strands);
+        let absent = |lane: usize| !there[lane] && self.here().is_none_or(|here| here.has(lane));
         let unit = match self.rule(op).map(|rule| rule.convergence) {
-            Some(Convergence::Block) => width,
+            Some(Convergence::Block) => there.len(),
             _ => self.loaded.warp,
         };
-        there.chunks(unit.max(1)).all(|warp| warp.iter().all(|&on| on) || !warp.contains(&true))
+        // Of warps that nobody has come from, nobody is needed.
+        let lanes: Vec<usize> = (0..there.len()).collect();
+        let mut units = lanes.chunks(unit.max(1)).filter(|unit| unit.iter().any(|&lane| there[lane]));
+        units.all(|unit| !unit.iter().any(|&lane| absent(lane)))
     }
 
     /// Executes an operation in all threads that have come to it.

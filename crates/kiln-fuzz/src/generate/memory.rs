@@ -341,13 +341,22 @@ impl Generator<'_> {
             return;
         }
         let distance = Literal::index(1 + self.rng.below(threads as usize) as i64);
+        let way = self.rng.below(4);
         let mut b = self.builder();
         let memory = b.alloc(Space::Shared, elem, Shape::new(&[threads]));
         b.scatter(memory, &[in_block], None, value, Bounds::Trust);
         b.op(OpKind::Barrier, &[], &[]);
         let (distance, count) = (b.constant(distance), b.index(i64::from(threads)));
-        let other = b.binary(BinaryOp::Add, in_block, distance);
-        let other = b.binary(BinaryOp::Rem, other, count);
+        let other = match way {
+            // Steps of one and of minus one, of which some are outside, and one place.
+            0 => b.binary(BinaryOp::Add, in_block, distance),
+            1 => b.binary(BinaryOp::Sub, distance, in_block),
+            2 => distance,
+            _ => {
+                let other = b.binary(BinaryOp::Add, in_block, distance);
+                b.binary(BinaryOp::Rem, other, count)
+            }
+        };
         let value = b.gather(memory, &[other], None, padding, Bounds::Mask);
         b.op(OpKind::Barrier, &[], &[]);
         b.op(OpKind::Fence(Scope::Block), &[], &[]);

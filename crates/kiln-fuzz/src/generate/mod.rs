@@ -91,8 +91,10 @@ pub fn generate(seed: u64, options: &Options) -> Case {
     let level = match options.threads {
         false => Level::Tile { warps: None },
         true => {
-            let blocks = [[32, 1, 1], [64, 1, 1], [8, 4, 2], [1, 1, 1], [5, 3, 1]];
-            Level::Thread { block: *rng.pick(if options.whole_warps { &blocks[..3] } else { &blocks }) }
+            let whole = [[32, 1, 1], [64, 1, 1], [8, 4, 2], [32, 2, 1]];
+            let narrow = [[1, 1, 1], [3, 1, 1], [5, 3, 1], [17, 1, 1], [33, 1, 1], [3, 2, 5]];
+            let all = [&whole[..], &narrow[..]].concat();
+            Level::Thread { block: *rng.pick(if options.whole_warps { &whole } else { &all }) }
         }
     };
     let block = match level {

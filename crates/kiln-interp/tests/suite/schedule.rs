@@ -2,6 +2,7 @@
 //! that has its barriers gives in every order what it gives in lockstep.
 
 use crate::harness::*;
+use kiln_backend::FaultKind;
 use kiln_interp::Options;
 use kiln_ir::*;
 use std::collections::BTreeSet;
@@ -240,5 +241,27 @@ fn blocks_that_wait_for_earlier_ones_end_under_every_seed() {
         let out = host.vector(&[0i64; 9]);
         host.run(&parse(RELAY).unwrap(), [9, 1, 1], &args(&[&out])).unwrap();
         assert_eq!(host.read::<i64>(&out), (1..=9).collect::<Vec<_>>(), "seed {seed}");
+    }
+}
+
+/// Threads 0 and 1 leave by a check of their own; the others exchange values within their warps and
+/// meet at barriers, in which those that left are missing from one warp alone.
+const LEAVERS: &str = "
+  %stays = gt %t, %1 : bool
+  check_bounds %stays, %t, %0
+  %a = shuffle.xor %t, %1 : i64
+  barrier
+  %b = shuffle.xor %a, %1 : i64
+  barrier
+  scatter.trust %y[%t] = %b";
+
+#[test]
+fn the_fault_of_threads_that_leave_is_reported_under_every_seed() {
+    let kernel = parse(&kernel_of(LEAVERS)).unwrap();
+    for seed in 0..8 * SEEDS {
+        let host = Host::with(Options { seed: Some(seed), ..Options::fast() });
+        let out = host.vector(&[7i64; 64]);
+        let fault = host.fault(&kernel, [1; 3], &args(&[&out])).kind;
+        assert!(matches!(fault, FaultKind::OutOfBounds { .. }), "seed {seed}: {fault:?}");
     }
 }
