@@ -2,24 +2,32 @@
 //!
 //! There a check by itself ends the thread that fails it alone: the others of its block go on, and
 //! read nothing of it in shuffles. The launch ends with the first fault when all threads have
-//! left or come to their end. What the others do meanwhile means nothing, but they must come to
-//! that end: a barrier or a shuffle that only some of them reach, or a loop that does not end, is
-//! reported in place of the fault.
+//! left or come to their end. What the others do meanwhile means nothing. They may even differ in
+//! what is the same in all threads otherwise, as a sum of which an addend is missing, and part
+//! ways: on a GPU, from compute capability 7.0 on, a barrier is one of all threads that have not
+//! ended, wherever they stand (CUDA C++ Programming Guide, "Independent Thread Scheduling"), so that
+//! all come to their end. Here the launch then ends at once. A loop that does not end is reported in
+//! place of the fault.
 
 use crate::machine::Machine;
 use crate::mask::Mask;
 use crate::register::Register;
 use crate::stopped::Left;
 use crate::trap::Trap;
-use kiln_backend::{Error, Finding};
+use kiln_backend::{Error, FaultKind, Finding};
 use kiln_ir::{OpData, OpKind};
 
 impl Machine<'_> {
     /// What becomes of a trap: a thread that fails a check by itself leaves, and the others go on.
     pub fn trapped(&mut self, trap: Trap, data: &OpData, mask: &Mask) -> Result<(), Error> {
         let alone = matches!(data.kind, OpKind::Assert(_) | OpKind::CheckBounds | OpKind::CheckDivisor);
-        if let (Some(left), Trap::Memory(_)) = (&self.left, &trap) {
+        let follows = match &trap {
             // What the threads that left would have stored is not there.
+            Trap::Memory(_) => true,
+            Trap::Fault { kind: FaultKind::Sanitizer { finding, .. }, .. } => *finding == Finding::Divergence,
+            _ => false,
+        };
+        if let Some(left) = self.left.as_ref().filter(|_| follows) {
             return Err(left.fault.clone());
         }
         if !alone || !self.loaded.leave_alone || !matches!(trap, Trap::Fault { .. }) {

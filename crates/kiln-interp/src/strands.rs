@@ -153,8 +153,11 @@ impl Machine<'_> {
         let frame = |block, mask, region| Some(Frame { block, next: 0, mask, region });
         if data.kind == OpKind::If {
             let condition = self.predicate(data.condition(), data)?;
+            // Threads that have left have no condition.
+            let mask = self.unfaulted(&mask);
             let [then, otherwise] = [true, false].map(|arm| mask.filter(|lane| condition[lane] == arm));
             return Ok(match (then.is_empty(), otherwise.is_empty()) {
+                (true, true) => None,
                 (true, _) => frame(data.regions[1], otherwise, Region::Arm(op, None)),
                 (false, true) => frame(data.regions[0], then, Region::Arm(op, None)),
                 (false, false) => frame(data.regions[0], then, Region::Arm(op, Some(otherwise))),

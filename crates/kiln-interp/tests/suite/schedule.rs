@@ -2,7 +2,7 @@
 //! that has its barriers gives in every order what it gives in lockstep.
 
 use crate::harness::*;
-use kiln_backend::FaultKind;
+use kiln_backend::{FaultKind, Finding};
 use kiln_interp::Options;
 use kiln_ir::*;
 use std::collections::BTreeSet;
@@ -264,4 +264,37 @@ fn the_fault_of_threads_that_leave_is_reported_under_every_seed() {
         let fault = host.fault(&kernel, [1; 3], &args(&[&out])).kind;
         assert!(matches!(fault, FaultKind::OutOfBounds { .. }), "seed {seed}: {fault:?}");
     }
+}
+
+/// A sum of a warp's threads, some of which have left, is not the same in all of the others: they
+/// part ways at a barrier.
+const PARTED: &str = "
+  %stays = gt %t, %1 : bool
+  check_bounds %stays, %t, %0
+  %2 = const 2 : i64
+  %a = shuffle.xor %t, %2 : i64
+  %b = lt %a, %t : bool
+  if %b {
+    barrier
+    yield
+  } else {
+    yield
+  }
+  barrier
+  scatter.trust %y[%t] = %a";
+
+#[test]
+fn threads_that_part_ways_after_a_fault_end_with_it() {
+    let kernel = parse(&kernel_of(PARTED)).unwrap();
+    for seed in (0..SEEDS).map(Some).chain([None]) {
+        let host = Host::with(Options { seed, ..Options::fast() });
+        let out = host.vector(&[7i64; 64]);
+        let fault = host.fault(&kernel, [1; 3], &args(&[&out])).kind;
+        assert!(matches!(fault, FaultKind::OutOfBounds { .. }), "seed {seed:?}: {fault:?}");
+    }
+    // Without a fault that is what the sanitizer says.
+    let whole = parse(&kernel_of(PARTED).replace("gt %t, %1", "ge %t, %0")).unwrap();
+    let host = Host::with(Options::fast());
+    let out = host.vector(&[7i64; 64]);
+    assert_eq!(host.finding(&whole, [1; 3], &args(&[&out])).0, Finding::Divergence);
 }
