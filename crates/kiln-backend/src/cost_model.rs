@@ -107,6 +107,8 @@ pub struct ProductCosts {
     /// Columns from which on programs that begin at different steps are slower: they share more of
     /// what they read.
     pub staggered_below: usize,
+    /// The most rows and columns of 16-bit factors' tiles that warps multiply by themselves.
+    pub tile_of_warps: [usize; 2],
 }
 
 /// When a loop of products gains from a task that copies (warp specialization).
@@ -146,6 +148,19 @@ pub struct StreamingSizes {
     pub layer_norm_thread_bytes: usize,
     /// The most warps of a program that takes a row.
     pub row_warps: usize,
+    /// How a sum of everything is divided.
+    pub sum: SumSizes,
+}
+
+/// How a sum of a whole tensor is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SumSizes {
+    /// Bytes of the tile that a program adds at a time.
+    pub tile_bytes: usize,
+    /// Programs of a multiprocessor.
+    pub programs: usize,
+    /// Warps of a program; `None` for what the tile asks for.
+    pub warps: Option<u32>,
 }
 
 impl CostModel {
@@ -182,6 +197,7 @@ impl CostModel {
             least_steps: 6,
             stream_k_rest: [5, 9],
             staggered_below: 64,
+            tile_of_warps: [128, 128],
         },
         copy_task: CopyTaskLimits { most_sums: 128, most_sums_seen: 96, fewest_sums: 128 * 128 },
         memory: MemoryCosts { banks: 32, sector: 32, most_stages: 4 },
@@ -191,6 +207,7 @@ impl CostModel {
             softmax_thread_bytes: 32,
             layer_norm_thread_bytes: 64,
             row_warps: 16,
+            sum: SumSizes { tile_bytes: 8192, programs: 16, warps: None },
         },
     };
 
@@ -203,15 +220,27 @@ impl CostModel {
         ..CostModel::H200
     };
 
+    /// A graphics card that is reached through another interface than its vendor's: as an H200, and
+    /// what was measured of one through Vulkan (bench/notes.md).
+    pub const CARD: CostModel = CostModel {
+        products: ProductCosts { tile_of_warps: [128, 256], ..CostModel::H200.products },
+        streaming: StreamingSizes {
+            sum: SumSizes { tile_bytes: 32768, programs: 8, warps: Some(8) },
+            ..CostModel::H200.streaming
+        },
+        ..CostModel::H200
+    };
+
     /// The model of the GPUs of a compute capability, such as (9, 0).
     ///
-    /// GPUs that are not known, of NVIDIA or others, have the model of an H200 until one of them
-    /// was measured: ratios of rates differ less between GPUs than the numbers of multiprocessors
-    /// do, which [`Properties::cost_model`](crate::Properties::cost_model) takes from the device.
+    /// NVIDIA GPUs that are not known have the model of an H200, and those without a compute
+    /// capability that of a [card](CostModel::CARD), until one of them was measured: ratios of rates
+    /// differ less between GPUs than the numbers of multiprocessors do, which [`Properties::cost_model`](crate::Properties::cost_model) takes from the device.
     pub const fn of_capability(capability: Option<(u32, u32)>) -> CostModel {
         match capability {
             Some((8, 0)) => CostModel::A100,
-            _ => CostModel::H200,
+            Some(_) => CostModel::H200,
+            None => CostModel::CARD,
         }
     }
 }
@@ -243,10 +272,11 @@ mod tests {
     }
 
     #[test]
-    fn unknown_gpus_have_the_model_of_an_h200() {
-        for capability in [None, Some((7, 5)), Some((9, 0)), Some((12, 0))] {
-            assert_eq!(CostModel::of_capability(capability), CostModel::H200);
+    fn unknown_gpus_have_the_model_of_an_h200_or_of_a_card() {
+        for capability in [(7, 5), (9, 0), (12, 0)] {
+            assert_eq!(CostModel::of_capability(Some(capability)), CostModel::H200);
         }
+        assert_eq!(CostModel::of_capability(None), CostModel::CARD);
         assert_eq!(CostModel::of_capability(Some((8, 0))).units, 108);
     }
 }

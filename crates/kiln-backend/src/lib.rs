@@ -26,7 +26,7 @@ mod variables;
 
 pub use capabilities::{Capabilities, Clock, Execution, MatrixFormat, MatrixUnits};
 pub use cost_model::{
-    CopyTaskLimits, CostModel, Latencies, MemoryCosts, ProductCosts, Rates, StreamingSizes,
+    CopyTaskLimits, CostModel, Latencies, MemoryCosts, ProductCosts, Rates, StreamingSizes, SumSizes,
 };
 pub use device::{DevicePtr, EventId, Properties, Residency, StreamId};
 pub use dump::{DUMP_FOLDER_VARIABLE, DUMP_VARIABLE, Dump, DumpStage, dump};

@@ -2,7 +2,7 @@
 
 use crate::sizes::{elements_per_program, resident_programs, row_tile};
 use kiln_lang::prelude::*;
-use kiln_runtime::{Execution, Result, Tensor};
+use kiln_runtime::{Device, Execution, Result, Tensor};
 
 /// Kernels, for launches of one's own.
 pub mod kernels {
@@ -52,10 +52,24 @@ pub mod kernels {
 /// ```
 pub fn sum(x: &Tensor<f32, 1>, y: &mut Tensor<f32, 1>) -> Result<()> {
     let device = x.device().clone();
-    let block = 2 * elements_per_program(&device, 4);
     let each = device.capabilities().execution == Execution::Simd;
-    let programs = x.len().div_ceil(block).clamp(1, resident_programs(&device));
+    let (block, most, warps) = sizes(&device);
+    let programs = x.len().div_ceil(block).clamp(1, most);
     let mut partial = device.uninit([programs])?;
-    kernels::partial_sums(x, &mut partial, block, each).launch(&device)?;
+    let parts = kernels::partial_sums(x, &mut partial, block, each);
+    match warps {
+        Some(warps) => parts.warps(warps).launch(&device)?,
+        None => parts.launch(&device)?,
+    }
     kernels::total_sum(&partial, y, row_tile(programs).min(1024)).launch(&device)
+}
+
+/// Elements of a tile of partial sums, the most programs, and their warps.
+fn sizes(device: &Device) -> (usize, usize, Option<u32>) {
+    if device.capabilities().execution != Execution::Simt {
+        return (2 * elements_per_program(device, 4), resident_programs(device), None);
+    }
+    let model = device.cost_model();
+    let sum = model.streaming.sum;
+    (sum.tile_bytes / 4, sum.programs * model.units, sum.warps)
 }

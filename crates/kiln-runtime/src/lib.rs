@@ -108,7 +108,7 @@ pub use extent::Extent;
 pub use graph::{Capture, Graph, GraphLaunch, GraphNode};
 pub use kiln_backend::{
     Capabilities, Clock, CopyTaskLimits, CostModel, Execution, Fault, FaultKind, Latencies, MatrixFormat,
-    MatrixUnits, MemoryCosts, ProductCosts, Properties, Rates, Report, Stages, StreamingSizes,
+    MatrixUnits, MemoryCosts, ProductCosts, Properties, Rates, Report, Stages, StreamingSizes, SumSizes,
 };
 pub use launch::Launch;
 pub use loaded::Build;

@@ -196,10 +196,17 @@ impl Factors {
             // On tensor cores: 64 × 64 a warp, or fewer where the device would have too little to
             // do. Of f64 three small programs on a multiprocessor are faster than one.
             (Execution::Simt, Some(Units { depth, .. })) => {
-                let programs = m.div_ceil(128) * n.div_ceil(128);
-                let fills = programs >= device.properties().units as usize;
-                let most = if fills && self.bytes < 8 { 128 } else { 64 };
-                (within(m, most), within(n, most), 2 * depth)
+                let most = device.cost_model().products.tile_of_warps;
+                let fills = |&[rows, columns]: &[usize; 2]| {
+                    m.div_ceil(rows) * n.div_ceil(columns) >= device.properties().units as usize
+                };
+                let all = match self.bytes {
+                    2 => &[most, [128, 128]][..],
+                    1 | 4 => &[[128, 128]],
+                    _ => &[],
+                };
+                let [rows, columns] = all.iter().copied().find(fills).unwrap_or([64, 64]);
+                (within(m, rows), within(n, columns), 2 * depth)
             }
             (Execution::Simt, None) => {
                 let (units, room) = (device.properties().units as usize, device.properties().shared_memory);
