@@ -90,6 +90,10 @@ impl Writer<'_> {
             }
             Neg => self.opposite(x, scalar),
             Abs if elem.is_int() && !elem.is_signed() => x,
+            Abs if scalar == Scalar::I32 && self.features.loses_signs => {
+                let opposite = self.opposite(x, scalar);
+                self.body.math(M::Max, &[x, opposite])
+            }
             Abs => math(self, M::Abs),
             Not if elem == Elem::Bool => self.body.not(x),
             Not => self.body.unary(U::BitwiseNot, x),
@@ -223,7 +227,7 @@ impl Writer<'_> {
     fn in_single(&mut self, x: Expr, function: impl FnOnce(&mut Self, Expr) -> Expr) -> Expr {
         let wide = self.body.convert(x, Scalar::F32);
         let result = function(self, wide);
-        self.body.convert(result, Scalar::F16)
+        self.half(result)
     }
 
     /// A divisor of integers. For the constant zero, which nothing divides by, since a check comes

@@ -46,6 +46,11 @@ impl Writer<'_> {
                     self.rounded_to_bf16(wide)
                 } else if from == to {
                     x
+                } else if (from, to) == (Scalar::F32, Scalar::F16) {
+                    self.half(x)
+                } else if to == Scalar::F16 {
+                    let rounded = self.body.convert(x, to);
+                    self.kept_half(rounded)
                 } else {
                     self.body.convert(x, to)
                 }

@@ -23,7 +23,7 @@ impl Writer<'_> {
     /// Finds the word that is zero: no grid has 2^31 blocks on an axis.
     pub(crate) fn find_zero(&mut self) -> Result<()> {
         let f = self.features;
-        if !f.exact_floats || f.contracts || f.contracts_halves || f.loses_nan {
+        if !f.exact_floats || f.contracts || f.contracts_halves || f.loses_nan || f.loses_signs {
             let extent = self.word(Parameter::Grid(0))?;
             let by = self.body.u32(31);
             self.zero = Some(self.body.binary(B::ShiftRight, extent, by));
@@ -90,10 +90,7 @@ impl Writer<'_> {
             // In f32 there is room for a second rounding.
             let [a, b] = [a, b].map(|x| self.half_as_single(x));
             let wide = self.exactly(operator, Scalar::F32, a, b);
-            // Where products of f32 are contracted too, it is hidden already.
-            let hides = contracts && !self.features.contracts;
-            let wide = if hides { self.behind_zero(wide, Scalar::F32) } else { wide };
-            return self.body.convert(wide, scalar);
+            return self.half(wide);
         }
         // A driver may take x for x + 0, and 0 for x - x and x * 0.
         let cancels = matches!(operator, B::Subtract | B::Divide);
@@ -111,6 +108,25 @@ impl Writer<'_> {
         }
     }
 
+    /// An f32 rounded to f16, also where a driver would compute on with what was not rounded yet.
+    pub(crate) fn half(&mut self, wide: Expr) -> Expr {
+        let Some(zero) = self.zero.filter(|_| self.features.contracts_halves) else {
+            return self.body.convert(wide, Scalar::F16);
+        };
+        let rounded = self.packed_half(wide);
+        let bits = self.body.binary(B::ExclusiveOr, rounded, zero);
+        self.unpack(bits, Elem::F16)
+    }
+
+    /// An f16 behind which a driver does not look that would compute on with what was not rounded.
+    pub(crate) fn kept_half(&mut self, x: Expr) -> Expr {
+        if !self.features.contracts_halves {
+            return x;
+        }
+        let wide = self.body.convert(x, Scalar::F32);
+        self.half(wide)
+    }
+
     /// Whether an expression is the literal zero, or that of another type converted.
     fn is_zero(&self, x: Expr) -> bool {
         match self.body.function.expressions[x] {
@@ -124,6 +140,10 @@ impl Writer<'_> {
 
     /// The opposite of a number, to which that may be added.
     pub(crate) fn opposite(&mut self, x: Expr, scalar: Scalar) -> Expr {
+        if let Some(zero) = self.zero.filter(|_| self.features.loses_signs && scalar == Scalar::I32) {
+            let zero = self.body.bitcast(zero, ScalarKind::Sint);
+            return self.body.binary(B::Subtract, zero, x);
+        }
         let opposite = self.body.unary(UnaryOperator::Negate, x);
         self.hidden(opposite, scalar)
     }

@@ -34,11 +34,15 @@ pub struct Features {
     /// The driver may make a multiply-add, which rounds once, of a product and a sum. Products are
     /// hidden from it then.
     pub contracts: bool,
-    /// The driver does so with those of f16.
+    /// The driver does so with those of f16, or computes on with what was not rounded to f16 yet.
+    /// Results that are rounded to f16 are hidden from it then.
     pub contracts_halves: bool,
     /// The driver takes a comparison that chooses one of two numbers for their minimum or maximum,
     /// which is not NaN where one is. What is compared is hidden from it then.
     pub loses_nan: bool,
+    /// The driver may take the minimum or maximum of three integers without the sign of one that is
+    /// a negation or an absolute value. These are hidden from it then.
+    pub loses_signs: bool,
     /// The driver's minimum and maximum of f32 are as the IR has them: a number where the other one
     /// is NaN, and -0 below +0. Without it they are computed from comparisons of bits.
     pub exact_extrema: bool,
@@ -75,6 +79,7 @@ impl Default for Features {
             contracts: false,
             contracts_halves: false,
             loses_nan: false,
+            loses_signs: false,
             exact_extrema: false,
             subgroup: None,
             loop_rounds: None,

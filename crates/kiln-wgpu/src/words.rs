@@ -70,14 +70,20 @@ impl Writer<'_> {
                 b.binary(BinaryOperator::ShiftRight, bits, by)
             }
             Elem::F16 => {
-                let (wide, zero) = (b.convert(value, Scalar::F32), b.literal(Literal::F32(0.0)));
-                let ty = self.type_of(TypeInner::Vector { size: naga::VectorSize::Bi, scalar: Scalar::F32 });
-                let pair = self.body.add(naga::Expression::Compose { ty, components: vec![wide, zero] });
-                self.body.math(MathFunction::Pack2x16float, &[pair])
+                let wide = b.convert(value, Scalar::F32);
+                self.packed_half(wide)
             }
             Elem::I32 | Elem::F32 => b.bitcast(value, ScalarKind::Uint),
             Elem::U32 | Elem::I64 | Elem::U64 | Elem::F64 | Elem::E4M3 | Elem::E5M2 => value,
         }
+    }
+
+    /// An f32 rounded to f16 as the low bits of a word, zeros above them.
+    pub(crate) fn packed_half(&mut self, wide: Expr) -> Expr {
+        let zero = self.body.literal(Literal::F32(0.0));
+        let ty = self.type_of(TypeInner::Vector { size: naga::VectorSize::Bi, scalar: Scalar::F32 });
+        let pair = self.body.add(naga::Expression::Compose { ty, components: vec![wide, zero] });
+        self.body.math(MathFunction::Pack2x16float, &[pair])
     }
 
     /// The value of an element of 64 bits from two words, the low one first.

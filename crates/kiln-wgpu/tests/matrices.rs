@@ -26,6 +26,7 @@ const TARGET: ShaderTarget<'static> = ShaderTarget {
         contracts: false,
         contracts_halves: false,
         loses_nan: false,
+        loses_signs: false,
         exact_extrema: true,
         subgroup: Some(32),
         loop_rounds: None,

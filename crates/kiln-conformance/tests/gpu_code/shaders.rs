@@ -24,6 +24,7 @@ const APPLE: Features = Features {
     contracts: false,
     contracts_halves: false,
     loses_nan: false,
+    loses_signs: false,
     exact_extrema: false,
     subgroup: Some(32),
     loop_rounds: None,

@@ -109,6 +109,29 @@ const HALVES_APART: &str = "kernel @keeps_halves_apart(%x: mut view<f16, 1, glob
   view_store.x1 %x[%0] = %apart
 }";
 
+/// Leaves the maximum of three elements, the second one negated, in the first, and that of three,
+/// of one of which the absolute value counts, in the second.
+const SIGNS: &str = "kernel @keeps_signs(%x: mut view<i32, 1, global>) thread [1, 1, 1] {
+  %0 = const 0 : i64
+  %1 = const 1 : i64
+  %2 = const 2 : i64
+  %a = view_load.x1 %x[%0] : i32
+  %b = view_load.x1 %x[%1] : i32
+  %c = view_load.x1 %x[%2] : i32
+  %minus = neg %b : i32
+  %two = max %a, %minus : i32
+  %three = max %two, %c : i32
+  %size = abs %b : i32
+  %most = max %c, %size : i32
+  %all = max %most, %a : i32
+  view_store.x1 %x[%0] = %three
+  view_store.x1 %x[%1] = %all
+}";
+
+/// The greatest of -9, 5 and -7 is 5; without a sign it is -5.
+const SIGNS_INPUT: [i32; 3] = [-9, -5, -7];
+const SIGNS_EXPECTED: [i32; 2] = [5, 5];
+
 /// The same numbers as those of f32 for 2^-6, and the multiply-add of them.
 const HALF_INPUT: [f32; 2] = [1.0 + SMALL_HALF, -1.0 - 2.0 * SMALL_HALF];
 const HALF_EXPECTED: f32 = SMALL_HALF * SMALL_HALF;
@@ -208,6 +231,7 @@ pub(crate) async fn features_of_floats(device: &Wgpu, subnormals: bool) -> Resul
         contracts: apart.first() != Some(&0.0),
         contracts_halves: of_halves(device, HALVES_APART, 0.0).await? == Some(false),
         loses_nan: !apart.get(3).is_some_and(|x| x.is_nan()) || apart.get(2) != Some(&0.0),
+        loses_signs: loses_signs(device).await?,
         exact_doubles: fuses_doubles(device).await?,
         exact_quotients: zip(quotients, dividends, divisors).all(|(quotient, a, b)| quotient == a / b),
         exact_roots: zip(roots, divisors, divisors).all(|(root, x, _)| is_same(root, x.sqrt())),
@@ -216,6 +240,14 @@ pub(crate) async fn features_of_floats(device: &Wgpu, subnormals: bool) -> Resul
         exact_powers: exact_floats && zip(powers, exponents, exponents).all(is_right),
         ..device.gpu.features
     })
+}
+
+/// Whether the driver loses signs of operands of a maximum or minimum of three integers.
+async fn loses_signs(device: &Wgpu) -> Result<bool> {
+    let input: Vec<u8> = SIGNS_INPUT.iter().flat_map(|x| x.to_le_bytes()).collect();
+    let found = of_kernel(device, SIGNS, &input, SIGNS_INPUT.len()).await?;
+    let mut results = found.chunks_exact(4).map(|b| i32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+    Ok(SIGNS_EXPECTED.iter().any(|&expected| results.next() != Some(expected)))
 }
 
 fn bytes(values: &[f32]) -> Vec<u8> {

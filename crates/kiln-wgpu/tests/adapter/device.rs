@@ -97,6 +97,7 @@ async fn open() -> Option<Device> {
         contracts: false,
         contracts_halves: false,
         loses_nan: false,
+        loses_signs: false,
         exact_extrema: false,
         subgroup: (same && has.contains(wgpu::Features::SUBGROUP)).then_some(info.subgroup_max_size),
         loop_rounds: None,
