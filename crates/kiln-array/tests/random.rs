@@ -13,7 +13,7 @@ fn grow(random: &mut fastrand::Rng, all: &[Array]) -> Array {
     if x.rank() == 0 {
         return x.broadcast_to(&[random.usize(1..4), 2]) * 0.5;
     }
-    match random.u32(..27) {
+    match random.u32(..31) {
         0 => (x * 0.25).exp().minimum(8.0),
         1 => x.tanh(),
         2 => x - 1.5,
@@ -47,8 +47,23 @@ fn grow(random: &mut fastrand::Rng, all: &[Array]) -> Array {
         24 if x.shape()[a as usize] > 2 => x.slice_step(a, .., -2),
         25 if x.len() < 200 => stack(&[x, &x.flip(&[a]).cos()], a),
         26 => (0..7).fold(x.clone(), |x, i| (x + f64::from(i)) * 0.5),
+        // What is put or added where others are, and sorted, by kernels of the library too.
+        27 => x.scatter_add(&x.argmin(a).flatten().slice(0, ..1), x.mean_keep(&[a]), a),
+        28 if x.shape()[a as usize] > 1 => x.scatter(&places(random, x, a), 0.5, a),
+        29 if x.shape()[a as usize] > 1 => {
+            let at = places(random, x, a);
+            x.scatter_add(&at, x.take(&at, a) * 0.25, a)
+        }
+        30 => x.add_along(&x.argmax(a).unsqueeze(a), x.min_keep(&[a]) * 0.5, a).sort(a),
         _ => (x.abs() + 1.0).log(),
     }
+}
+
+/// Three indices of an axis.
+fn places(random: &mut fastrand::Rng, x: &Array, axis: isize) -> Array {
+    let extent = x.shape()[axis as usize] as i64;
+    let at: Vec<i64> = (0..3).map(|_| random.i64(-extent..extent)).collect();
+    Array::new(x.device().unwrap(), &at, &[3])
 }
 
 fn graph(seed: u64, device: &Device, each_by_itself: bool) -> Vec<Array> {

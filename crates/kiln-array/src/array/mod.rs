@@ -11,6 +11,7 @@
 //! | `product.rs` | products of matrices |
 //! | `join.rs` | concatenating, stacking, splitting |
 //! | `index.rs` | elements by indices |
+//! | `scatter.rs` | elements put, or added, at indices |
 //! | `scan.rs` | running sums |
 //! | `sort.rs` | elements in order, and the greatest ones |
 //! | `einsum.rs` | sums of products by named axes |
@@ -32,9 +33,10 @@ mod read;
 pub(crate) mod reduce;
 mod rows;
 pub(crate) mod scan;
+pub(crate) mod scatter;
 mod sort;
 mod views;
-mod windows;
+pub(crate) mod windows;
 
 pub use arithmetic::Operand;
 pub use einsum::einsum;

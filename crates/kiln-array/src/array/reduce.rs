@@ -18,6 +18,12 @@ pub(crate) fn reduce(op: ReduceOp, x: &Array, axes: &[usize], site: Site) -> Arr
     reduce_of((op, false), x, axes, site)
 }
 
+/// A sum over axes, of 16-bit floats in f32.
+pub(crate) fn wide_sum(x: &Array, axes: &[usize], site: Site) -> Array {
+    let wide = x.cast_at(x.dtype().accumulator(), site);
+    reduce(ReduceOp::Sum, &wide, axes, site).cast_at(x.dtype(), site)
+}
+
 fn reduce_of((op, numbers_only): (ReduceOp, bool), x: &Array, axes: &[usize], site: Site) -> Array {
     let shape = without(x.shape(), axes);
     let axes: Extents = axes.iter().copied().filter(|&axis| x.shape()[axis] != 1).collect();

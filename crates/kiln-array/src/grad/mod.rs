@@ -186,7 +186,8 @@ fn backward(value: &Array, variables: &[Array], site: Site) -> Vec<Array> {
         let Some(gradient) = gradients.remove(&array.identity()) else { continue };
         let rules = Rules { recipe, y: array, g: &gradient, site };
         for (input, of_input) in recipe.inputs.iter().zip(rules.gradients()) {
-            let Some(of_input) = of_input.filter(|_| depends.contains(&input.identity())) else { continue };
+            let is_wanted = depends.contains(&input.identity()) && kind(input.dtype()) == Kind::Float;
+            let Some(of_input) = of_input.filter(|_| is_wanted) else { continue };
             let sum = match gradients.remove(&input.identity()) {
                 Some(before) => before + of_input,
                 None => of_input,
