@@ -74,6 +74,7 @@
 //! **Gradients are arrays.** [`grad`] walks the recorded graph backwards and records the gradient
 //! of each operation in operations; those of element-wise ones are the expressions that `kiln_ir`
 //! has beside the operations. Nothing is computed meanwhile, so that they fuse, and have gradients.
+//! [`jvp`] walks the same graph forwards, by the same derivatives.
 //!
 //! | file | holds |
 //! |---|---|
@@ -85,7 +86,7 @@
 //! | `schedule.rs`, `run.rs` | plans that are remembered, and running them |
 //! | `spare.rs` | memory that is used again |
 //! | `library.rs`, `epilogue.rs` | products by `kiln-kernels`, their epilogues; kernels by hand |
-//! | `grad/` | gradients |
+//! | `grad/` | gradients, in reverse and in forward mode |
 //! | `nn/`, `optimizer/` | networks and their training |
 //! | `explain.rs` | what a plan does, in words |
 
@@ -110,7 +111,7 @@ mod spare;
 pub use array::{Operand, concatenate, einsum, eval, stack};
 pub use error::{Error, Result, Site};
 pub use explain::explain;
-pub use grad::{Gradients, Parameters, custom_vjp, grad, value_and_grad};
+pub use grad::{Gradients, Parameters, custom_vjp, grad, hvp, jvp, value_and_grad};
 pub use kiln_ir::Scalar;
 pub use kiln_macros::Module;
 pub use nn::{Module, Visitor};

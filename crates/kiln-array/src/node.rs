@@ -39,7 +39,7 @@ struct Node {
     /// The line that recorded it.
     site: Site,
     /// Whether it depends on a variable, so that its recipe stays when it is computed while
-    /// gradients are taken.
+    /// gradients are taken, or on an element that `vmap` maps over.
     tracked: bool,
     /// The walk that found it last, and the position that it has there.
     found: [AtomicU64; 2],
@@ -180,6 +180,12 @@ impl Array {
         let tracked = of_variable || recipe.inputs.iter().any(|input| input.0.tracked);
         let state = Mutex::new(State::Lazy(recipe));
         Array(Arc::new(Node { dtype, shape, device, site, tracked, found: Default::default(), state }))
+    }
+
+    /// What an operation gives of other inputs, in the place of what this array was made of.
+    pub(crate) fn again(&self, recipe: Recipe, shape: &[usize]) -> Array {
+        let device = self.device().cloned();
+        Array::lazy(recipe, self.dtype(), Extents::from_slice(shape), device, self.site())
     }
 
     /// An array whose elements are there.

@@ -1,14 +1,17 @@
-//! Gradients, in reverse mode.
+//! Gradients in reverse mode, and derivatives in forward mode.
 //!
-//! A gradient is recorded as any other arrays are: the rules make arrays of arrays, so that what
+//! A derivative is recorded as any other arrays are: the rules make arrays of arrays, so that what
 //! they make fuses with the rest, and has gradients itself.
 
+mod forward;
 mod gradients;
 mod parameters;
 mod rules;
 
+pub use forward::{hvp, jvp};
 pub use gradients::Gradients;
 pub use parameters::Parameters;
+use parameters::arrays;
 
 use crate::array::create::constant;
 use crate::array::eval;
@@ -22,6 +25,7 @@ use rules::{Rules, zeros_like};
 use smallvec::SmallVec;
 use std::collections::{HashMap, HashSet};
 use std::panic::Location;
+use std::slice;
 use std::sync::Arc;
 
 /// The gradient of a function's one number with respect to its parameters, of the parameters'
@@ -125,18 +129,7 @@ fn differentiate<P: Parameters>(f: impl FnOnce(&P) -> Array, at: &P, site: Site)
     compute(at);
     let _scope = GradientScope::open();
     let mut variables = Vec::new();
-    let point = at.map(&mut |parameter| {
-        let variable = match kind(parameter.dtype()) {
-            Kind::Float => parameter.passed(Op::Variable, site),
-            Kind::Bool | Kind::Integer => {
-                let problem =
-                    format!("an array of {} has no gradient; cast it to f32 first", parameter.dtype());
-                Array::failed(Error::Gradient { problem, location: site }, site)
-            }
-        };
-        variables.push(variable.clone());
-        variable
-    });
+    let point = at.map(&mut |parameter| variable(parameter, &mut variables, site));
     let value = f(&point);
     let gradients = backward(&value, &variables, site);
     let mut next = gradients.into_iter();
@@ -144,16 +137,25 @@ fn differentiate<P: Parameters>(f: impl FnOnce(&P) -> Array, at: &P, site: Site)
     (value, of)
 }
 
+/// A parameter as a variable, which is added to the others.
+fn variable(parameter: &Array, variables: &mut Vec<Array>, site: Site) -> Array {
+    let variable = match kind(parameter.dtype()) {
+        _ if parameter.error().is_some() => parameter.clone(),
+        Kind::Float => parameter.passed(Op::Variable, site),
+        Kind::Bool | Kind::Integer => {
+            let problem = format!("an array of {} has no gradient; cast it to f32 first", parameter.dtype());
+            Array::failed(Error::Gradient { problem, location: site }, site)
+        }
+    };
+    variables.push(variable.clone());
+    variable
+}
+
 /// Computes parameters that are not computed yet and depend on no variable. So the first step of a
 /// training has the same kernels as all others, and graphs do not grow over steps.
 fn compute<P: Parameters>(at: &P) {
-    let mut parameters = Vec::new();
-    at.map(&mut |parameter| {
-        if !parameter.is_tracked() {
-            parameters.push(parameter.clone());
-        }
-        parameter.clone()
-    });
+    let mut parameters = arrays(at);
+    parameters.retain(|parameter| !parameter.is_tracked());
     // Those that have an error make variables that have it.
     eval(&parameters.iter().collect::<Vec<_>>()).unwrap_or_default();
 }
@@ -172,7 +174,7 @@ fn backward(value: &Array, variables: &[Array], site: Site) -> Vec<Array> {
         return variables.iter().map(|_| Array::failed(error.clone(), site)).collect();
     }
     let of_variables: HashSet<usize> = variables.iter().map(Array::identity).collect();
-    let order = dependent(value, &of_variables);
+    let order = dependent(slice::from_ref(value), &of_variables);
     let mut gradients: HashMap<usize, Array> = HashMap::new();
     if let Some(device) = value.device() {
         let one = constant(device, "ones", Literal::one(value.dtype()), value.shape(), site);
@@ -201,11 +203,11 @@ fn backward(value: &Array, variables: &[Array], site: Site) -> Vec<Array> {
     variables.iter().map(of).collect()
 }
 
-/// The arrays between variables and a value, inputs before what is made of them, with recipes.
-fn dependent(value: &Array, variables: &HashSet<usize>) -> Vec<(Array, Recipe)> {
+/// The arrays between variables and values, inputs before what is made of them, with recipes.
+fn dependent(values: &[Array], variables: &HashSet<usize>) -> Vec<(Array, Recipe)> {
     let mut found = Vec::new();
     let mut state: HashMap<usize, bool> = HashMap::new();
-    let mut pending = vec![(value.clone(), false)];
+    let mut pending: Vec<_> = values.iter().rev().map(|value| (value.clone(), false)).collect();
     while let Some((array, inputs_are_there)) = pending.pop() {
         if state.contains_key(&array.identity()) {
             continue;

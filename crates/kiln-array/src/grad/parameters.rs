@@ -19,6 +19,16 @@ pub trait Parameters {
     fn map(&self, f: &mut dyn FnMut(&Array) -> Array) -> Self;
 }
 
+/// The arrays of a structure, in its order.
+pub(crate) fn arrays<P: Parameters>(of: &P) -> Vec<Array> {
+    let mut all = Vec::new();
+    of.map(&mut |array| {
+        all.push(array.clone());
+        array.clone()
+    });
+    all
+}
+
 impl Parameters for Array {
     fn map(&self, f: &mut dyn FnMut(&Array) -> Array) -> Array {
         f(self)
