@@ -74,7 +74,8 @@
 //! **Gradients are arrays.** [`grad`] walks the recorded graph backwards and records the gradient
 //! of each operation in operations; those of element-wise ones are the expressions that `kiln_ir`
 //! has beside the operations. Nothing is computed meanwhile, so that they fuse, and have gradients.
-//! [`jvp`] walks the same graph forwards, by the same derivatives.
+//! [`jvp`] walks the same graph forwards, by the same derivatives, and [`vmap`] records each
+//! operation again with an axis more.
 //!
 //! | file | holds |
 //! |---|---|
@@ -87,10 +88,12 @@
 //! | `spare.rs` | memory that is used again |
 //! | `library.rs`, `epilogue.rs` | products by `kiln-kernels`, their epilogues; kernels by hand |
 //! | `grad/` | gradients, in reverse and in forward mode |
+//! | `batch/` | functions of an array as functions of many |
 //! | `nn/`, `optimizer/` | networks and their training |
 //! | `explain.rs` | what a plan does, in words |
 
 mod array;
+mod batch;
 mod dtype;
 mod emit;
 mod epilogue;
@@ -109,6 +112,7 @@ mod shape;
 mod spare;
 
 pub use array::{Operand, concatenate, einsum, eval, stack};
+pub use batch::{vmap, vmap_axes};
 pub use error::{Error, Result, Site};
 pub use explain::explain;
 pub use grad::{Gradients, Parameters, custom_vjp, grad, hvp, jvp, value_and_grad};

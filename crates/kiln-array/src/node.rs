@@ -176,7 +176,7 @@ impl Array {
         device: Option<Device>,
         site: Site,
     ) -> Array {
-        let of_variable = matches!(recipe.op, Op::Variable);
+        let of_variable = matches!(recipe.op, Op::Variable | Op::Mapped);
         let tracked = of_variable || recipe.inputs.iter().any(|input| input.0.tracked);
         let state = Mutex::new(State::Lazy(recipe));
         Array(Arc::new(Node { dtype, shape, device, site, tracked, found: Default::default(), state }))

@@ -71,6 +71,9 @@ pub(crate) enum Op {
     /// results times gradients of each query, `[batch, length, heads]` of f32.
     AttentionGradient { causal: bool },
 
+    /// `()`: each of the arrays that `vmap` applies a function to. It stands for all of them while
+    /// the function records, and has no elements.
+    Mapped,
     /// `(x)`: x, as the variable of a gradient.
     Variable,
     /// `(x)`: x, of which no gradient is taken.
@@ -117,6 +120,7 @@ impl Op {
             Op::Attention { .. } => "attention",
             Op::AttentionSums { .. } => "attention_sums",
             Op::AttentionGradient { .. } => "attention_gradient",
+            Op::Mapped => "vmap",
             Op::Variable => "variable",
             Op::Stop => "stop_gradient",
             Op::Custom => "custom_vjp",
@@ -152,7 +156,8 @@ impl Op {
             | Op::AddParts
             | Op::Attention { .. }
             | Op::AttentionSums { .. }
-            | Op::AttentionGradient { .. } => false,
+            | Op::AttentionGradient { .. }
+            | Op::Mapped => false,
         }
     }
 

@@ -135,7 +135,7 @@ impl Tangents<'_> {
     fn tangent(&self) -> Option<Array> {
         let site = self.site;
         match &self.recipe.op {
-            Op::Full(_) | Op::Iota { .. } => None,
+            Op::Full(_) | Op::Iota { .. } | Op::Mapped => None,
             Op::Compare(_) | Op::ArgSort { .. } | Op::Stop => None,
             Op::Unary(op) => self.rules(self.of(0)?).by(op.derivative()?),
             Op::Binary(op) => {

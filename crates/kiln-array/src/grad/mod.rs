@@ -11,7 +11,7 @@ mod rules;
 pub use forward::{hvp, jvp};
 pub use gradients::Gradients;
 pub use parameters::Parameters;
-use parameters::arrays;
+pub(crate) use parameters::arrays;
 
 use crate::array::create::constant;
 use crate::array::eval;
@@ -204,7 +204,7 @@ fn backward(value: &Array, variables: &[Array], site: Site) -> Vec<Array> {
 }
 
 /// The arrays between variables and values, inputs before what is made of them, with recipes.
-fn dependent(values: &[Array], variables: &HashSet<usize>) -> Vec<(Array, Recipe)> {
+pub(crate) fn dependent(values: &[Array], variables: &HashSet<usize>) -> Vec<(Array, Recipe)> {
     let mut found = Vec::new();
     let mut state: HashMap<usize, bool> = HashMap::new();
     let mut pending: Vec<_> = values.iter().rev().map(|value| (value.clone(), false)).collect();

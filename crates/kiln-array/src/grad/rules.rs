@@ -37,7 +37,7 @@ impl Rules<'_> {
     pub(super) fn gradients(&self) -> Vec<Option<Array>> {
         let Rules { g, y, site, .. } = *self;
         match &self.recipe.op {
-            Op::Full(_) | Op::Iota { .. } => Vec::new(),
+            Op::Full(_) | Op::Iota { .. } | Op::Mapped => Vec::new(),
             Op::Compare(_) => vec![None, None],
             Op::Unary(op) => vec![op.derivative().and_then(|rule| self.by(rule))],
             Op::Binary(op) => match op.derivatives() {

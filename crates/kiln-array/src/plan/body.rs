@@ -310,7 +310,8 @@ impl Writer<'_> {
             | Op::AddParts
             | Op::Attention { .. }
             | Op::AttentionSums { .. }
-            | Op::AttentionGradient { .. } => {
+            | Op::AttentionGradient { .. }
+            | Op::Mapped => {
                 return Err(Stop::Failed(Failure::Store(vertex)));
             }
         };
