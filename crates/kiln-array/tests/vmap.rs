@@ -196,3 +196,22 @@ fn what_reads_elements_is_refused() {
     refused(vmap(Array::exp, &x.reshape(&[5])), "`reshape`");
     refused(vmap(|x: &Array| x.reshape(&[5]), &x), "`reshape`");
 }
+
+/// By the kernels of the library, in f32: batches of batches are one larger batch.
+#[test]
+fn attention_by_kernels() {
+    use kiln_array::nn::{Attention, Key};
+    let device = device();
+    let attention = Attention::new(&device, Key::new(5), 16, 2).causal();
+    let x = array(&[3, 2, 5, 16], false, 1).cast(Scalar::F32) * 0.3;
+    let same = |got: &Array, expected: &Array| {
+        let far = (got - expected).abs().max().item::<f32>().unwrap();
+        assert!(got.shape() == expected.shape() && far < 1e-6, "{far}");
+    };
+    same(&vmap(|x: &Array| attention.forward(x), &x), &by_loop(|x| attention.forward(x), &x));
+    let gradient = |x: &Array| grad(|x| attention.forward(x).sin().sum(), x);
+    same(&vmap(gradient, &x), &by_loop(gradient, &x));
+    let total = |y: Array| y.sin().sum();
+    let outside = grad(|x| total(vmap(|x: &Array| attention.forward(x), x)), &x);
+    same(&outside, &by_loop(gradient, &x));
+}

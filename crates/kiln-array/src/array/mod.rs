@@ -8,7 +8,6 @@
 //! | `logic.rs` | comparisons, `where` |
 //! | `views.rs` | other shapes, parts, other orders of axes |
 //! | `reduce.rs` | sums, means, maxima, and where those are |
-//! | `product.rs` | products of matrices |
 //! | `join.rs` | concatenating, stacking, splitting |
 //! | `index.rs` | elements by indices |
 //! | `scatter.rs` | elements put, or added, at indices |
@@ -18,10 +17,12 @@
 //! | `attention.rs` | attention of sequences to themselves |
 //! | `rows.rs` | softmax, norms |
 //! | `windows.rs` | windows, convolutions, pooling |
+//! | `convolution.rs` | convolutions along one axis, and transposed ones |
 //! | `read.rs` | computing, reading, printing |
 
 pub(crate) mod arithmetic;
 pub(crate) mod attention;
+mod convolution;
 pub(crate) mod create;
 mod einsum;
 pub(crate) mod functions;
