@@ -8,6 +8,7 @@
 //! | `logic.rs` | comparisons, `where` |
 //! | `views.rs` | other shapes, parts, other orders of axes |
 //! | `reduce.rs` | sums, means, maxima, and where those are |
+//! | `product.rs` | products of matrices |
 //! | `join.rs` | concatenating, stacking, splitting |
 //! | `index.rs` | elements by indices |
 //! | `scatter.rs` | elements put, or added, at indices |
@@ -18,6 +19,7 @@
 //! | `rows.rs` | softmax, norms |
 //! | `windows.rs` | windows, convolutions, pooling |
 //! | `convolution.rs` | convolutions along one axis, and transposed ones |
+//! | `matrices.rs` | linear algebra of small matrices |
 //! | `read.rs` | computing, reading, printing |
 
 pub(crate) mod arithmetic;
@@ -29,6 +31,7 @@ pub(crate) mod functions;
 mod index;
 mod join;
 mod logic;
+mod matrices;
 pub(crate) mod product;
 mod read;
 pub(crate) mod reduce;
