@@ -222,6 +222,64 @@ def orders():
             case(f"einsum {text.strip()}", many, np.einsum(text.strip(), *many))
 
 
+def scattered():
+    for dtype in ["f32", "f64", "i32", "i64"]:
+        for shape, axis, count in [((7,), 0, 9), ((3, 4), 1, 3), ((4, 2, 3), 0, 6), ((2, 5), -1, 0), ((3, 0), 0, 4)]:
+            x = array(dtype, shape, special=False)
+            at = rng.integers(-shape[axis], shape[axis], (count,)).astype(np.int64)
+            where = tuple([slice(None)] * (axis % len(shape)) + [at])
+            values = array(dtype, x[where].shape, special=False)
+            added = x.copy()
+            np.add.at(added, where, values)
+            case(f"scatter_add {axis}", [x, at, values], added)
+            put = x.copy()
+            put[where] = values
+            case(f"scatter {axis}", [x, at, values], put)
+            if x.size:
+                order = np.argsort(rng.random(shape), axis).astype(np.int64)
+                values = array(dtype, shape, special=False)
+                put = x.copy()
+                np.put_along_axis(put, order, values, axis)
+                case(f"put_along {axis}", [x, order, values], put)
+
+
+def matrices():
+    for dtype in ["f32", "f64"]:
+        for stack in [(), (2,), (0,)]:
+            for n in [1, 2, 3, 5, 9]:
+                x = array(dtype, stack + (n, n), special=False)
+                regular = (x + 8 * n * np.eye(n)).astype(TYPES[dtype])
+                definite = (x @ np.swapaxes(x, -1, -2) + np.eye(n)).astype(TYPES[dtype])
+                b = array(dtype, stack + (n, 2), special=False)
+                case("solve", [regular, b], np.linalg.solve(regular, b))
+                case("inverse", [regular], np.linalg.inv(regular))
+                case("cholesky", [(definite / n).astype(TYPES[dtype])], np.linalg.cholesky((definite / n).astype(TYPES[dtype])))
+                tall = (array(dtype, stack + (n + 1, n), special=False) + 3 * np.eye(n + 1, n)).astype(TYPES[dtype])
+                q, r = np.linalg.qr(tall)
+                case("qr q", [tall], q)
+                case("qr r", [tall], r)
+                _, r = np.linalg.qr(np.swapaxes(tall, -1, -2))
+                case("qr r", [np.swapaxes(tall, -1, -2)], r)
+        a, b = array(dtype, (4, 3, 3), special=False), array(dtype, (3,), special=False)
+        a = (a + 20 * np.eye(3)).astype(TYPES[dtype])
+        case("solve", [a, b], np.linalg.solve(a, b))
+
+
+def spectra():
+    for dtype in ["f32", "f64"]:
+        for shape, axis in [((1,), 0), ((6,), 0), ((7,), 0), ((2, 12), 1), ((5, 3), 0), ((0, 4), 1), ((67,), 0)]:
+            x, y = array(dtype, shape, special=False), array(dtype, shape, special=False)
+            # In f64, and then in the type: NumPy's own f32 is no better than ours.
+            z = np.fft.fft(x.astype(np.complex128) + 1j * y, axis=axis)
+            case(f"fft re {axis}", [x, y], z.real.astype(TYPES[dtype]))
+            case(f"fft im {axis}", [x, y], z.imag.astype(TYPES[dtype]))
+            z = np.fft.ifft(x.astype(np.complex128) + 1j * y, axis=axis)
+            case(f"ifft im {axis}", [x, y], z.imag.astype(TYPES[dtype]))
+            half = np.fft.rfft(x.astype(np.float64), axis=axis)
+            case(f"rfft im {axis}", [x], half.imag.astype(TYPES[dtype]))
+            case(f"irfft {shape[axis]} {axis}", [half.real.astype(TYPES[dtype]), half.imag.astype(TYPES[dtype])], x)
+
+
 def main():
     with np.errstate(all="ignore"):
         elementwise()
@@ -230,6 +288,9 @@ def main():
         views()
         products()
         orders()
+        scattered()
+        matrices()
+        spectra()
 
 
 sys.exit(main())

@@ -19,6 +19,7 @@
 //! | `rows.rs` | softmax, norms |
 //! | `windows.rs` | windows, convolutions, pooling |
 //! | `convolution.rs` | convolutions along one axis, and transposed ones |
+//! | `fourier.rs` | Fourier transforms |
 //! | `matrices.rs` | linear algebra of small matrices |
 //! | `read.rs` | computing, reading, printing |
 
@@ -27,6 +28,7 @@ pub(crate) mod attention;
 mod convolution;
 pub(crate) mod create;
 mod einsum;
+mod fourier;
 pub(crate) mod functions;
 mod index;
 mod join;
