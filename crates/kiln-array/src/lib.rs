@@ -89,11 +89,13 @@
 //! | `library.rs`, `epilogue.rs` | products by `kiln-kernels`, their epilogues; kernels by hand |
 //! | `grad/` | gradients, in reverse and in forward mode |
 //! | `batch/` | functions of an array as functions of many |
+//! | `control.rs` | loops and choices, with derivatives |
 //! | `nn/`, `optimizer/` | networks and their training |
 //! | `explain.rs` | what a plan does, in words |
 
 mod array;
 mod batch;
+mod control;
 mod dtype;
 mod emit;
 mod epilogue;
@@ -113,6 +115,7 @@ mod spare;
 
 pub use array::{Operand, concatenate, einsum, eval, stack};
 pub use batch::{vmap, vmap_axes};
+pub use control::{cond, scan};
 pub use error::{Error, Result, Site};
 pub use explain::explain;
 pub use grad::{Gradients, Parameters, custom_vjp, grad, hvp, jvp, value_and_grad};
