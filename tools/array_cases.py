@@ -280,6 +280,39 @@ def spectra():
             case(f"irfft {shape[axis]} {axis}", [half.real.astype(TYPES[dtype]), half.imag.astype(TYPES[dtype])], x)
 
 
+def arrangements():
+    functions = {"expm1": np.expm1, "log10": np.log10, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos,
+                 "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh, "is_finite": np.isfinite, "is_inf": np.isinf}
+    for name, function in functions.items():
+        for dtype in ["f32", "f64"]:
+            x = array(dtype, (2, 9), low=-1 if name in ("asin", "acos") else -4, high=2 if name in ("asin", "acos") else 5)
+            case(name, [x], function(x))
+    small = np.array([1e-7, -3e-6, 1e-3, 0.0], np.float32)
+    case("expm1", [small], np.expm1(small))
+    case("sinh", [small], np.sinh(small))
+    for dtype in ["f32", "i32", "bool"]:
+        for shape in [(3, 4), (2, 5, 3), (4, 0), (0, 3)]:
+            x = array(dtype, shape, special=False)
+            case("roll 2 -1", [x], np.roll(x, 2, -1))
+            case("roll -7 0", [x], np.roll(x, -7, 0))
+            case("repeat 3 0", [x], np.repeat(x, 3, 0))
+            case("repeat 0 1", [x], np.repeat(x, 0, 1))
+            case("tile 2 1 2", [x], np.tile(x, (2, 1, 2)))
+            case("tile 3", [x], np.tile(x, 3))
+            case("tril 0", [x], np.tril(x))
+            case("tril -1", [x], np.tril(x, -1))
+            case("triu 1", [x], np.triu(x, 1))
+            case("diagonal", [x], np.diagonal(x, axis1=-2, axis2=-1))
+            case("move_axis 0 -1", [x], np.moveaxis(x, 0, -1))
+            if dtype != "bool":
+                case("diff 0", [x], np.diff(x, axis=0) if shape[0] else x)
+                case("trace", [x], np.asarray(np.trace(x, axis1=-2, axis2=-1), np.int64 if dtype == "i32" else np.float32))
+    for dtype in ["f32", "f64", "i32"]:
+        x = array(dtype, (3, 4, 5), special=False)
+        case("std drop 0 2", [x], np.std(x, axis=(0, 2)))
+        case("std keep 1", [x], np.std(x, axis=1, keepdims=True))
+
+
 def main():
     with np.errstate(all="ignore"):
         elementwise()
@@ -291,6 +324,7 @@ def main():
         scattered()
         matrices()
         spectra()
+        arrangements()
 
 
 sys.exit(main())

@@ -95,7 +95,7 @@ fn one(words: &[&str], n: &[isize], x: &Array, rest: &[Array]) -> Array {
             }
         };
     }
-    let simple = unary!(exp exp2 log log2 log1p sin cos tanh sqrt abs floor ceil round trunc sign is_nan square
+    let simple = unary!(expm1 log10 tan asin acos atan sinh cosh is_finite is_inf exp exp2 log log2 log1p sin cos tanh sqrt abs floor ceil round trunc sign is_nan square
         transpose flatten);
     let simple = simple.or_else(|| {
         binary!(maximum minimum less less_equal greater greater_equal equal not_equal
@@ -144,6 +144,16 @@ fn one(words: &[&str], n: &[isize], x: &Array, rest: &[Array]) -> Array {
         }
         "take" => x.take(&rest[0], n[0]),
         "take_along" => x.take_along(&rest[0], n[0]),
+        "roll" => x.roll(n[0], n[1]),
+        "repeat" => x.repeat(sizes[0], n[1]),
+        "tile" => x.tile(&sizes),
+        "tril" => x.tril(n[0]),
+        "triu" => x.triu(n[0]),
+        "diagonal" => x.diagonal(),
+        "trace" => x.trace(),
+        "move_axis" => x.move_axis(n[0], n[1]),
+        "diff" => x.diff(n[0]),
+        "std" => reduced!(std std_axes std_keep),
         "scatter" => x.scatter(&rest[0], &rest[1], n[0]),
         "scatter_add" => x.scatter_add(&rest[0], &rest[1], n[0]),
         "put_along" => x.put_along(&rest[0], &rest[1], n[0]),

@@ -13,7 +13,7 @@ fn grow(random: &mut fastrand::Rng, all: &[Array]) -> Array {
     if x.rank() == 0 {
         return x.broadcast_to(&[random.usize(1..4), 2]) * 0.5;
     }
-    match random.u32(..31) {
+    match random.u32(..36) {
         0 => (x * 0.25).exp().minimum(8.0),
         1 => x.tanh(),
         2 => x - 1.5,
@@ -55,6 +55,11 @@ fn grow(random: &mut fastrand::Rng, all: &[Array]) -> Array {
             x.scatter_add(&at, x.take(&at, a) * 0.25, a)
         }
         30 => x.add_along(&x.argmax(a).unsqueeze(a), x.min_keep(&[a]) * 0.5, a).sort(a),
+        31 => x.roll(random.usize(..4) as isize - 2, a),
+        32 if x.len() < 100 => x.repeat(2, a),
+        33 if x.len() < 100 => x.tile(&[2, 1]),
+        34 if x.rank() == 2 => x.tril(random.usize(..3) as isize - 1) + x.triu(0),
+        35 if x.rank() >= 2 => x.diagonal() * 0.5,
         _ => (x.abs() + 1.0).log(),
     }
 }

@@ -59,11 +59,11 @@ impl Array {
     }
 
     /// The transposed convolution of images `[images, channels, height, width]` with a weight
-    /// `[channels, outputs, rows, columns]`: what the gradient of [`conv2d`](Self::conv2d) with this
-    /// weight, step and padding does to the gradient of its result. Each element puts its multiple
-    /// of the weight's window into the result, one every `step` places, and `padding` places of the
-    /// sum are cut off on each side: `[images, outputs, (height - 1) · step + rows - 2 · padding,
-    /// …]`. PyTorch calls it `conv_transpose2d`.
+    /// `[channels, outputs, rows, columns]`: what the gradient of [`conv2d`](Self::conv2d) with
+    /// this weight, step and padding does to the gradient of its result. Each element puts its
+    /// multiple of the weight's window into the result, one every `step` places, and `padding`
+    /// places of the sum are cut off on each side: `[images, outputs, (height - 1) · step + rows -
+    /// 2 · padding, …]`. PyTorch calls it `conv_transpose2d`.
     ///
     /// It is a product, whose sums of 16-bit floats are in f32, and a sum of as many parts as a
     /// window has rows and columns.

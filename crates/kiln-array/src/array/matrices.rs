@@ -54,7 +54,8 @@ impl Array {
     /// matrices, and the axes before those broadcast.
     ///
     /// It is computed by reflections (Householder's QR), which is as stable as elimination with
-    /// pivots. Of a singular matrix elements are infinite or NaN. 16-bit floats are computed in f32.
+    /// pivots. Of a singular matrix elements are infinite or NaN. 16-bit floats are computed in
+    /// f32.
     ///
     /// ```
     /// # use kiln_array::Array;

@@ -7,6 +7,7 @@
 //! | `functions.rs` | functions of each element |
 //! | `logic.rs` | comparisons, `where` |
 //! | `views.rs` | other shapes, parts, other orders of axes |
+//! | `arrange.rs` | elements moved, repeated, triangles and diagonals |
 //! | `reduce.rs` | sums, means, maxima, and where those are |
 //! | `product.rs` | products of matrices |
 //! | `join.rs` | concatenating, stacking, splitting |
@@ -24,6 +25,7 @@
 //! | `read.rs` | computing, reading, printing |
 
 pub(crate) mod arithmetic;
+mod arrange;
 pub(crate) mod attention;
 mod convolution;
 pub(crate) mod create;

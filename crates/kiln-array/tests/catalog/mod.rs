@@ -1,6 +1,6 @@
 //! Every differentiable operation, as a function of one array: what is tested of all of them.
 
-use kiln_array::{Array, concatenate, custom_vjp, einsum, nn, stack};
+use kiln_array::{Array, concatenate, cond, custom_vjp, einsum, nn, scan, stack};
 use kiln_ir::Scalar;
 use kiln_runtime::Device;
 
@@ -101,6 +101,15 @@ fn elements() -> Vec<Case> {
         "where" all [3, 4], |x| x.where_(&x.greater(0.2), x * 3.0);
         "where else" all [4], |x| beside(x, &[3, 4]).where_(&x.less(0.2), x.exp());
         "cast" all [5], |x| (x.cast(Scalar::F64) * x).cast(Scalar::F64);
+        "expm1" all [7], Array::expm1;
+        "log10" positive [7], Array::log10;
+        "tan" all [7], |x| (x * 0.4).tan();
+        "asin" all [7], |x| (x * 0.3).asin();
+        "acos" all [7], |x| (x * 0.3).acos();
+        "atan" all [7], Array::atan;
+        "sinh" all [7], Array::sinh;
+        "cosh" all [7], Array::cosh;
+        "cond" all [7], |x| cond(&x.greater(0.0), x, Array::sqrt, Array::exp);
         "stop_gradient" all [5], |x| x * x.stop_gradient().floor();
         "custom_vjp" all [5], |x| custom_vjp(
             &[x, &x.exp()],
@@ -129,6 +138,15 @@ fn views() -> Vec<Case> {
         "concatenate" all [2, 3], |x| concatenate(&[&x.exp(), x, &(x * x)], 1);
         "stack" all [2, 3], |x| stack(&[&x.exp(), x], 1);
         "split" all [5, 2], |x| x.split(0, &[2, 3])[1].clone();
+        "roll" all [3, 4], |x| x.exp().roll(-1, 1).roll(2, 0);
+        "repeat" all [3, 2], |x| x.repeat(3, 0).repeat(2, -1);
+        "tile" all [3, 2], |x| x.tile(&[2, 1, 2]);
+        "tril" all [3, 4], |x| x.exp().tril(1);
+        "triu" all [2, 4, 3], |x| x.triu(-1) * x;
+        "diagonal" all [2, 4, 3], |x| x.exp().diagonal();
+        "trace" all [3, 4], |x| x.trace() * x;
+        "move_axis" all [2, 3, 4], |x| x.move_axis(0, 1);
+        "diff" all [5, 2], |x| x.square().diff(0);
         "windows" all [2, 7], |x| x.windows(1, 3, 2);
         "windows apart" all [7], |x| x.exp().windows(0, 2, 2);
     }
@@ -139,6 +157,10 @@ fn rows() -> Vec<Case> {
         "sum" all [2, 3, 4], Array::sum;
         "sum_axes" all [2, 3, 4], |x| x.sum_axes(&[0, 2]);
         "mean" all [2, 3, 4], |x| x.mean_axes(&[0]);
+        "std" all [2, 3, 4], |x| x.std_axes(&[1]);
+        "scan" all [3, 4], |x| scan(|c: &Array, x: &Array| { let c = c * 0.5 + x.sin(); (c.clone(), c * x) }, x.select(0, 0), x).1;
+        "rfft" all [2, 6], |x| x.rfft(1).1;
+        "irfft" all [4], |x| x.irfft(&x.exp(), 6, 0);
         "var" all [2, 3, 4], |x| x.var_keep(&[-1]);
         "max" all [2, 3, 4], |x| x.max_axes(&[1]);
         "min" all [2, 3, 4], |x| x.min_axes(&[0, 2]);
@@ -174,6 +196,11 @@ fn products() -> Vec<Case> {
         "einsum" all [2, 3, 4], |x| einsum("bij,bkj->ik", &[x, &x.exp()]);
         "conv2d" all [2, 2, 4, 5], |x| x.conv2d(&beside(x, &[3, 2, 2, 3]), [2, 1], [1, 0]);
         "conv2d weight" all [3, 2, 2, 2], |x| beside(x, &[1, 2, 4, 3]).conv2d(x, [1, 2], [0, 1]);
+        "conv1d" all [2, 2, 5], |x| x.conv1d(&beside(x, &[3, 2, 2]), 2, 1);
+        "conv_transpose2d" all [1, 2, 2, 3], |x| x.conv_transpose2d(&beside(x, &[2, 2, 3, 2]), [2, 1], [1, 0]);
+        "cholesky" all [3, 3], |x| (x.matmul(&x.transpose()) + Array::eye(x.device().unwrap(), Scalar::F64, 3)).cholesky();
+        "solve" all [2, 2], |x| (x + Array::eye(x.device().unwrap(), Scalar::F64, 2) * 9.0).solve(x);
+        "qr" all [3, 2], |x| (x * x).qr().1;
         "max_pool2d" all [1, 2, 4, 4], |x| x.max_pool2d([2, 2], [2, 1]);
         "avg_pool2d" all [1, 2, 4, 4], |x| x.avg_pool2d([2, 3], [1, 1]);
     }
