@@ -118,7 +118,9 @@ pub use batch::{vmap, vmap_axes};
 pub use control::{cond, scan};
 pub use error::{Error, Result, Site};
 pub use explain::explain;
-pub use grad::{Gradients, Parameters, custom_vjp, grad, hvp, jvp, value_and_grad};
+pub use grad::{
+    Gradients, Parameters, custom_vjp, grad, hessian, hvp, jacobian, jvp, remat, value_and_grad, vjp,
+};
 pub use kiln_ir::Scalar;
 pub use kiln_macros::Module;
 pub use nn::{Module, Visitor};

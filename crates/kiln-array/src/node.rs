@@ -8,6 +8,7 @@ use kiln_runtime::{Device, DynTensor};
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::fmt;
+use std::marker::PhantomData;
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -100,12 +101,15 @@ impl Walk {
 }
 
 /// While it lives, arrays that depend on variables keep their recipes when they are computed.
-pub(crate) struct GradientScope(());
+pub(crate) struct GradientScope(
+    /// It counts on the thread that opened it.
+    PhantomData<*const ()>,
+);
 
 impl GradientScope {
     pub(crate) fn open() -> GradientScope {
         OPEN_SCOPES.set(OPEN_SCOPES.get() + 1);
-        GradientScope(())
+        GradientScope(PhantomData)
     }
 }
 

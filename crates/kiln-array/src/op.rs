@@ -78,6 +78,8 @@ pub(crate) enum Op {
     Variable,
     /// `(x)`: x, of which no gradient is taken.
     Stop,
+    /// `(x, y)`: x, for what is to be computed after y.
+    After,
     /// `(y, inputs…)`: y, whose gradients with respect to the inputs a rule of the user's gives.
     Custom,
 }
@@ -123,6 +125,7 @@ impl Op {
             Op::Mapped => "vmap",
             Op::Variable => "variable",
             Op::Stop => "stop_gradient",
+            Op::After => "after",
             Op::Custom => "custom_vjp",
         }
     }
@@ -139,6 +142,7 @@ impl Op {
             | Op::Flip(_)
             | Op::Variable
             | Op::Stop
+            | Op::After
             | Op::Custom => true,
             Op::Full(_)
             | Op::Iota { .. }

@@ -70,7 +70,8 @@ impl Batch<'_> {
             | Op::Cast
             | Op::Broadcast
             | Op::Reshape
-            | Op::Stop => self.by(op.clone()),
+            | Op::Stop
+            | Op::After => self.by(op.clone()),
             Op::Permute(order) => self.by(Op::Permute(with_axis(0, &after(order)))),
             Op::Slice { start, step } => {
                 self.by(Op::Slice { start: with_axis(0, start), step: with_axis(1, step) })

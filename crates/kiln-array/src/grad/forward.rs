@@ -163,6 +163,7 @@ impl Tangents<'_> {
             | Op::CumSum { .. }
             | Op::Take { .. }
             | Op::AddParts
+            | Op::After
             | Op::Variable => self.linear(),
             Op::Reduce { op: ReduceOp::Sum, .. } => self.linear(),
             Op::Reduce { op, axes, .. } => {

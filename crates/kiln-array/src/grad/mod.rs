@@ -5,13 +5,17 @@
 
 mod forward;
 mod gradients;
+mod jacobian;
 mod parameters;
+mod remat;
 mod rules;
 
 pub use forward::{hvp, jvp};
 pub use gradients::Gradients;
+pub use jacobian::{hessian, jacobian, vjp};
 pub use parameters::Parameters;
 pub(crate) use parameters::arrays;
+pub use remat::remat;
 
 use crate::array::create::constant;
 use crate::array::eval;
@@ -98,9 +102,19 @@ pub fn custom_vjp(
     let site = Location::caller();
     let given: Vec<Array> = inputs.iter().map(|&input| input.clone()).collect();
     let result = forward(&given);
-    if let Some(error) = result.error() {
-        return Array::failed(error, site);
+    match result.error() {
+        Some(error) => Array::failed(error, site),
+        None => custom(result, given, site, backward),
     }
+}
+
+/// A result with a rule for the gradients of inputs.
+fn custom(
+    result: Array,
+    given: Vec<Array>,
+    site: Site,
+    backward: impl Fn(&[Array], &Array, &Array) -> Vec<Array> + Send + Sync + 'static,
+) -> Array {
     let (dtype, shape) = (result.dtype(), Extents::from_slice(result.shape()));
     let device = result.device().cloned();
     let inputs = std::iter::once(result).chain(given).collect();
@@ -173,12 +187,22 @@ fn backward(value: &Array, variables: &[Array], site: Site) -> Vec<Array> {
     if let Some(error) = problem {
         return variables.iter().map(|_| Array::failed(error.clone(), site)).collect();
     }
+    let Some(device) = value.device() else { return variables.to_vec() };
+    let one = constant(device, "ones", Literal::one(value.dtype()), value.shape(), site);
+    pulled_back(slice::from_ref(value), &[one], variables, site)
+}
+
+/// What gradients of values make of the variables.
+fn pulled_back(values: &[Array], given: &[Array], variables: &[Array], site: Site) -> Vec<Array> {
     let of_variables: HashSet<usize> = variables.iter().map(Array::identity).collect();
-    let order = dependent(slice::from_ref(value), &of_variables);
+    let order = dependent(values, &of_variables);
     let mut gradients: HashMap<usize, Array> = HashMap::new();
-    if let Some(device) = value.device() {
-        let one = constant(device, "ones", Literal::one(value.dtype()), value.shape(), site);
-        gradients.insert(value.identity(), one);
+    for (value, given) in values.iter().zip(given) {
+        let sum = match gradients.remove(&value.identity()) {
+            Some(before) => before + given,
+            None => given.clone(),
+        };
+        gradients.insert(value.identity(), sum);
     }
     let depends: HashSet<usize> = order.iter().map(|(array, _)| array.identity()).collect();
     for (array, recipe) in order.iter().rev() {

@@ -74,6 +74,7 @@ impl Rules<'_> {
             Op::Attention { .. } | Op::AttentionSums { .. } => vec![None],
             Op::AttentionGradient { .. } => vec![None; 4],
             Op::Variable => vec![Some(g.clone())],
+            Op::After => vec![Some(g.clone()), None],
             Op::Stop | Op::ArgSort { .. } => vec![None],
             Op::Custom => self.of_user(y),
         }

@@ -123,6 +123,7 @@ impl Structure {
             | Op::Mapped
             | Op::Variable
             | Op::Stop
+            | Op::After
             | Op::Custom => &[],
         };
         let (kind, detail) = self.kind(&recipe.op);
@@ -169,6 +170,7 @@ impl Structure {
             Op::AttentionSums { causal } => (26, (*causal).into()),
             Op::AttentionGradient { causal } => (27, (*causal).into()),
             Op::Mapped => (28, 0),
+            Op::After => (29, 0),
         }
     }
 
