@@ -119,7 +119,8 @@ pub use control::{cond, scan};
 pub use error::{Error, Result, Site};
 pub use explain::explain;
 pub use grad::{
-    Gradients, Parameters, custom_vjp, grad, hessian, hvp, jacobian, jvp, remat, value_and_grad, vjp,
+    Gradients, Parameters, custom_jvp, custom_vjp, grad, hessian, hvp, jacobian, jvp, remat, value_and_grad,
+    vjp,
 };
 pub use kiln_ir::Scalar;
 pub use kiln_macros::Module;

@@ -4,7 +4,7 @@
 mod catalog;
 
 use catalog::{Case, array, cases, device};
-use kiln_array::{Array, Parameters, Scalar, custom_vjp, grad, hvp, jvp, value_and_grad};
+use kiln_array::{Array, Parameters, Scalar, custom_jvp, custom_vjp, grad, hvp, jvp, value_and_grad};
 
 fn elements(x: &Array) -> Vec<f64> {
     x.to_vec::<f64>().unwrap_or_else(|error| panic!("{error}"))
@@ -119,6 +119,30 @@ fn rules_of_ones_own_are_transposed() {
     let wrong = |x: &Array| custom_vjp(&[x], |x| x[0].clone(), |_, _, _| Vec::new());
     let error = jvp(wrong, &x, &v).1.eval().unwrap_err().to_string();
     assert!(error.contains("the rule of `custom_vjp` gives gradients of shapes []"), "{error}");
+}
+
+#[test]
+fn tangents_of_ones_own_are_transposed_for_gradients() {
+    let device = device();
+    let x = Array::new(&device, &[2.0f64, -3.0], &[2]);
+    let v = Array::new(&device, &[1.0f64, 10.0], &[2]);
+    let w = Array::new(&device, &[1.0f64, 0.5, 2.0, 3.0], &[2, 2]);
+    let rule = |of: &[Array], y: &Array, t: &[Array]| &t[0] * of[0].cos() * 3.0 + y * &t[1].sum();
+    let f = |x: &Array, w: &Array| custom_jvp(&[x, w], |of| of[0].sin() * of[1].sum(), rule);
+    let (y, change) = jvp(|[x, w]: &[Array; 2]| f(x, w), &[x.clone(), w.clone()], &[v.clone(), w.clone()]);
+    close("tangent", &elements(&change), &elements(&(&v * x.cos() * 3.0 + &y * 6.5)), 1e-12);
+    let [of_x, of_w] = grad(|[x, w]| (f(x, w) * &v).sum(), &[x.clone(), w.clone()]);
+    close("x", &elements(&of_x), &elements(&(x.cos() * 3.0 * &v)), 1e-12);
+    close("w", &elements(&of_w), &elements(&(&y * &v).sum().broadcast_to(&[4])), 1e-12);
+    // Of second order: of the rule itself.
+    let second = grad(|x| grad(|x| f(x, &w).sum(), x).sum(), &x);
+    close("second", &elements(&second), &elements(&(x.sin() * -3.0)), 1e-12);
+    let many = kiln_array::stack(&[&x, &v], 0);
+    let each = kiln_array::vmap(|x: &Array| grad(|x| f(x, &w).sum(), x), &many);
+    close("each", &elements(&each), &elements(&(many.cos() * 3.0)), 1e-12);
+    let wrong = |x: &Array| custom_jvp(&[x], |x| x[0].clone(), |_, _, t| t[0].sum());
+    let error = jvp(wrong, &x, &v).1.eval().unwrap_err().to_string();
+    assert!(error.contains("the rule of `custom_jvp` gives f64 of shape []"), "{error}");
 }
 
 /// Attention by kernels, in f32: its tangent is made of what is written down.

@@ -108,6 +108,63 @@ pub fn custom_vjp(
     }
 }
 
+/// A result with a rule of its own for derivatives, in forward mode: `tangent` gives the result's,
+/// of the inputs, the result and the inputs' tangents, in which it is linear. Gradients are those
+/// of that rule, transposed.
+///
+/// ```
+/// use kiln_array::{Array, custom_jvp, grad, jvp};
+/// let device = kiln_runtime::Device::open("interp")?;
+/// // ln(1 + e^x), whose own derivative is infinity divided by itself where x is large.
+/// let softplus = |x: &Array| {
+///     custom_jvp(&[x], |x| (x[0].exp() + 1.0).log(), |x, _, t| &t[0] * x[0].sigmoid())
+/// };
+/// let x = Array::new(&device, &[0.0f32, 100.0], &[2]);
+/// assert_eq!(grad(|x| softplus(x).sum(), &x).to_vec::<f32>()?, [0.5, 1.0]);
+/// assert_eq!(jvp(softplus, &x, &x).1.to_vec::<f32>()?, [0.0, 100.0]);
+/// # Ok::<(), kiln_array::Error>(())
+/// ```
+///
+/// # Errors
+/// A derivative through it has an error if `tangent` gives another shape or element type than the
+/// result's.
+#[track_caller]
+pub fn custom_jvp(
+    inputs: &[&Array],
+    forward: impl FnOnce(&[Array]) -> Array,
+    tangent: impl Fn(&[Array], &Array, &[Array]) -> Array + Send + Sync + 'static,
+) -> Array {
+    let site = Location::caller();
+    let given: Vec<Array> = inputs.iter().map(|&input| input.clone()).collect();
+    let result = forward(&given);
+    if let Some(error) = result.error() {
+        return Array::failed(error, site);
+    }
+    custom(result, given, site, move |inputs, y, g| {
+        let zero = |input: &Array| match kind(input.dtype()) {
+            Kind::Float => zeros_like(input, site).passed(Op::Variable, site),
+            Kind::Bool | Kind::Integer => zeros_like(input, site),
+        };
+        let tangents: Vec<Array> = inputs.iter().map(zero).collect();
+        let of = tangent(inputs, y, &tangents);
+        let problem = of.error().or_else(|| {
+            let problem = format!(
+                "the rule of `custom_jvp` gives {} of shape {:?} for a result of {} and shape {:?}",
+                of.dtype(),
+                of.shape(),
+                y.dtype(),
+                y.shape()
+            );
+            let fits = of.shape() == y.shape() && of.dtype() == y.dtype();
+            (!fits).then_some(Error::Gradient { problem, location: site })
+        });
+        match problem {
+            Some(error) => inputs.iter().map(|_| Array::failed(error.clone(), site)).collect(),
+            None => pulled_back(slice::from_ref(&of), slice::from_ref(g), &tangents, site),
+        }
+    })
+}
+
 /// A result with a rule for the gradients of inputs.
 fn custom(
     result: Array,
