@@ -132,6 +132,15 @@ pub(crate) enum Seen<'a> {
 }
 
 impl Recipe {
+    /// The inputs that derivatives go through: of one with a user's rule not the value, whose own
+    /// derivatives do not count.
+    pub(crate) fn differentiated_inputs(&self) -> &[Array] {
+        match self.op {
+            Op::Custom => &self.inputs[1..],
+            _ => &self.inputs,
+        }
+    }
+
     /// The inputs whose elements are read: of one with a user's rule the value alone.
     pub(crate) fn read_inputs(&self) -> &[Array] {
         match self.op {

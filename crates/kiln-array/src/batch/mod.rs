@@ -174,7 +174,7 @@ impl Many {
         let Many { size, whole: mut known, .. } = self;
         let of: HashSet<usize> = known.keys().copied().collect();
         if size > 0 {
-            for (array, recipe) in dependent(results, &of) {
+            for (array, recipe) in dependent(results, &of, |recipe| &recipe.inputs) {
                 if of.contains(&array.identity()) {
                     continue;
                 }

@@ -88,7 +88,7 @@ fn forward(values: &[Array], variables: &[Array], tangents: &[Array], site: Site
     let given = variables.iter().map(Array::identity).zip(tangents.iter().cloned());
     let mut of: HashMap<usize, Array> = given.collect();
     let of_variables: HashSet<usize> = of.keys().copied().collect();
-    for (array, recipe) in dependent(values, &of_variables) {
+    for (array, recipe) in dependent(values, &of_variables, Recipe::differentiated_inputs) {
         if of_variables.contains(&array.identity()) || kind(array.dtype()) != Kind::Float {
             continue;
         }

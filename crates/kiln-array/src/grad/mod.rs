@@ -26,7 +26,6 @@ use crate::op::Op;
 use crate::shape::Extents;
 use kiln_ir::Literal;
 use rules::{Rules, zeros_like};
-use smallvec::SmallVec;
 use std::collections::{HashMap, HashSet};
 use std::panic::Location;
 use std::slice;
@@ -252,7 +251,7 @@ fn backward(value: &Array, variables: &[Array], site: Site) -> Vec<Array> {
 /// What gradients of values make of the variables.
 fn pulled_back(values: &[Array], given: &[Array], variables: &[Array], site: Site) -> Vec<Array> {
     let of_variables: HashSet<usize> = variables.iter().map(Array::identity).collect();
-    let order = dependent(values, &of_variables);
+    let order = dependent(values, &of_variables, Recipe::differentiated_inputs);
     let mut gradients: HashMap<usize, Array> = HashMap::new();
     for (value, given) in values.iter().zip(given) {
         let sum = match gradients.remove(&value.identity()) {
@@ -284,8 +283,13 @@ fn pulled_back(values: &[Array], given: &[Array], variables: &[Array], site: Sit
     variables.iter().map(of).collect()
 }
 
-/// The arrays between variables and values, inputs before what is made of them, with recipes.
-pub(crate) fn dependent(values: &[Array], variables: &HashSet<usize>) -> Vec<(Array, Recipe)> {
+/// The arrays between variables and values by the inputs that count, inputs before what is made of
+/// them, with recipes.
+pub(crate) fn dependent(
+    values: &[Array],
+    variables: &HashSet<usize>,
+    counts: impl Fn(&Recipe) -> &[Array],
+) -> Vec<(Array, Recipe)> {
     let mut found = Vec::new();
     let mut state: HashMap<usize, bool> = HashMap::new();
     let mut pending: Vec<_> = values.iter().rev().map(|value| (value.clone(), false)).collect();
@@ -299,13 +303,12 @@ pub(crate) fn dependent(values: &[Array], variables: &HashSet<usize>) -> Vec<(Ar
         };
         if !inputs_are_there {
             pending.push((array, true));
-            let inputs: SmallVec<[Array; 2]> = recipe.inputs;
-            pending.extend(inputs.into_iter().map(|input| (input, false)));
+            pending.extend(counts(&recipe).iter().map(|input| (input.clone(), false)));
             continue;
         }
         let is_variable = variables.contains(&array.identity());
         let of_input =
-            recipe.inputs.iter().any(|input| state.get(&input.identity()).copied().unwrap_or(false));
+            counts(&recipe).iter().any(|input| state.get(&input.identity()).copied().unwrap_or(false));
         state.insert(array.identity(), is_variable || of_input);
         if is_variable || of_input {
             found.push((array, recipe));
