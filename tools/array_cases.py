@@ -313,6 +313,26 @@ def arrangements():
         case("std keep 1", [x], np.std(x, axis=1, keepdims=True))
 
 
+def running():
+    for dtype in ["f32", "f64", "i32"]:
+        for shape, axis in [((9,), 0), ((3, 4), 0), ((2, 3, 5), 1), ((1, 33), 1), ((3, 0), 1), ((0, 3), 1)]:
+            x = array(dtype, shape, low=-2, high=3, special=False)
+            case(f"cumprod {axis}", [x], np.cumprod(x, axis=axis))
+            y = array(dtype, shape)
+            case(f"cummax {axis}", [y], np.maximum.accumulate(y, axis))
+            case(f"cummin {axis}", [y], np.minimum.accumulate(y, axis))
+    for text, shapes in {"ii->i": [(3, 3)], "ii->": [(4, 4)], "iji->j": [(3, 2, 3)], "ii,ij->j": [(3, 3), (3, 2)], "iii->i": [(2, 2, 2)]}.items():
+        many = [array("f32", shape, special=False) for shape in shapes]
+        case(f"einsum {text}", many, np.einsum(text, *many))
+    for dtype in ["f32", "f64"]:
+        for stack in [(), (2, 3), (0,)]:
+            for n in [0, 1, 2, 3, 5]:
+                x = array(dtype, stack + (n, n), low=-1, high=2, special=False)
+                case("determinant", [x], np.linalg.det(x))
+        case("determinant", [np.eye(4, dtype=TYPES[dtype])[[2, 0, 1, 3]]], np.asarray(1, TYPES[dtype]))
+        case("determinant", [np.eye(4, dtype=TYPES[dtype])[[1, 0, 2, 3]]], np.asarray(-1, TYPES[dtype]))
+
+
 def main():
     with np.errstate(all="ignore"):
         elementwise()
@@ -325,6 +345,7 @@ def main():
         matrices()
         spectra()
         arrangements()
+        running()
 
 
 sys.exit(main())

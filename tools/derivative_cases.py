@@ -159,6 +159,9 @@ CASES = {
     "conv_transpose2d": ((1, 2, 2, 3), 0, lambda x: transposed(x, beside(2, 2, 3, 2), (2, 1), (1, 0))),
     "cholesky": ((3, 3), 0, lambda x: np.linalg.cholesky(x @ x.T + eye(3))),
     "solve": ((2, 2), 0, lambda x: np.linalg.solve(x + eye(2) * 9, x)), "qr": ((3, 2), 0, lambda x: np.linalg.qr(x * x)[1]),
+    "determinant": ((2, 3, 3), 0, lambda x: np.linalg.det(x + eye(3) * 2)),
+    "einsum diagonal": ((3, 2, 3), 0, lambda x: np.einsum("iji,kjl->jk", x, np.exp(x))),
+    "cumprod": ((2, 5), 0, lambda x: np.cumprod(x, 1)), "cummax": ((7, 2), 0, lambda x: lax.cummax(x) * x),
     "max_pool2d": ((1, 2, 4, 4), 0, lambda x: pooled(x, (2, 2), (2, 1), np.max)),
     "avg_pool2d": ((1, 2, 4, 4), 0, lambda x: pooled(x, (2, 3), (1, 1), np.mean)),
 

@@ -11,6 +11,7 @@ use crate::error::{Error, Result, Site};
 use crate::grad::custom_vjp;
 use crate::node::Array;
 use crate::shape::{self, Extents};
+use kiln_ir::Literal;
 use std::panic::Location;
 
 /// The most rows and columns of a matrix: each is a step of the plan.
@@ -111,6 +112,31 @@ impl Array {
         };
         let inverse = unit().and_then(|unit| System::of("inverse", self, &unit, site)).map(System::solved);
         inverse.map_or_else(|error| Array::failed(error, site), |x| x.cast_at(float_of(self.dtype()), site))
+    }
+
+    /// The determinant of matrices, as NumPy's `linalg.det`.
+    ///
+    /// ```
+    /// # use kiln_array::Array;
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// let a = Array::new(&device, &[1.0f64, 2.0, 3.0, 4.0], &[2, 2]);
+    /// assert!((a.determinant().item::<f64>()? + 2.0).abs() < 1e-12);
+    /// # Ok::<(), kiln_array::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The result has an error if the last two axes are not equal, or longer than 128. Its gradient
+    /// is not there where a matrix is singular: it is infinite or NaN.
+    #[track_caller]
+    pub fn determinant(&self) -> Array {
+        let site = Location::caller();
+        let of = |a: Array| match a.shape() {
+            [.., 0] => a.sum_axes(&[-2, -1]) + 1.0,
+            _ if a.is_empty() => a.sum_axes(&[-2, -1]),
+            _ => determinant(&a),
+        };
+        let result = square("determinant", self, site).map(of);
+        result.map_or_else(|error| Array::failed(error, site), |x| x.cast_at(float_of(self.dtype()), site))
     }
 
     /// The matrices Q with orthonormal columns and R, upper triangular, with Q R = A: of A `[.., m,
@@ -365,18 +391,28 @@ fn forwards(t: &Array, b: &Array) -> Array {
 /// "Matrix Computations", 5.1): Qᵀ A and Qᵀ B.
 fn reflected(a: &Array, b: &Array) -> (Array, Array) {
     let &[.., m, n] = a.shape() else { return (a.clone(), b.clone()) };
-    let mut all = concatenate(&[a, b], -1);
-    for k in 0..n.min(m.saturating_sub(1)) {
-        all = reflection(&all, k, m);
-    }
+    let (all, _) = reflections(concatenate(&[a, b], -1), m, n);
     (triangle(&all.slice(-1, ..n), false), all.slice(-1, n..))
+}
+
+/// The rows of matrices after a reflection for each of `n` columns, and the determinant of all of
+/// them, 1 or -1.
+fn reflections(mut all: Array, m: usize, n: usize) -> (Array, Array) {
+    let mut sign = all.slice(-1, ..1).slice(-2, ..1);
+    sign = sign.filled_like(Literal::one(sign.dtype()), all.site());
+    for k in 0..n.min(m.saturating_sub(1)) {
+        let is_done;
+        (all, is_done) = reflection(&all, k, m);
+        sign = sign.where_(&is_done, &-&sign);
+    }
+    (all, sign)
 }
 
 /// The rows from the `k`th on, reflected so that the `k`th column has zeros below the diagonal. The
 /// reflection is LAPACK's: a column that has them is left as it is, else the new element on the
-/// diagonal has the other sign.
-fn reflection(all: &Array, k: usize, m: usize) -> Array {
-    let Some(device) = all.device() else { return all.clone() };
+/// diagonal has the other sign. Also whether it was left as it is.
+fn reflection(all: &Array, k: usize, m: usize) -> (Array, Array) {
+    let Some(device) = all.device() else { return (all.clone(), all.clone()) };
     let row = Array::arange(device, m).unsqueeze(1);
     let column = all.slice(-1, k..k + 1);
     let below = column.where_(&row.greater(k as i64), 0.0);
@@ -394,9 +430,27 @@ fn reflection(all: &Array, k: usize, m: usize) -> Array {
     let v = sum.where_(&row.equal(k as i64), &below);
     // 2 / vᵀ v.
     let factor: Array = 2.0 / (sum.square() + &some);
-    let factor = factor.where_(&!is_done, 0.0);
+    let factor = factor.where_(&!&is_done, 0.0);
     let along = (&v * all).sum_keep(&[-2]);
-    all - v * (factor * along)
+    (all - v * (factor * along), is_done)
+}
+
+/// The product of R's diagonal, of which each reflection changes the sign; with a rule for its
+/// gradient: itself times the inverse's transpose.
+fn determinant(a: &Array) -> Array {
+    custom_vjp(
+        &[a],
+        |of| {
+            let n = of[0].shape()[of[0].rank() - 1];
+            let (r, sign) = reflections(of[0].clone(), n, n);
+            let product = r.diagonal().prod_axes(&[-1]);
+            &product * sign.reshape(&product.shape().iter().map(|&n| n as isize).collect::<Vec<_>>())
+        },
+        |of, y, g| {
+            let scaled = (g * y).unsqueeze(-1).unsqueeze(-1);
+            vec![transposed(&of[0].inverse()) * scaled]
+        },
+    )
 }
 
 fn qr(a: &Array, site: Site) -> (Array, Array) {

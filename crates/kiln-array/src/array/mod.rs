@@ -13,7 +13,7 @@
 //! | `join.rs` | concatenating, stacking, splitting |
 //! | `index.rs` | elements by indices |
 //! | `scatter.rs` | elements put, or added, at indices |
-//! | `scan.rs` | running sums |
+//! | `scan.rs` | running sums, products and extremes |
 //! | `sort.rs` | elements in order, and the greatest ones |
 //! | `einsum.rs` | sums of products by named axes |
 //! | `attention.rs` | attention of sequences to themselves |

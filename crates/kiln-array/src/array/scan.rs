@@ -1,11 +1,13 @@
-//! Running sums.
+//! Running sums, products and extremes.
 
+use super::join::concatenate;
 use crate::dtype::{accumulator, sum_of};
 use crate::error::Site;
 use crate::node::{Array, Made};
 use crate::op::Op;
 use crate::plan::sizes::fits_tile;
 use crate::shape::Extents;
+use kiln_ir::ReduceOp;
 use std::panic::Location;
 
 /// Elements of a part of an axis that is too long for a tile.
@@ -32,6 +34,68 @@ impl Array {
             Err(error) => Array::failed(error, site),
         }
     }
+}
+
+macro_rules! running {
+    ($($(#[$doc:meta])* $name:ident $text:literal $op:expr;)*) => {
+        impl Array {$(
+            $(#[$doc])*
+            ///
+            /// It takes as many steps as the extent has binary digits.
+            #[track_caller]
+            pub fn $name(&self, axis: isize) -> Array {
+                let site = Location::caller();
+                match self.axis_at($text, axis, site) {
+                    Ok(axis) => running($op, self, axis, site),
+                    Err(error) => Array::failed(error, site),
+                }
+            }
+        )*}
+    };
+}
+
+running! {
+    /// The running product along an axis, in the types of [`prod`](Self::prod).
+    ///
+    /// ```
+    /// # use kiln_array::Array;
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// let x = Array::new(&device, &[2.0f32, 3.0, 4.0], &[3]);
+    /// assert_eq!(x.cumprod(0).to_vec::<f32>()?, [2.0, 6.0, 24.0]);
+    /// # Ok::<(), kiln_array::Error>(())
+    /// ```
+    cumprod "cumprod" ReduceOp::Prod;
+    /// The greatest element up to each along an axis; NaN from the first one on. NumPy's
+    /// `maximum.accumulate`.
+    cummax "cummax" ReduceOp::Max;
+    /// The least element up to each along an axis; NaN from the first one on. NumPy's
+    /// `minimum.accumulate`.
+    cummin "cummin" ReduceOp::Min;
+}
+
+/// What elements up to each one combine to: of twice as many in each step (Hillis and Steele, "Data
+/// parallel algorithms", 1986).
+fn running(op: ReduceOp, x: &Array, axis: usize, site: Site) -> Array {
+    let (wide, dtype) = match op {
+        ReduceOp::Prod => (accumulator(x.dtype()), sum_of(x.dtype())),
+        _ => (x.dtype(), x.dtype()),
+    };
+    let mut all = x.cast_at(wide, site);
+    let extent = x.shape()[axis];
+    let mut reach = 1;
+    while reach < extent {
+        let first = all.part(axis, 0, reach, 1, site);
+        let (before, here) =
+            (all.part(axis, 0, extent - reach, 1, site), all.part(axis, reach, extent - reach, 1, site));
+        let both = match op {
+            ReduceOp::Max => here.maximum(before),
+            ReduceOp::Min => here.minimum(before),
+            _ => here * before,
+        };
+        all = concatenate(&[&first, &both], axis as isize);
+        reach *= 2;
+    }
+    all.cast_at(dtype, site)
 }
 
 /// The running sum from the start of an axis, or from its end.

@@ -200,6 +200,10 @@ fn products() -> Vec<Case> {
         "conv_transpose2d" all [1, 2, 2, 3], |x| x.conv_transpose2d(&beside(x, &[2, 2, 3, 2]), [2, 1], [1, 0]);
         "cholesky" all [3, 3], |x| (x.matmul(&x.transpose()) + Array::eye(x.device().unwrap(), Scalar::F64, 3)).cholesky();
         "solve" all [2, 2], |x| (x + Array::eye(x.device().unwrap(), Scalar::F64, 2) * 9.0).solve(x);
+        "determinant" all [2, 3, 3], |x| (x + Array::eye(x.device().unwrap(), Scalar::F64, 3) * 2.0).determinant();
+        "einsum diagonal" all [3, 2, 3], |x| einsum("iji,kjl->jk", &[x, &x.exp()]);
+        "cumprod" all [2, 5], |x| x.cumprod(1);
+        "cummax" all [7, 2], |x| x.cummax(0) * x;
         "qr" all [3, 2], |x| (x * x).qr().1;
         "max_pool2d" all [1, 2, 4, 4], |x| x.max_pool2d([2, 2], [2, 1]);
         "avg_pool2d" all [1, 2, 4, 4], |x| x.avg_pool2d([2, 3], [1, 1]);
