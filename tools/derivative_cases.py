@@ -40,9 +40,10 @@ def norm(x):
     return (x - mean) / np.sqrt(((x - mean) ** 2).mean(-1, keepdims=True) + 1e-5)
 
 
-def convolution(x, w, step, padding):
+def convolution(x, w, step, padding, dilation=(1, 1), groups=1):
     dims = ("NCHW", "OIHW", "NCHW")
-    return lax.conv_general_dilated(x, w, step, [(p, p) for p in padding], dimension_numbers=dims)
+    return lax.conv_general_dilated(x, w, step, [(p, p) for p in padding], rhs_dilation=dilation,
+                                    dimension_numbers=dims, feature_group_count=groups)
 
 
 def transposed(x, w, step, padding):
@@ -156,6 +157,9 @@ CASES = {
     "conv2d": ((2, 2, 4, 5), 0, lambda x: convolution(x, beside(3, 2, 2, 3), (2, 1), (1, 0))),
     "conv2d weight": ((3, 2, 2, 2), 0, lambda x: convolution(beside(1, 2, 4, 3), x, (1, 2), (0, 1))),
     "conv1d": ((2, 2, 5), 0, lambda x: convolution(x[:, :, None], beside(3, 2, 2)[:, :, None], (1, 2), (0, 1))[:, :, 0]),
+    "convolve2d": ((1, 4, 5, 6), 0, lambda x: convolution(x, beside(6, 2, 2, 2), (1, 2), (1, 0), (2, 3), 2)),
+    "depthwise": ((1, 3, 4, 4), 0, lambda x: convolution(x, beside(3, 1, 2, 3), (1, 1), (1, 1), (1, 1), 3)),
+    "depthwise weight": ((3, 1, 2, 2), 0, lambda x: convolution(beside(2, 3, 4, 3), x, (1, 1), (0, 0), (2, 1), 3)),
     "conv_transpose2d": ((1, 2, 2, 3), 0, lambda x: transposed(x, beside(2, 2, 3, 2), (2, 1), (1, 0))),
     "cholesky": ((3, 3), 0, lambda x: np.linalg.cholesky(x @ x.T + eye(3))),
     "solve": ((2, 2), 0, lambda x: np.linalg.solve(x + eye(2) * 9, x)), "qr": ((3, 2), 0, lambda x: np.linalg.qr(x * x)[1]),

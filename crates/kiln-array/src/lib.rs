@@ -113,7 +113,7 @@ mod schedule;
 mod shape;
 mod spare;
 
-pub use array::{Operand, concatenate, einsum, eval, stack};
+pub use array::{Convolution, Operand, concatenate, einsum, eval, stack};
 pub use batch::{vmap, vmap_axes};
 pub use control::{cond, scan};
 pub use error::{Error, Result, Site};

@@ -1,6 +1,6 @@
 //! Convolutions along one axis and transposed ones, against sums in f64; their gradients.
 
-use kiln_array::{Array, Scalar, grad};
+use kiln_array::{Array, Convolution, Scalar, grad};
 use kiln_runtime::Device;
 
 /// The CPU, or the device that the environment variable `KILN_DEVICE` names.
@@ -95,6 +95,61 @@ fn transposed() {
             close(&gradient, &expected, 1e-12);
         }
     }
+}
+
+/// With gaps and in groups, of one output and of several.
+#[test]
+fn with_all_options() {
+    for (count, channels, outputs, size, window, options, [step, padding, dilation], groups) in [
+        (2, 4, 6, [5, 6], [2, 3], Convolution::new(), [[2, 1], [1, 2], [1, 2]], 2),
+        (2, 3, 3, [4, 5], [3, 2], Convolution::default(), [[1, 1], [1, 0], [1, 1]], 3),
+        (1, 2, 4, [7, 7], [2, 2], Convolution::new(), [[2, 3], [0, 0], [3, 2]], 2),
+        (1, 4, 2, [4, 4], [2, 2], Convolution::new(), [[1, 1], [0, 1], [2, 1]], 2),
+        (1, 3, 2, [4, 4], [1, 2], Convolution::new(), [[1, 2], [0, 0], [1, 1]], 1),
+        (0, 2, 2, [3, 3], [2, 2], Convolution::new(), [[1, 1], [0, 0], [1, 1]], 2),
+    ] {
+        let x = array(&[count, channels, size[0], size[1]]);
+        let w = array(&[outputs, channels / groups, window[0], window[1]]);
+        let (image, weight) = (numbers(x.len()), numbers(w.len()));
+        let places = [0, 1].map(|axis| {
+            let reach = (window[axis] - 1) * dilation[axis] + 1;
+            (size[axis] + 2 * padding[axis] - reach) / step[axis] + 1
+        });
+        let mut expected = vec![0.0; count * outputs * places[0] * places[1]];
+        for (at, sum) in expected.iter_mut().enumerate() {
+            let (i, j) = (at / places[1] % places[0], at % places[1]);
+            let (n, o) = (at / (places[0] * places[1] * outputs), at / (places[0] * places[1]) % outputs);
+            for k in 0..channels / groups * window[0] * window[1] {
+                let (c, r, s) = (k / (window[0] * window[1]), k / window[1] % window[0], k % window[1]);
+                let c = o / (outputs / groups) * (channels / groups) + c;
+                let row = (i * step[0] + r * dilation[0]).wrapping_sub(padding[0]);
+                let column = (j * step[1] + s * dilation[1]).wrapping_sub(padding[1]);
+                if row < size[0] && column < size[1] {
+                    let of_weight = weight[o * (channels / groups) * window[0] * window[1] + k];
+                    *sum += image[((n * channels + c) * size[0] + row) * size[1] + column] * of_weight;
+                }
+            }
+        }
+        let options = options.step(step).padding(padding).dilation(dilation).groups(groups);
+        for (dtype, most) in [(Scalar::F64, 1e-13), (Scalar::F32, 1e-5), (Scalar::F16, 2e-2)] {
+            let y = x.cast(dtype).convolve2d(&w.cast(dtype), options);
+            assert_eq!((y.shape(), y.dtype()), (&[count, outputs, places[0], places[1]][..], dtype));
+            close(&y, &expected, most);
+        }
+    }
+    let refused = |y: Array| {
+        let error = y.eval().unwrap_err().to_string();
+        assert!(error.contains("`convolve2d`") && error.contains("tests/convolutions.rs"), "{error}");
+    };
+    let (x, w) = (array(&[1, 4, 3, 3]), array(&[2, 2, 2, 2]));
+    refused(x.convolve2d(&w, Convolution::new()));
+    refused(x.convolve2d(&w, Convolution::new().groups(0)));
+    refused(x.convolve2d(&w, Convolution::new().groups(3)));
+    refused(x.convolve2d(&w, Convolution::new().groups(2).dilation([0, 1])));
+    refused(x.convolve2d(&w, Convolution::new().groups(2).dilation([3, 1])));
+    refused(x.convolve2d(&w, Convolution::new().groups(2).dilation([usize::MAX, 1])));
+    refused(x.convolve2d(&w, Convolution::new().groups(2).step([1, 0])));
+    refused(x.convolve2d(&array(&[2, 2]), Convolution::new()));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Convolutions along one axis, and transposed ones.
+//! Convolutions along one axis, with gaps and in groups, and transposed ones.
 
 use super::windows::{convolved, windows_added};
 use crate::error::{Error, Result, Site};
@@ -6,7 +6,75 @@ use crate::node::Array;
 use crate::shape::Extents;
 use std::panic::Location;
 
+/// How windows of images are laid out, for [`Array::convolve2d`].
+///
+/// ```
+/// use kiln_array::{Array, Convolution};
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let image = Array::arange(&device, 25).cast(kiln_ir::Scalar::F32).reshape(&[1, 1, 5, 5]);
+/// let corners = Array::full(&device, 1.0f32, &[1, 1, 2, 2]);
+/// // Elements of a window that are four apart: the corners of the image.
+/// let y = image.convolve2d(&corners, Convolution::new().dilation([4, 4]));
+/// assert_eq!(y.to_vec::<f32>()?, [0.0 + 4.0 + 20.0 + 24.0]);
+/// # Ok::<(), kiln_array::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Convolution {
+    step: [usize; 2],
+    padding: [usize; 2],
+    dilation: [usize; 2],
+    groups: usize,
+}
+
+impl Default for Convolution {
+    fn default() -> Convolution {
+        Convolution::new()
+    }
+}
+
+impl Convolution {
+    /// Windows at every place, without zeros around the image, of neighbors, of all channels.
+    pub fn new() -> Convolution {
+        Convolution { step: [1, 1], padding: [0, 0], dilation: [1, 1], groups: 1 }
+    }
+
+    /// Sets the distance of windows, in rows and columns.
+    pub fn step(self, step: [usize; 2]) -> Convolution {
+        Convolution { step, ..self }
+    }
+
+    /// Sets the rows and columns of zeros on each side of an image.
+    pub fn padding(self, padding: [usize; 2]) -> Convolution {
+        Convolution { padding, ..self }
+    }
+
+    /// Sets the distance of a window's elements, in rows and columns.
+    pub fn dilation(self, dilation: [usize; 2]) -> Convolution {
+        Convolution { dilation, ..self }
+    }
+
+    /// Sets the number of groups that channels and outputs are divided into: an output sees the
+    /// channels of its group. With as many groups as channels it is a depthwise convolution.
+    pub fn groups(self, groups: usize) -> Convolution {
+        Convolution { groups, ..self }
+    }
+}
+
 impl Array {
+    /// The cross-correlation of images `[images, channels, height, width]` with a weight
+    /// `[outputs, channels / groups, rows, columns]`: [`conv2d`](Self::conv2d) with all options.
+    ///
+    /// Groups of several outputs are products; those of one are sums, which store no windows.
+    ///
+    /// # Errors
+    /// As of [`conv2d`](Self::conv2d), and if a dilation is 0 or the groups do not divide the
+    /// channels and the outputs.
+    #[track_caller]
+    pub fn convolve2d(&self, weight: &Array, options: Convolution) -> Array {
+        let site = Location::caller();
+        grouped(self, weight, options, site).unwrap_or_else(|error| Array::failed(error, site))
+    }
+
     /// The cross-correlation of signals `[count, channels, length]` with a weight
     /// `[outputs, channels, width]`, at every `step`th place and with so many zeros on each side:
     /// `[count, outputs, …]`.
@@ -87,6 +155,50 @@ impl Array {
         transposed([self, weight], step, padding, "conv_transpose2d", site)
             .unwrap_or_else(|error| Array::failed(error, site))
     }
+}
+
+fn grouped(images: &Array, weight: &Array, options: Convolution, site: Site) -> Result<Array> {
+    if let Some(error) = [images, weight].into_iter().find_map(Array::error) {
+        return Err(error);
+    }
+    let Convolution { step, padding, dilation, groups } = options;
+    let refused = || {
+        let (images, weight) = (images.shape(), weight.shape());
+        let problem = format!(
+            "images of shape {images:?} and a weight of shape {weight:?} with {options:?} do not fit"
+        );
+        Error::Shape { op: "convolve2d", problem, location: site }
+    };
+    let (&[count, channels, _, _], &[outputs, of_group, rows, columns]) = (images.shape(), weight.shape())
+    else {
+        return Err(refused());
+    };
+    let divides = |number: usize| groups > 0 && number.is_multiple_of(groups);
+    let fits = divides(channels) && divides(outputs) && channels / groups == of_group;
+    if !fits || dilation.contains(&0) || rows == 0 || columns == 0 {
+        return Err(refused());
+    }
+    let reach = |extent: usize, apart: usize| (extent - 1).checked_mul(apart).and_then(|n| n.checked_add(1));
+    let window = [reach(rows, dilation[0]), reach(columns, dilation[1])];
+    let [Some(tall), Some(wide)] = window else { return Err(refused()) };
+    let windows = images.planes([tall, wide], step, padding, "convolve2d", site)?;
+    let windows = windows.part(3, 0, rows, dilation[0], site).part(5, 0, columns, dilation[1], site);
+    let (height, width) = (windows.shape()[2], windows.shape()[4]);
+    // [count, groups, channels of a group, height, rows, width, columns]
+    let apart = [count, groups, of_group, height, rows, width, columns];
+    let windows = windows.reshaped(&apart, site);
+    if outputs == groups {
+        let weight = weight.reshaped(&[groups, of_group, 1, rows, 1, columns], site);
+        return Ok((windows * weight).sum_axes(&[2, 4, 6]));
+    }
+    let patches = windows.ordered(Extents::from_slice(&[1, 0, 3, 5, 2, 4, 6]), site);
+    let elements = of_group * rows * columns;
+    let patches = patches.reshaped(&[groups, count * height * width, elements], site);
+    let weight = weight.reshaped(&[groups, outputs / groups, elements], site);
+    let product = patches.matmul(&weight.ordered(Extents::from_slice(&[0, 2, 1]), site));
+    let product = product.reshaped(&[groups, count, height, width, outputs / groups], site);
+    let product = product.ordered(Extents::from_slice(&[1, 0, 4, 2, 3]), site);
+    Ok(product.reshaped(&[count, outputs, height, width], site))
 }
 
 /// Signals and a weight as images of one row.

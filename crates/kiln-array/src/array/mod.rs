@@ -19,7 +19,7 @@
 //! | `attention.rs` | attention of sequences to themselves |
 //! | `rows.rs` | softmax, norms |
 //! | `windows.rs` | windows, convolutions, pooling |
-//! | `convolution.rs` | convolutions along one axis, and transposed ones |
+//! | `convolution.rs` | other convolutions: along one axis, in groups, transposed |
 //! | `fourier.rs` | Fourier transforms |
 //! | `matrices.rs` | linear algebra of small matrices |
 //! | `read.rs` | computing, reading, printing |
@@ -47,6 +47,7 @@ mod views;
 pub(crate) mod windows;
 
 pub use arithmetic::Operand;
+pub use convolution::Convolution;
 pub use einsum::einsum;
 pub use join::{concatenate, stack};
 pub use read::eval;

@@ -106,7 +106,7 @@ impl Array {
     }
 
     /// The windows on both axes of planes: `[_, _, places, rows, places, columns]`.
-    fn planes(
+    pub(super) fn planes(
         &self,
         window: [usize; 2],
         step: [usize; 2],

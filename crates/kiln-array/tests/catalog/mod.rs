@@ -1,6 +1,6 @@
 //! Every differentiable operation, as a function of one array: what is tested of all of them.
 
-use kiln_array::{Array, concatenate, cond, custom_vjp, einsum, nn, scan, stack};
+use kiln_array::{Array, Convolution, concatenate, cond, custom_vjp, einsum, nn, scan, stack};
 use kiln_ir::Scalar;
 use kiln_runtime::Device;
 
@@ -197,6 +197,9 @@ fn products() -> Vec<Case> {
         "conv2d" all [2, 2, 4, 5], |x| x.conv2d(&beside(x, &[3, 2, 2, 3]), [2, 1], [1, 0]);
         "conv2d weight" all [3, 2, 2, 2], |x| beside(x, &[1, 2, 4, 3]).conv2d(x, [1, 2], [0, 1]);
         "conv1d" all [2, 2, 5], |x| x.conv1d(&beside(x, &[3, 2, 2]), 2, 1);
+        "convolve2d" all [1, 4, 5, 6], |x| x.convolve2d(&beside(x, &[6, 2, 2, 2]), Convolution::new().step([1, 2]).padding([1, 0]).dilation([2, 3]).groups(2));
+        "depthwise" all [1, 3, 4, 4], |x| x.convolve2d(&beside(x, &[3, 1, 2, 3]), Convolution::new().padding([1, 1]).groups(3));
+        "depthwise weight" all [3, 1, 2, 2], |x| beside(x, &[2, 3, 4, 3]).convolve2d(x, Convolution::new().groups(3).dilation([2, 1]));
         "conv_transpose2d" all [1, 2, 2, 3], |x| x.conv_transpose2d(&beside(x, &[2, 2, 3, 2]), [2, 1], [1, 0]);
         "cholesky" all [3, 3], |x| (x.matmul(&x.transpose()) + Array::eye(x.device().unwrap(), Scalar::F64, 3)).cholesky();
         "solve" all [2, 2], |x| (x + Array::eye(x.device().unwrap(), Scalar::F64, 2) * 9.0).solve(x);
