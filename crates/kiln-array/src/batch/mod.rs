@@ -21,8 +21,8 @@ use std::panic::Location;
 /// A function applied to each part of arrays along their first axis: the results of all parts, one
 /// after the other along a new first axis.
 ///
-/// It is what a loop over the parts and [`stack`](crate::stack) would give, in as many kernels as
-/// one call of the function takes. The function sees arrays without that axis. It composes with
+/// It is what a loop over the parts and [`stack`](crate::stack) would give, in about the kernels of
+/// one call of the function. The function sees arrays without that axis. It composes with
 /// [`grad`](crate::grad) and [`jvp`](crate::jvp) both ways: gradients for each example of a batch
 /// are the `vmap` of a gradient.
 ///
