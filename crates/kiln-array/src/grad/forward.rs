@@ -21,8 +21,9 @@ use std::panic::Location;
 /// Jacobian times a vector. Both have the structure of what the function gives, which may be any
 /// number of arrays of any shape.
 ///
-/// It costs about as much as the function once more, however many results there are. So it is for
-/// functions of few parameters; for a number of many there is [`grad`].
+/// It costs a few times as much as the function, however many results there are: a product of two
+/// matrices that both change takes two more. So it is for functions of few parameters; for a number
+/// of many there is [`grad`].
 ///
 /// ```
 /// use kiln_array::{Array, jvp};
