@@ -92,7 +92,7 @@ impl Array {
 
 /// What elements up to each one combine to, of those before and the element: of twice as many in
 /// each step (Hillis and Steele, "Data parallel algorithms", 1986).
-fn running(combined: fn(Array, Array) -> Array, x: &Array, axis: usize, site: Site) -> Array {
+pub(crate) fn running(combined: fn(Array, Array) -> Array, x: &Array, axis: usize, site: Site) -> Array {
     let mut all = x.clone();
     let extent = x.shape()[axis];
     let mut reach = 1;

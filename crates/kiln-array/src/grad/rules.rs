@@ -3,11 +3,13 @@
 //! Those of element-wise operations are not here: `kiln_ir` has the derivatives as expressions
 //! beside the operations, and they are written as arrays.
 
+use super::{custom, pulled_back};
 use crate::array::arithmetic::binary;
+use crate::array::concatenate;
 use crate::array::functions::unary;
 use crate::array::product::{is_transpose, product};
 use crate::array::reduce::{reduce, wide_sum};
-use crate::array::scan::cumsum;
+use crate::array::scan::{cumsum, running};
 use crate::array::scatter::{sums_of_elements, sums_of_parts};
 use crate::array::windows::windows_added;
 use crate::dtype::{Kind, kind};
@@ -16,6 +18,7 @@ use crate::node::{Array, Recipe};
 use crate::op::Op;
 use crate::shape::{Extents, kept};
 use kiln_ir::{Derivative, Expr, Literal, ReduceOp};
+use std::slice;
 
 /// An array of zeros like another one.
 pub(super) fn zeros_like(x: &Array, site: Site) -> Array {
@@ -162,7 +165,13 @@ impl Rules<'_> {
                 let rest = self.along_row(&reduce(ReduceOp::Prod, &factors, axes, site), axes);
                 let others = (&rest / &factors).where_(&zeros.equal(0.0), zeros_like(x, site));
                 let alone = zero & zeros.equal(1.0);
-                Some(rest.where_(&alone, &others))
+                let value = rest.where_(&alone, &others);
+                let axes = Extents::from_slice(axes);
+                Some(custom(value, vec![x.clone()], site, move |of, _, g| {
+                    let x = of[0].passed(Op::Variable, site);
+                    let others = products_of_others(&x, &axes, site);
+                    pulled_back(slice::from_ref(&others), slice::from_ref(g), &[x], site)
+                }))
             }
             ReduceOp::Sum
             | ReduceOp::And
@@ -232,6 +241,24 @@ impl Rules<'_> {
         let of_inputs = inputs.iter().enumerate().map(|each| Some(checked(each)));
         std::iter::once(None).chain(of_inputs).collect()
     }
+}
+
+/// At each element the product of the others along axes, without a division: of those before and
+/// those after it. It has the right derivatives where factors are zero.
+fn products_of_others(x: &Array, axes: &[usize], site: Site) -> Array {
+    let mut order: Extents = (0..x.rank()).filter(|axis| !axes.contains(axis)).collect();
+    order.extend(axes.iter().copied());
+    let ordered = x.ordered(order.clone(), site);
+    let len: usize = axes.iter().map(|&axis| x.shape()[axis]).product();
+    let rows = ordered.reshaped(&[ordered.len() / len.max(1), len], site);
+    let before = |x: &Array| {
+        let products = running(|before, x| before * x, &x.part(1, 0, len - 1, 1, site), 1, site);
+        let first = x.filled_like(Literal::one(x.dtype()), site).part(1, 0, 1, 1, site);
+        concatenate(&[&first, &products], 1)
+    };
+    let back = |x: &Array| x.flipped(Extents::from_slice(&[1]), site);
+    let others = before(&rows) * back(&before(&back(&rows)));
+    others.reshaped(ordered.shape(), site).ordered(inverse(&order), site)
 }
 
 /// The indices along an axis, if they are the same for all places on the other axes and several.
