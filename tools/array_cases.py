@@ -222,6 +222,117 @@ def orders():
             case(f"einsum {text.strip()}", many, np.einsum(text.strip(), *many))
 
 
+def scattered():
+    for dtype in ["f32", "f64", "i32", "i64"]:
+        for shape, axis, count in [((7,), 0, 9), ((3, 4), 1, 3), ((4, 2, 3), 0, 6), ((2, 5), -1, 0), ((3, 0), 0, 4)]:
+            x = array(dtype, shape, special=False)
+            at = rng.integers(-shape[axis], shape[axis], (count,)).astype(np.int64)
+            where = tuple([slice(None)] * (axis % len(shape)) + [at])
+            values = array(dtype, x[where].shape, special=False)
+            added = x.copy()
+            np.add.at(added, where, values)
+            case(f"scatter_add {axis}", [x, at, values], added)
+            put = x.copy()
+            put[where] = values
+            case(f"scatter {axis}", [x, at, values], put)
+            if x.size:
+                order = np.argsort(rng.random(shape), axis).astype(np.int64)
+                values = array(dtype, shape, special=False)
+                put = x.copy()
+                np.put_along_axis(put, order, values, axis)
+                case(f"put_along {axis}", [x, order, values], put)
+
+
+def matrices():
+    for dtype in ["f32", "f64"]:
+        for stack in [(), (2,), (0,)]:
+            for n in [1, 2, 3, 5, 9]:
+                x = array(dtype, stack + (n, n), special=False)
+                regular = (x + 8 * n * np.eye(n)).astype(TYPES[dtype])
+                definite = (x @ np.swapaxes(x, -1, -2) + np.eye(n)).astype(TYPES[dtype])
+                b = array(dtype, stack + (n, 2), special=False)
+                case("solve", [regular, b], np.linalg.solve(regular, b))
+                case("inverse", [regular], np.linalg.inv(regular))
+                case("cholesky", [(definite / n).astype(TYPES[dtype])], np.linalg.cholesky((definite / n).astype(TYPES[dtype])))
+                tall = (array(dtype, stack + (n + 1, n), special=False) + 3 * np.eye(n + 1, n)).astype(TYPES[dtype])
+                q, r = np.linalg.qr(tall)
+                case("qr q", [tall], q)
+                case("qr r", [tall], r)
+                _, r = np.linalg.qr(np.swapaxes(tall, -1, -2))
+                case("qr r", [np.swapaxes(tall, -1, -2)], r)
+        a, b = array(dtype, (4, 3, 3), special=False), array(dtype, (3,), special=False)
+        a = (a + 20 * np.eye(3)).astype(TYPES[dtype])
+        case("solve", [a, b], np.linalg.solve(a, b))
+
+
+def spectra():
+    for dtype in ["f32", "f64"]:
+        for shape, axis in [((1,), 0), ((6,), 0), ((7,), 0), ((2, 12), 1), ((5, 3), 0), ((0, 4), 1), ((67,), 0)]:
+            x, y = array(dtype, shape, special=False), array(dtype, shape, special=False)
+            # In f64, and then in the type: NumPy's own f32 is no better than ours.
+            z = np.fft.fft(x.astype(np.complex128) + 1j * y, axis=axis)
+            case(f"fft re {axis}", [x, y], z.real.astype(TYPES[dtype]))
+            case(f"fft im {axis}", [x, y], z.imag.astype(TYPES[dtype]))
+            z = np.fft.ifft(x.astype(np.complex128) + 1j * y, axis=axis)
+            case(f"ifft im {axis}", [x, y], z.imag.astype(TYPES[dtype]))
+            half = np.fft.rfft(x.astype(np.float64), axis=axis)
+            case(f"rfft im {axis}", [x], half.imag.astype(TYPES[dtype]))
+            case(f"irfft {shape[axis]} {axis}", [half.real.astype(TYPES[dtype]), half.imag.astype(TYPES[dtype])], x)
+
+
+def arrangements():
+    functions = {"expm1": np.expm1, "log10": np.log10, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos,
+                 "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh, "is_finite": np.isfinite, "is_inf": np.isinf}
+    for name, function in functions.items():
+        for dtype in ["f32", "f64"]:
+            x = array(dtype, (2, 9), low=-1 if name in ("asin", "acos") else -4, high=2 if name in ("asin", "acos") else 5)
+            case(name, [x], function(x))
+    small = np.array([1e-7, -3e-6, 1e-3, 0.0], np.float32)
+    case("expm1", [small], np.expm1(small))
+    case("sinh", [small], np.sinh(small))
+    for dtype in ["f32", "i32", "bool"]:
+        for shape in [(3, 4), (2, 5, 3), (4, 0), (0, 3)]:
+            x = array(dtype, shape, special=False)
+            case("roll 2 -1", [x], np.roll(x, 2, -1))
+            case("roll -7 0", [x], np.roll(x, -7, 0))
+            case("repeat 3 0", [x], np.repeat(x, 3, 0))
+            case("repeat 0 1", [x], np.repeat(x, 0, 1))
+            case("tile 2 1 2", [x], np.tile(x, (2, 1, 2)))
+            case("tile 3", [x], np.tile(x, 3))
+            case("tril 0", [x], np.tril(x))
+            case("tril -1", [x], np.tril(x, -1))
+            case("triu 1", [x], np.triu(x, 1))
+            case("diagonal", [x], np.diagonal(x, axis1=-2, axis2=-1))
+            case("move_axis 0 -1", [x], np.moveaxis(x, 0, -1))
+            if dtype != "bool":
+                case("diff 0", [x], np.diff(x, axis=0) if shape[0] else x)
+                case("trace", [x], np.asarray(np.trace(x, axis1=-2, axis2=-1), np.int64 if dtype == "i32" else np.float32))
+    for dtype in ["f32", "f64", "i32"]:
+        x = array(dtype, (3, 4, 5), special=False)
+        case("std drop 0 2", [x], np.std(x, axis=(0, 2)))
+        case("std keep 1", [x], np.std(x, axis=1, keepdims=True))
+
+
+def running():
+    for dtype in ["f32", "f64", "i32"]:
+        for shape, axis in [((9,), 0), ((3, 4), 0), ((2, 3, 5), 1), ((1, 33), 1), ((3, 0), 1), ((0, 3), 1)]:
+            x = array(dtype, shape, low=-2, high=3, special=False)
+            case(f"cumprod {axis}", [x], np.cumprod(x, axis=axis))
+            y = array(dtype, shape)
+            case(f"cummax {axis}", [y], np.maximum.accumulate(y, axis))
+            case(f"cummin {axis}", [y], np.minimum.accumulate(y, axis))
+    for text, shapes in {"ii->i": [(3, 3)], "ii->": [(4, 4)], "iji->j": [(3, 2, 3)], "ii,ij->j": [(3, 3), (3, 2)], "iii->i": [(2, 2, 2)]}.items():
+        many = [array("f32", shape, special=False) for shape in shapes]
+        case(f"einsum {text}", many, np.einsum(text, *many))
+    for dtype in ["f32", "f64"]:
+        for stack in [(), (2, 3), (0,)]:
+            for n in [0, 1, 2, 3, 5]:
+                x = array(dtype, stack + (n, n), low=-1, high=2, special=False)
+                case("determinant", [x], np.linalg.det(x))
+        case("determinant", [np.eye(4, dtype=TYPES[dtype])[[2, 0, 1, 3]]], np.asarray(1, TYPES[dtype]))
+        case("determinant", [np.eye(4, dtype=TYPES[dtype])[[1, 0, 2, 3]]], np.asarray(-1, TYPES[dtype]))
+
+
 def main():
     with np.errstate(all="ignore"):
         elementwise()
@@ -230,6 +341,11 @@ def main():
         views()
         products()
         orders()
+        scattered()
+        matrices()
+        spectra()
+        arrangements()
+        running()
 
 
 sys.exit(main())

@@ -70,6 +70,15 @@ pub enum Error {
         /// The line that asked for it.
         location: Site,
     },
+    /// An element was asked for inside of a function that `vmap` applies to many arrays at once.
+    #[error(
+        "{location}: a function that `vmap` applies to many arrays at once cannot read elements of one; \
+         write a choice by elements as `where_`"
+    )]
+    Mapped {
+        /// The line of the `vmap`.
+        location: Site,
+    },
     /// A tensor could not be made or read, or a kernel failed.
     #[error("{location}: {error}")]
     Run {

@@ -74,6 +74,8 @@
 //! **Gradients are arrays.** [`grad`] walks the recorded graph backwards and records the gradient
 //! of each operation in operations; those of element-wise ones are the expressions that `kiln_ir`
 //! has beside the operations. Nothing is computed meanwhile, so that they fuse, and have gradients.
+//! [`jvp`] walks the same graph forwards, by the same derivatives, and [`vmap`] records each
+//! operation again with an axis more.
 //!
 //! | file | holds |
 //! |---|---|
@@ -85,11 +87,15 @@
 //! | `schedule.rs`, `run.rs` | plans that are remembered, and running them |
 //! | `spare.rs` | memory that is used again |
 //! | `library.rs`, `epilogue.rs` | products by `kiln-kernels`, their epilogues; kernels by hand |
-//! | `grad/` | gradients |
+//! | `grad/` | gradients, in reverse and in forward mode |
+//! | `batch/` | functions of an array as functions of many |
+//! | `control.rs` | loops and choices, with derivatives |
 //! | `nn/`, `optimizer/` | networks and their training |
 //! | `explain.rs` | what a plan does, in words |
 
 mod array;
+mod batch;
+mod control;
 mod dtype;
 mod emit;
 mod epilogue;
@@ -107,10 +113,15 @@ mod schedule;
 mod shape;
 mod spare;
 
-pub use array::{Operand, concatenate, einsum, eval, stack};
+pub use array::{Convolution, Operand, concatenate, einsum, eval, stack};
+pub use batch::{vmap, vmap_axes};
+pub use control::{cond, scan};
 pub use error::{Error, Result, Site};
 pub use explain::explain;
-pub use grad::{Gradients, Parameters, custom_vjp, grad, value_and_grad};
+pub use grad::{
+    Gradients, Parameters, custom_jvp, custom_vjp, grad, hessian, hvp, jacobian, jvp, remat, value_and_grad,
+    vjp,
+};
 pub use kiln_ir::Scalar;
 pub use kiln_macros::Module;
 pub use nn::{Module, Visitor};

@@ -8,6 +8,7 @@ use kiln_runtime::{Device, DynTensor};
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::fmt;
+use std::marker::PhantomData;
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,7 +40,7 @@ struct Node {
     /// The line that recorded it.
     site: Site,
     /// Whether it depends on a variable, so that its recipe stays when it is computed while
-    /// gradients are taken.
+    /// gradients are taken, or on an element that `vmap` maps over.
     tracked: bool,
     /// The walk that found it last, and the position that it has there.
     found: [AtomicU64; 2],
@@ -100,12 +101,15 @@ impl Walk {
 }
 
 /// While it lives, arrays that depend on variables keep their recipes when they are computed.
-pub(crate) struct GradientScope(());
+pub(crate) struct GradientScope(
+    /// It counts on the thread that opened it.
+    PhantomData<*const ()>,
+);
 
 impl GradientScope {
     pub(crate) fn open() -> GradientScope {
         OPEN_SCOPES.set(OPEN_SCOPES.get() + 1);
-        GradientScope(())
+        GradientScope(PhantomData)
     }
 }
 
@@ -128,6 +132,15 @@ pub(crate) enum Seen<'a> {
 }
 
 impl Recipe {
+    /// The inputs that derivatives go through: of one with a user's rule not the value, whose own
+    /// derivatives do not count.
+    pub(crate) fn differentiated_inputs(&self) -> &[Array] {
+        match self.op {
+            Op::Custom => &self.inputs[1..],
+            _ => &self.inputs,
+        }
+    }
+
     /// The inputs whose elements are read: of one with a user's rule the value alone.
     pub(crate) fn read_inputs(&self) -> &[Array] {
         match self.op {
@@ -176,10 +189,16 @@ impl Array {
         device: Option<Device>,
         site: Site,
     ) -> Array {
-        let of_variable = matches!(recipe.op, Op::Variable);
+        let of_variable = matches!(recipe.op, Op::Variable | Op::Mapped);
         let tracked = of_variable || recipe.inputs.iter().any(|input| input.0.tracked);
         let state = Mutex::new(State::Lazy(recipe));
         Array(Arc::new(Node { dtype, shape, device, site, tracked, found: Default::default(), state }))
+    }
+
+    /// What an operation gives of other inputs, in the place of what this array was made of.
+    pub(crate) fn again(&self, recipe: Recipe, shape: &[usize]) -> Array {
+        let device = self.device().cloned();
+        Array::lazy(recipe, self.dtype(), Extents::from_slice(shape), device, self.site())
     }
 
     /// An array whose elements are there.

@@ -71,10 +71,15 @@ pub(crate) enum Op {
     /// results times gradients of each query, `[batch, length, heads]` of f32.
     AttentionGradient { causal: bool },
 
+    /// `()`: each of the arrays that `vmap` applies a function to. It stands for all of them while
+    /// the function records, and has no elements.
+    Mapped,
     /// `(x)`: x, as the variable of a gradient.
     Variable,
     /// `(x)`: x, of which no gradient is taken.
     Stop,
+    /// `(x, y)`: x, for what is to be computed after y.
+    After,
     /// `(y, inputs…)`: y, whose gradients with respect to the inputs a rule of the user's gives.
     Custom,
 }
@@ -117,8 +122,10 @@ impl Op {
             Op::Attention { .. } => "attention",
             Op::AttentionSums { .. } => "attention_sums",
             Op::AttentionGradient { .. } => "attention_gradient",
+            Op::Mapped => "vmap",
             Op::Variable => "variable",
             Op::Stop => "stop_gradient",
+            Op::After => "after",
             Op::Custom => "custom_vjp",
         }
     }
@@ -135,6 +142,7 @@ impl Op {
             | Op::Flip(_)
             | Op::Variable
             | Op::Stop
+            | Op::After
             | Op::Custom => true,
             Op::Full(_)
             | Op::Iota { .. }
@@ -152,7 +160,8 @@ impl Op {
             | Op::AddParts
             | Op::Attention { .. }
             | Op::AttentionSums { .. }
-            | Op::AttentionGradient { .. } => false,
+            | Op::AttentionGradient { .. }
+            | Op::Mapped => false,
         }
     }
 

@@ -92,3 +92,16 @@ fn differences_of_all_pairs_read_an_array_twice() {
         close(&format!("{n} points and {part}"), &distances, &expected);
     }
 }
+
+/// Rows that a product or a sort reads through a view which another kernel needs as a copy.
+#[test]
+fn views_that_are_stored_late() {
+    let device = Device::open("cpu").unwrap();
+    let x = Array::new(&device, &numbers(12), &[2, 2, 3]);
+    let (a, b) = (x.select(0, 0), x.select(0, 1));
+    let sorted = kiln_array::stack(&[&a.sort(1), &b.sort(1)], 0);
+    close("sort", &sorted, &x.sort(2));
+    let squares = kiln_array::stack(&[&(a.transpose().matmul(&a)), &b.transpose().matmul(&b)], 0);
+    close("squares", &squares, &x.swap_axes(1, 2).matmul(&x));
+    close("sum", &(a.sort(1) + b.sort(1)), &sorted.sum_axes(&[0]));
+}

@@ -150,7 +150,17 @@ fn reductions() {
         check(name, &[2, 3, 4], f);
     }
     // One zero, and two, in a row.
-    check_at("prod", |x| x.prod_axes(&[1]), &[0.0, 2.0, 3.0, 0.0, 0.0, 5.0], &[2, 3]);
+    let zeros = [0.0, 2.0, 3.0, 0.0, 0.0, 5.0];
+    check_at("prod", |x| x.prod_axes(&[1]), &zeros, &[2, 3]);
+    check_at("prod twice", |x| grad(|x| x.prod_axes(&[1]).sin().sum(), x), &zeros, &[2, 3]);
+    let slope = |x: &Array| grad(|x| grad(|x| x.prod().exp().sum(), x).square().sum(), x);
+    check_at("prod thrice", slope, &[0.5, 0.0, -0.7, 0.4], &[2, 2]);
+    check_at(
+        "prod of axes",
+        |x| grad(|x| x.prod_axes(&[0, 2]).exp().sum(), x),
+        &[0.5, 0.0, 1.5, 0.7, 0.0, 0.0, 2.0, 0.3],
+        &[2, 2, 2],
+    );
 }
 
 #[test]

@@ -95,7 +95,7 @@ fn one(words: &[&str], n: &[isize], x: &Array, rest: &[Array]) -> Array {
             }
         };
     }
-    let simple = unary!(exp exp2 log log2 log1p sin cos tanh sqrt abs floor ceil round trunc sign is_nan square
+    let simple = unary!(expm1 log10 tan asin acos atan sinh cosh is_finite is_inf exp exp2 log log2 log1p sin cos tanh sqrt abs floor ceil round trunc sign is_nan square
         transpose flatten);
     let simple = simple.or_else(|| {
         binary!(maximum minimum less less_equal greater greater_equal equal not_equal
@@ -144,6 +144,33 @@ fn one(words: &[&str], n: &[isize], x: &Array, rest: &[Array]) -> Array {
         }
         "take" => x.take(&rest[0], n[0]),
         "take_along" => x.take_along(&rest[0], n[0]),
+        "roll" => x.roll(n[0], n[1]),
+        "repeat" => x.repeat(sizes[0], n[1]),
+        "tile" => x.tile(&sizes),
+        "tril" => x.tril(n[0]),
+        "triu" => x.triu(n[0]),
+        "diagonal" => x.diagonal(),
+        "trace" => x.trace(),
+        "move_axis" => x.move_axis(n[0], n[1]),
+        "diff" => x.diff(n[0]),
+        "std" => reduced!(std std_axes std_keep),
+        "scatter" => x.scatter(&rest[0], &rest[1], n[0]),
+        "scatter_add" => x.scatter_add(&rest[0], &rest[1], n[0]),
+        "put_along" => x.put_along(&rest[0], &rest[1], n[0]),
+        "cholesky" => x.cholesky(),
+        "inverse" => x.inverse(),
+        "determinant" => x.determinant(),
+        "cumprod" => x.cumprod(n[0]),
+        "cummax" => x.cummax(n[0]),
+        "cummin" => x.cummin(n[0]),
+        "solve" => x.solve(&rest[0]),
+        "qr" if words[1] == "q" => x.qr().0,
+        "qr" => x.qr().1,
+        "fft" if words[1] == "re" => x.fft(&rest[0], n[0]).0,
+        "fft" => x.fft(&rest[0], n[0]).1,
+        "ifft" => x.ifft(&rest[0], n[0]).1,
+        "rfft" => x.rfft(n[0]).1,
+        "irfft" => x.irfft(&rest[0], sizes[0], n[1]),
         "sort" => x.sort(n[0]),
         "argsort" => x.argsort(n[0]),
         "einsum" => {
@@ -185,10 +212,15 @@ fn check(device: &Device, every: usize) {
         }
         let got = elements(&result);
         let numbers = expected.elements.iter().map(|e| e.parse::<f64>().unwrap());
+        // Each element of a transform is a sum of all.
+        let largest = match parts[0].contains("fft") {
+            true => numbers.clone().map(f64::abs).fold(1.0, f64::max),
+            false => 1.0,
+        };
         let close = |(&a, b): (&f64, f64)| {
             a == b
                 || a.is_nan() && b.is_nan()
-                || (a - b).abs() <= tolerance(expected.dtype) * b.abs().max(1.0)
+                || (a - b).abs() <= tolerance(expected.dtype) * b.abs().max(largest)
         };
         if got.len() != expected.elements.len() || !got.iter().zip(numbers).all(close) {
             wrong.push(format!("{line}: {got:?}"));

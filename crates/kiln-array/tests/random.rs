@@ -1,6 +1,6 @@
 //! Random graphs: computed together, which fuses, and each array by itself, which does not.
 
-use kiln_array::{Array, concatenate, eval, stack};
+use kiln_array::{Array, Scalar, concatenate, eval, jvp, stack, vjp, vmap};
 use kiln_fuzz::GpuCode;
 use kiln_runtime::{Device, DiskCache};
 
@@ -13,7 +13,7 @@ fn grow(random: &mut fastrand::Rng, all: &[Array]) -> Array {
     if x.rank() == 0 {
         return x.broadcast_to(&[random.usize(1..4), 2]) * 0.5;
     }
-    match random.u32(..27) {
+    match random.u32(..36) {
         0 => (x * 0.25).exp().minimum(8.0),
         1 => x.tanh(),
         2 => x - 1.5,
@@ -47,8 +47,28 @@ fn grow(random: &mut fastrand::Rng, all: &[Array]) -> Array {
         24 if x.shape()[a as usize] > 2 => x.slice_step(a, .., -2),
         25 if x.len() < 200 => stack(&[x, &x.flip(&[a]).cos()], a),
         26 => (0..7).fold(x.clone(), |x, i| (x + f64::from(i)) * 0.5),
+        // What is put or added where others are, and sorted, by kernels of the library too.
+        27 => x.scatter_add(&x.argmin(a).flatten().slice(0, ..1), x.mean_keep(&[a]), a),
+        28 if x.shape()[a as usize] > 1 => x.scatter(&places(random, x, a), 0.5, a),
+        29 if x.shape()[a as usize] > 1 => {
+            let at = places(random, x, a);
+            x.scatter_add(&at, x.take(&at, a) * 0.25, a)
+        }
+        30 => x.add_along(&x.argmax(a).unsqueeze(a), x.min_keep(&[a]) * 0.5, a).sort(a),
+        31 => x.roll(random.usize(..4) as isize - 2, a),
+        32 if x.len() < 100 => x.repeat(2, a),
+        33 if x.len() < 100 => x.tile(&[2, 1]),
+        34 if x.rank() == 2 => x.tril(random.usize(..3) as isize - 1) + x.triu(0),
+        35 if x.rank() >= 2 => x.diagonal() * 0.5,
         _ => (x.abs() + 1.0).log(),
     }
+}
+
+/// Three indices of an axis.
+fn places(random: &mut fastrand::Rng, x: &Array, axis: isize) -> Array {
+    let extent = x.shape()[axis as usize] as i64;
+    let at: Vec<i64> = (0..3).map(|_| random.i64(-extent..extent)).collect();
+    Array::new(x.device().unwrap(), &at, &[3])
 }
 
 fn graph(seed: u64, device: &Device, each_by_itself: bool) -> Vec<Array> {
@@ -107,5 +127,67 @@ fn check(device: &Device, seeds: std::ops::Range<u64>) {
                 assert!(close, "seed {seed}, array {i} {:?}: {x} by itself, {y} fused", together[i]);
             }
         }
+    }
+}
+
+/// The graph of a seed, of arrays that are given.
+fn grown(seed: u64, given: &[Array]) -> Vec<Array> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut all = given.to_vec();
+    for _ in 0..random.usize(4..16) {
+        let next = grow(&mut random, &all);
+        all.push(next);
+    }
+    all.split_off(all.len() - 3)
+}
+
+fn inputs(random: &mut fastrand::Rng, device: &Device, parts: &[usize]) -> Vec<Array> {
+    let shapes: [&[usize]; 3] = [&[3, 4], &[12], &[2, 3, 2]];
+    let mut input = |shape: &&[usize]| {
+        let shape = [parts, *shape].concat();
+        let numbers: Vec<f64> = (0..shape.iter().product()).map(|_| random.f64() * 4.0 - 2.0).collect();
+        Array::new(device, &numbers, &shape)
+    };
+    shapes.iter().map(&mut input).collect()
+}
+
+fn far(a: &Array, b: &Array) -> f64 {
+    let of = |x: &Array| x.cast(Scalar::F64).to_vec::<f64>().unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!((a.shape(), a.dtype()), (b.shape(), b.dtype()), "{:?} {:?}", a.error(), b.error());
+    let distance = |(x, y): (f64, f64)| if x == y || x.is_nan() && y.is_nan() { 0.0 } else { (x - y).abs() };
+    of(a).into_iter().zip(of(b)).map(distance).fold(0.0, f64::max)
+}
+
+/// Of many arrays at once what a loop gives, and of one array forwards what there is backwards.
+#[test]
+fn graphs_under_transformations() {
+    let name = std::env::var("KILN_DEVICE").unwrap_or_else(|_| "cpu".into());
+    let device = Device::open(&name).unwrap();
+    for seed in 0..60 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let many = inputs(&mut random, &device, &[3]);
+        let all = vmap(|given: &Vec<Array>| grown(seed, given), &many);
+        for part in 0..3 {
+            let given: Vec<Array> = many.iter().map(|x| x.select(0, part)).collect();
+            for (got, expected) in all.iter().zip(grown(seed, &given)) {
+                let (got, scale) = (got.select(0, part), 1.0 + far(&expected, &(&expected * 0.0)));
+                assert!(far(&got, &expected) < 1e-9 * scale, "seed {seed}: {got} and {expected}");
+            }
+        }
+        let (x, v) = (inputs(&mut random, &device, &[]), inputs(&mut random, &device, &[]));
+        let f = |given: &Vec<Array>| grown(seed, given);
+        let (y, changes) = jvp(f, &x, &v);
+        let weights: Vec<Array> = y.iter().map(|y| (y.cos() + 0.5).stop_gradient()).collect();
+        let (_, pull_back) = vjp(f, &x);
+        let dot = |a: &[Array], b: &[Array]| -> (f64, f64) {
+            let products = a.iter().zip(b).map(|(a, b)| (a * b, (a * b).abs()));
+            products.fold((0.0, 0.0), |(sum, most), (of, size)| {
+                (sum + of.sum().item::<f64>().unwrap(), most + size.sum().item::<f64>().unwrap())
+            })
+        };
+        let ((forwards, a), (backwards, b)) = (dot(&changes, &weights), dot(&pull_back(&weights), &v));
+        let fine = (forwards - backwards).abs() <= 1e-10 * (1.0 + a.max(b))
+            || forwards.is_nan() == backwards.is_nan() && forwards.is_nan();
+        assert!(fine, "seed {seed}: {forwards} forwards, {backwards} backwards");
     }
 }

@@ -142,6 +142,7 @@ mod book {
         Browser "book/src/browser.md"
         FromCuda "book/src/from-cuda.md"
         FromTriton "book/src/from-triton.md"
+        FromJax "book/src/from-jax.md"
         FromTokio "book/src/from-tokio.md"
         CommandLine "book/src/command-line.md"
     }

@@ -70,6 +70,24 @@ impl Array {
         made.map_or_else(|error| Array::failed(error, site), |tensor| Array::ready(tensor, site))
     }
 
+    /// The array, or one that holds the error. It is for functions that return an array, such as
+    /// those given to [`custom_vjp`](crate::custom_vjp), and launch a kernel of one's own.
+    ///
+    /// ```
+    /// # use kiln_array::{Array, Result};
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// let copied = |x: &Array| -> Result<Array> { Ok(Array::from_tensor(x.tensor()?.copy()?)) };
+    /// let x = Array::from_result(copied(&Array::arange(&device, 3)));
+    /// assert_eq!(x.to_vec::<i64>()?, [0, 1, 2]);
+    /// let wrong = Array::from_result(copied(&x.reshape(&[2])));
+    /// assert!(wrong.error().is_some());
+    /// # Ok::<(), kiln_array::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn from_result(result: Result<Array>) -> Array {
+        result.unwrap_or_else(|error| Array::failed(error, Location::caller()))
+    }
+
     /// An array of zeros (or `false`).
     #[track_caller]
     pub fn zeros(device: &Device, dtype: Scalar, shape: &[usize]) -> Array {

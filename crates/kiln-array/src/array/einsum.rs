@@ -10,7 +10,7 @@ use std::panic::Location;
 
 /// Sums of products of arrays, of which each letter names an axis: `"ij,jk->ik"` is the product of
 /// two matrices, `"bhqd,bhkd->bhqk"` that of queries and keys. Letters that the result does not
-/// have are summed over.
+/// have are summed over, and a letter that an array has twice is its diagonal.
 ///
 /// ```
 /// use kiln_array::{Array, einsum};
@@ -18,12 +18,13 @@ use std::panic::Location;
 /// let a = Array::new(&device, &[1.0f32, 2.0, 3.0, 4.0], &[2, 2]);
 /// assert_eq!(einsum("ij,kj->ik", &[&a, &a]).to_vec::<f32>()?, [5.0, 11.0, 11.0, 25.0]);
 /// assert_eq!(einsum("ij->j", &[&a]).to_vec::<f32>()?, [4.0, 6.0]);
+/// assert_eq!(einsum("ii->i", &[&a]).to_vec::<f32>()?, [1.0, 4.0]);
 /// # Ok::<(), kiln_array::Error>(())
 /// ```
 ///
 /// # Errors
-/// The result has an error if the text names other axes than the arrays have, if extents of one
-/// letter differ, or if an array has a letter twice: there are no diagonals.
+/// The result has an error if the text names other axes than the arrays have, or if extents of one
+/// letter differ.
 #[track_caller]
 pub fn einsum(text: &str, arrays: &[&Array]) -> Array {
     let site = Location::caller();
@@ -61,8 +62,7 @@ fn parse(text: &str, arrays: &[&Array], site: Site) -> Result<(Vec<Term>, Vec<ch
     }
     let mut extents: Vec<(char, usize)> = Vec::new();
     for (axes, array) in inputs.iter().zip(arrays) {
-        let twice = (1..axes.len()).any(|at| axes[..at].contains(&axes[at]));
-        if axes.len() != array.rank() || twice || axes.iter().any(|axis| !axis.is_ascii_alphabetic()) {
+        if axes.len() != array.rank() || axes.iter().any(|axis| !axis.is_ascii_alphabetic()) {
             let axes: String = axes.iter().collect();
             return Err(refused(
                 format!("`{axes}` does not name each axis of shape {:?} by a letter", array.shape()),
@@ -89,7 +89,9 @@ fn parse(text: &str, arrays: &[&Array], site: Site) -> Result<(Vec<Term>, Vec<ch
     }
     let dtype = arrays.iter().fold(Scalar::Bool, |dtype, array| promote(dtype, array.dtype()));
     let dtype = if dtype == Scalar::Bool { Scalar::I64 } else { dtype };
-    let term = |(&array, axes): (&&Array, Vec<char>)| Term { array: array.cast_at(dtype, site), axes };
+    let term = |(&array, axes): (&&Array, Vec<char>)| {
+        Term { array: array.cast_at(dtype, site), axes }.without_repeats(site)
+    };
     Ok((arrays.iter().zip(inputs).map(term).collect(), result))
 }
 
@@ -118,6 +120,23 @@ fn contracted(terms: Vec<Term>, result: &[char], site: Site) -> Result<Array> {
 }
 
 impl Term {
+    /// With the diagonal of axes of one letter in their place.
+    fn without_repeats(mut self, site: Site) -> Term {
+        let repeated = |axes: &[char]| {
+            (1..axes.len()).find_map(|at| Some((axes[..at].iter().position(|axis| *axis == axes[at])?, at)))
+        };
+        while let Some((first, second)) = repeated(&self.axes) {
+            let mut order: Extents =
+                (0..self.axes.len()).filter(|axis| ![first, second].contains(axis)).collect();
+            order.extend([first, second]);
+            self.array = self.array.ordered(order, site).diagonal();
+            let letter = self.axes.remove(second);
+            self.axes.remove(first);
+            self.axes.push(letter);
+        }
+        self
+    }
+
     /// Without the axes that nothing needs.
     #[track_caller]
     fn summed(self, needed: &dyn Fn(&char) -> bool) -> Term {

@@ -19,6 +19,13 @@ pub(crate) fn unary(op: UnaryOp, x: &Array, site: Site) -> Array {
     })
 }
 
+/// √(1 - x²).
+#[track_caller]
+fn other_leg(x: &Array) -> Array {
+    let below: Array = 1.0 - x;
+    (below * (x + 1.0)).sqrt()
+}
+
 /// A function of floats: integers become f64 first.
 fn of_floats(op: UnaryOp, x: &Array, site: Site) -> Array {
     unary(op, &x.cast_at(float_of(x.dtype()), site), site)
@@ -113,6 +120,96 @@ impl Array {
             checked_type("cast", dtype, site)?;
             Ok(Made { op: Op::Cast, dtype, shape: Extents::from_slice(self.shape()) })
         })
+    }
+
+    /// e^x - 1, also where x is small.
+    #[track_caller]
+    pub fn expm1(&self) -> Array {
+        // Near zero by e^x - 1 = 2 t / (1 - t) with t = tanh(x / 2), which is no difference of
+        // nearly equal numbers.
+        let t = (self.clip(-1.0, 1.0) * 0.5).tanh();
+        let (near, far) = (&t * 2.0 / (1.0 - &t), self.exp() - 1.0);
+        near.where_(&self.abs().less(1.0), &far)
+    }
+
+    /// The logarithm to the base 10.
+    #[track_caller]
+    pub fn log10(&self) -> Array {
+        self.log2() * std::f64::consts::LOG10_2
+    }
+
+    /// The tangent, of radians.
+    #[track_caller]
+    pub fn tan(&self) -> Array {
+        self.sin() / self.cos()
+    }
+
+    /// The angle between -π/2 and π/2 with this sine, in radians.
+    ///
+    /// ```
+    /// # use kiln_array::Array;
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// let x = Array::new(&device, &[1.0f64, -0.5], &[2]).asin().to_vec::<f64>()?;
+    /// assert!((x[0] - std::f64::consts::FRAC_PI_2).abs() < 1e-12);
+    /// assert!((x[1] + std::f64::consts::FRAC_PI_6).abs() < 1e-12);
+    /// # Ok::<(), kiln_array::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn asin(&self) -> Array {
+        self.atan2(other_leg(self))
+    }
+
+    /// The angle between 0 and π with this cosine, in radians.
+    #[track_caller]
+    pub fn acos(&self) -> Array {
+        other_leg(self).atan2(self)
+    }
+
+    /// The angle between -π/2 and π/2 with this tangent, in radians.
+    #[track_caller]
+    pub fn atan(&self) -> Array {
+        self.atan2(1.0)
+    }
+
+    /// The hyperbolic sine.
+    #[track_caller]
+    pub fn sinh(&self) -> Array {
+        let e = self.clip(-1.0, 1.0).expm1();
+        let (near, far) = (&e + &e / (&e + 1.0), self.exp() - (-self).exp());
+        near.where_(&self.abs().less(1.0), &far) * 0.5
+    }
+
+    /// The hyperbolic cosine.
+    #[track_caller]
+    pub fn cosh(&self) -> Array {
+        (self.exp() + (-self).exp()) * 0.5
+    }
+
+    /// Whether each element is a number, neither infinite nor NaN.
+    ///
+    /// ```
+    /// # use kiln_array::Array;
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// let x = Array::new(&device, &[1.0f32, f32::INFINITY, f32::NAN], &[3]);
+    /// assert_eq!(x.is_finite().to_vec::<bool>()?, [true, false, false]);
+    /// assert_eq!(x.is_inf().to_vec::<bool>()?, [false, true, false]);
+    /// # Ok::<(), kiln_array::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn is_finite(&self) -> Array {
+        match kind(self.dtype()) {
+            Kind::Float => self.abs().less(f64::INFINITY),
+            Kind::Bool | Kind::Integer => self.filled_like(kiln_ir::Literal::bool(true), Location::caller()),
+        }
+    }
+
+    /// Whether each element is infinite.
+    #[track_caller]
+    pub fn is_inf(&self) -> Array {
+        match kind(self.dtype()) {
+            Kind::Float => self.abs().equal(f64::INFINITY),
+            Kind::Bool | Kind::Integer => self.filled_like(kiln_ir::Literal::bool(false), Location::caller()),
+        }
     }
 
     /// Whether each element is NaN.

@@ -78,7 +78,13 @@ impl Array {
         taken().unwrap_or_else(|error| Array::failed(error, site))
     }
 
-    fn check_indices(&self, op: &'static str, indices: &Array, at: usize, location: Site) -> Result<()> {
+    pub(super) fn check_indices(
+        &self,
+        op: &'static str,
+        indices: &Array,
+        at: usize,
+        location: Site,
+    ) -> Result<()> {
         if let Some(error) = indices.error() {
             return Err(error);
         }
@@ -94,7 +100,7 @@ impl Array {
     }
 
     /// The elements at indices whose shape is this one's but on the axis.
-    fn gathered(&self, indices: &Array, axis: usize, site: Site) -> Array {
+    pub(crate) fn gathered(&self, indices: &Array, axis: usize, site: Site) -> Array {
         let indices = indices.cast_at(Scalar::I64, site);
         Array::record(&[self, &indices], site, || {
             let shape = Extents::from_slice(indices.shape());

@@ -39,6 +39,9 @@ pub fn stack(arrays: &[&Array], axis: isize) -> Array {
     concatenate(&expanded.iter().collect::<Vec<_>>(), axis)
 }
 
+/// Arrays that are joined by one chain of choices.
+const AT_ONCE: usize = 16;
+
 fn joined(arrays: &[&Array], axis: isize, location: Site) -> Result<Array> {
     let refused = |problem: String| Error::Shape { op: "concatenate", problem, location };
     let Some(first) = arrays.first() else { return Err(refused("there are no arrays".into())) };
@@ -55,6 +58,13 @@ fn joined(arrays: &[&Array], axis: isize, location: Site) -> Result<Array> {
             return Err(refused(format!("shapes {} differ beside axis {at}", shapes.join(", "))));
         }
         dtype = crate::dtype::promote(dtype, array.dtype());
+    }
+    if arrays.len() > AT_ONCE {
+        // Each level reads all elements once; one chain of choices would go through all arrays for
+        // each of them.
+        let parts: Vec<Array> =
+            arrays.chunks(AT_ONCE).map(|part| joined(part, axis, location)).collect::<Result<_>>()?;
+        return joined(&parts.iter().collect::<Vec<_>>(), axis, location);
     }
     let total: usize = arrays.iter().map(|array| array.shape()[at]).sum();
     let mut shape = Extents::from_slice(first.shape());

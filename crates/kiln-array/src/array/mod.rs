@@ -7,36 +7,47 @@
 //! | `functions.rs` | functions of each element |
 //! | `logic.rs` | comparisons, `where` |
 //! | `views.rs` | other shapes, parts, other orders of axes |
+//! | `arrange.rs` | elements moved, repeated, triangles and diagonals |
 //! | `reduce.rs` | sums, means, maxima, and where those are |
 //! | `product.rs` | products of matrices |
 //! | `join.rs` | concatenating, stacking, splitting |
 //! | `index.rs` | elements by indices |
-//! | `scan.rs` | running sums |
+//! | `scatter.rs` | elements put, or added, at indices |
+//! | `scan.rs` | running sums, products and extremes |
 //! | `sort.rs` | elements in order, and the greatest ones |
 //! | `einsum.rs` | sums of products by named axes |
 //! | `attention.rs` | attention of sequences to themselves |
 //! | `rows.rs` | softmax, norms |
 //! | `windows.rs` | windows, convolutions, pooling |
+//! | `convolution.rs` | other convolutions: along one axis, in groups, transposed |
+//! | `fourier.rs` | Fourier transforms |
+//! | `matrices.rs` | linear algebra of small matrices |
 //! | `read.rs` | computing, reading, printing |
 
 pub(crate) mod arithmetic;
+mod arrange;
 pub(crate) mod attention;
+mod convolution;
 pub(crate) mod create;
 mod einsum;
+mod fourier;
 pub(crate) mod functions;
 mod index;
 mod join;
 mod logic;
+mod matrices;
 pub(crate) mod product;
 mod read;
 pub(crate) mod reduce;
 mod rows;
 pub(crate) mod scan;
+pub(crate) mod scatter;
 mod sort;
 mod views;
-mod windows;
+pub(crate) mod windows;
 
 pub use arithmetic::Operand;
+pub use convolution::Convolution;
 pub use einsum::einsum;
 pub use join::{concatenate, stack};
 pub use read::eval;

@@ -123,3 +123,22 @@ pub(crate) fn product(a: &Array, b: &Array, site: Site) -> Array {
         Ok(Made { op: Op::Product, dtype: a.dtype(), shape })
     })
 }
+
+/// Whether matrices are views of their transposes, through casts and reshapes that leave these as
+/// they are.
+pub(crate) fn is_transpose(x: &Array) -> bool {
+    let mut of = x.clone();
+    while let Some(recipe) = of.recipe() {
+        let [rows, columns] = [x.rank() - 2, x.rank() - 1].map(|axis| x.shape()[axis]);
+        let rank = of.rank();
+        let same = rank >= 2 && of.shape()[rank - 2..] == [rows, columns];
+        match (&recipe.op, recipe.inputs.first()) {
+            (Op::Permute(order), _) if same => return order[rank - 2..] == [rank - 1, rank - 2],
+            (Op::Reshape | Op::Cast | Op::Variable | Op::Broadcast, Some(input)) if same => {
+                of = input.clone()
+            }
+            _ => return false,
+        }
+    }
+    false
+}

@@ -18,6 +18,12 @@ pub(crate) fn reduce(op: ReduceOp, x: &Array, axes: &[usize], site: Site) -> Arr
     reduce_of((op, false), x, axes, site)
 }
 
+/// A sum over axes, of 16-bit floats in f32.
+pub(crate) fn wide_sum(x: &Array, axes: &[usize], site: Site) -> Array {
+    let wide = x.cast_at(x.dtype().accumulator(), site);
+    reduce(ReduceOp::Sum, &wide, axes, site).cast_at(x.dtype(), site)
+}
+
 fn reduce_of((op, numbers_only): (ReduceOp, bool), x: &Array, axes: &[usize], site: Site) -> Array {
     let shape = without(x.shape(), axes);
     let axes: Extents = axes.iter().copied().filter(|&axis| x.shape()[axis] != 1).collect();
@@ -171,6 +177,12 @@ impl Array {
         })
     }
 
+    fn std_along(&self, along: Along<'_>, site: Site) -> Array {
+        let dtype = mean_of(self.dtype());
+        let root = |x: Array| super::functions::unary(kiln_ir::UnaryOp::Sqrt, &x, site).cast_at(dtype, site);
+        root(self.cast_at(accumulator(dtype), site).var_along(along, site))
+    }
+
     fn max_along(&self, along: Along<'_>, site: Site) -> Array {
         self.extreme(ReduceOp::Max, "max", along, site)
     }
@@ -282,6 +294,8 @@ reductions! {
     mean mean_axes mean_keep mean_along;
     /// The variance: the mean of the squared distances from the mean.
     var var_axes var_keep var_along;
+    /// The standard deviation: the root of the variance.
+    std std_axes std_keep std_along;
     /// The greatest element; NaN where one is.
     max max_axes max_keep max_along;
     /// The least element; NaN where one is.

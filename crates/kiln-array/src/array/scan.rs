@@ -1,5 +1,6 @@
-//! Running sums.
+//! Running sums, products and extremes.
 
+use super::join::concatenate;
 use crate::dtype::{accumulator, sum_of};
 use crate::error::Site;
 use crate::node::{Array, Made};
@@ -32,6 +33,77 @@ impl Array {
             Err(error) => Array::failed(error, site),
         }
     }
+}
+
+impl Array {
+    /// The running product along an axis, in the types of [`prod`](Self::prod).
+    ///
+    /// It takes as many steps as the extent has binary digits, and so do the ones below.
+    ///
+    /// ```
+    /// # use kiln_array::Array;
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// let x = Array::new(&device, &[2.0f32, 3.0, 4.0], &[3]);
+    /// assert_eq!(x.cumprod(0).to_vec::<f32>()?, [2.0, 6.0, 24.0]);
+    /// # Ok::<(), kiln_array::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn cumprod(&self, axis: isize) -> Array {
+        let site = Location::caller();
+        match self.axis_at("cumprod", axis, site) {
+            Ok(axis) => {
+                let wide = self.cast_at(accumulator(self.dtype()), site);
+                running(|before, x| before * x, &wide, axis, site).cast_at(sum_of(self.dtype()), site)
+            }
+            Err(error) => Array::failed(error, site),
+        }
+    }
+
+    /// The greatest element up to each along an axis; NaN from the first one on. NumPy's
+    /// `maximum.accumulate`.
+    ///
+    /// ```
+    /// # use kiln_array::Array;
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// let x = Array::new(&device, &[2, 5, 3], &[3]);
+    /// assert_eq!(x.cummax(0).to_vec::<i32>()?, [2, 5, 5]);
+    /// # Ok::<(), kiln_array::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn cummax(&self, axis: isize) -> Array {
+        let site = Location::caller();
+        match self.axis_at("cummax", axis, site) {
+            Ok(axis) => running(|before, x| before.maximum(x), self, axis, site),
+            Err(error) => Array::failed(error, site),
+        }
+    }
+
+    /// The least element up to each along an axis; NaN from the first one on. NumPy's
+    /// `minimum.accumulate`.
+    #[track_caller]
+    pub fn cummin(&self, axis: isize) -> Array {
+        let site = Location::caller();
+        match self.axis_at("cummin", axis, site) {
+            Ok(axis) => running(|before, x| before.minimum(x), self, axis, site),
+            Err(error) => Array::failed(error, site),
+        }
+    }
+}
+
+/// What elements up to each one combine to, of those before and the element: of twice as many in
+/// each step (Hillis and Steele, "Data parallel algorithms", 1986).
+pub(crate) fn running(combined: fn(Array, Array) -> Array, x: &Array, axis: usize, site: Site) -> Array {
+    let mut all = x.clone();
+    let extent = x.shape()[axis];
+    let mut reach = 1;
+    while reach < extent {
+        let first = all.part(axis, 0, reach, 1, site);
+        let (before, here) =
+            (all.part(axis, 0, extent - reach, 1, site), all.part(axis, reach, extent - reach, 1, site));
+        all = concatenate(&[&first, &combined(before, here)], axis as isize);
+        reach *= 2;
+    }
+    all
 }
 
 /// The running sum from the start of an axis, or from its end.

@@ -302,6 +302,30 @@ impl Array {
         self.view(site, op, "pad")
     }
 
+    /// The elements in the places that a slice of an array of this shape takes, and zero elsewhere.
+    pub(crate) fn spread(&self, shape: &[usize], start: &Extents, step: &Extents, site: Site) -> Array {
+        let mut g = self.clone();
+        for axis in 0..shape.len() {
+            if step[axis] == 1 || g.shape()[axis] == 0 {
+                continue;
+            }
+            let count = g.shape()[axis];
+            let mut divided = Extents::from_slice(g.shape());
+            divided.insert(axis + 1, 1);
+            let mut widths = vec![(0, 0); divided.len()];
+            widths[axis + 1].1 = step[axis] - 1;
+            let mut joined = Extents::from_slice(g.shape());
+            joined[axis] = count * step[axis];
+            let apart = g.reshaped(&divided, site).pad(&widths).reshaped(&joined, site);
+            g = apart.part(axis, 0, (count - 1) * step[axis] + 1, 1, site);
+        }
+        let after = |axis: usize| {
+            shape[axis] - start[axis].min(shape[axis]) - g.shape()[axis].min(shape[axis] - start[axis])
+        };
+        let widths: Vec<(usize, usize)> = (0..shape.len()).map(|axis| (start[axis], after(axis))).collect();
+        g.pad(&widths)
+    }
+
     /// An axis more, of extent 1, before this one.
     #[track_caller]
     pub fn unsqueeze(&self, axis: isize) -> Array {

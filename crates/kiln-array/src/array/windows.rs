@@ -73,28 +73,8 @@ impl Array {
     #[track_caller]
     pub fn conv2d(&self, weight: &Array, step: [usize; 2], padding: [usize; 2]) -> Array {
         let site = Location::caller();
-        let product = || -> Result<Array> {
-            let (&[images, channels, _, _], &[outputs, of, rows, columns]) = (self.shape(), weight.shape())
-            else {
-                return Err(unfit("conv2d", self, weight, site));
-            };
-            if channels != of {
-                return Err(unfit("conv2d", self, weight, site));
-            }
-            let windows = self.planes([rows, columns], step, padding, "conv2d", site)?;
-            let (height, width) = (windows.shape()[2], windows.shape()[4]);
-            let (places, elements) = (images * height * width, channels * rows * columns);
-            let patches = windows.ordered(Extents::from_slice(&[0, 2, 4, 1, 3, 5]), site);
-            let patches = patches.reshaped(&[places, elements], site);
-            let weight = weight.reshaped(&[outputs, elements], site);
-            let product = patches.matmul(&weight.ordered(Extents::from_slice(&[1, 0]), site));
-            let product = product.reshaped(&[images, height, width, outputs], site);
-            Ok(product.ordered(Extents::from_slice(&[0, 3, 1, 2]), site))
-        };
-        match [self, weight].into_iter().find_map(Array::error) {
-            Some(error) => Array::failed(error, site),
-            None => product().unwrap_or_else(|error| Array::failed(error, site)),
-        }
+        convolved(self, weight, step, padding, "conv2d", site)
+            .unwrap_or_else(|error| Array::failed(error, site))
     }
 
     /// The greatest element of each window of the last two of four axes.
@@ -126,7 +106,7 @@ impl Array {
     }
 
     /// The windows on both axes of planes: `[_, _, places, rows, places, columns]`.
-    fn planes(
+    pub(super) fn planes(
         &self,
         window: [usize; 2],
         step: [usize; 2],
@@ -152,6 +132,53 @@ impl Array {
         let windows = windows.windowed(4, window[1], step[1], name, site);
         windows.error().map_or(Ok(windows), Err)
     }
+}
+
+/// The cross-correlation of images with a weight, as a product of the windows and the weight.
+pub(super) fn convolved(
+    images: &Array,
+    weight: &Array,
+    step: [usize; 2],
+    padding: [usize; 2],
+    name: &'static str,
+    site: Site,
+) -> Result<Array> {
+    if let Some(error) = [images, weight].into_iter().find_map(Array::error) {
+        return Err(error);
+    }
+    let (&[count, channels, _, _], &[outputs, of, rows, columns]) = (images.shape(), weight.shape()) else {
+        return Err(unfit(name, images, weight, site));
+    };
+    if channels != of {
+        return Err(unfit(name, images, weight, site));
+    }
+    let windows = images.planes([rows, columns], step, padding, name, site)?;
+    let (height, width) = (windows.shape()[2], windows.shape()[4]);
+    let (places, elements) = (count * height * width, channels * rows * columns);
+    let patches = windows.ordered(Extents::from_slice(&[0, 2, 4, 1, 3, 5]), site);
+    let patches = patches.reshaped(&[places, elements], site);
+    let weight = weight.reshaped(&[outputs, elements], site);
+    let product = patches.matmul(&weight.ordered(Extents::from_slice(&[1, 0]), site));
+    let product = product.reshaped(&[count, height, width, outputs], site);
+    Ok(product.ordered(Extents::from_slice(&[0, 3, 1, 2]), site))
+}
+
+/// The sum over the windows that each element of an axis is in: what windows every `step` elements
+/// make of an axis of this extent, transposed.
+pub(crate) fn windows_added(x: &Array, axis: usize, step: usize, extent: usize, site: Site) -> Array {
+    let mut of_place = Extents::from_slice(x.shape());
+    let width = of_place.remove(axis + 1);
+    let mut shape = of_place.clone();
+    shape[axis] = extent;
+    let (mut start, mut steps) = (Extents::from_elem(0, shape.len()), Extents::from_elem(1, shape.len()));
+    steps[axis] = step;
+    let mut place = |at: usize| {
+        start[axis] = at;
+        let part = x.part(axis + 1, at, 1, 1, site).reshaped(&of_place, site);
+        part.spread(&shape, &start, &steps, site)
+    };
+    let first = place(0);
+    (1..width).fold(first, |sum, at| sum + place(at))
 }
 
 fn unfit(op: &'static str, images: &Array, weight: &Array, location: Site) -> Error {

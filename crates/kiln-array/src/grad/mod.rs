@@ -1,14 +1,21 @@
-//! Gradients, in reverse mode.
+//! Gradients in reverse mode, and derivatives in forward mode.
 //!
-//! A gradient is recorded as any other arrays are: the rules make arrays of arrays, so that what
+//! A derivative is recorded as any other arrays are: the rules make arrays of arrays, so that what
 //! they make fuses with the rest, and has gradients itself.
 
+mod forward;
 mod gradients;
+mod jacobian;
 mod parameters;
+mod remat;
 mod rules;
 
+pub use forward::{hvp, jvp};
 pub use gradients::Gradients;
+pub use jacobian::{hessian, jacobian, vjp};
 pub use parameters::Parameters;
+pub(crate) use parameters::arrays;
+pub use remat::remat;
 
 use crate::array::create::constant;
 use crate::array::eval;
@@ -19,9 +26,9 @@ use crate::op::Op;
 use crate::shape::Extents;
 use kiln_ir::Literal;
 use rules::{Rules, zeros_like};
-use smallvec::SmallVec;
 use std::collections::{HashMap, HashSet};
 use std::panic::Location;
+use std::slice;
 use std::sync::Arc;
 
 /// The gradient of a function's one number with respect to its parameters, of the parameters'
@@ -94,9 +101,76 @@ pub fn custom_vjp(
     let site = Location::caller();
     let given: Vec<Array> = inputs.iter().map(|&input| input.clone()).collect();
     let result = forward(&given);
+    match result.error() {
+        Some(error) => Array::failed(error, site),
+        None => custom(result, given, site, backward),
+    }
+}
+
+/// A result with a rule of its own for derivatives, in forward mode: `tangent` gives the result's,
+/// of the inputs, the result and the inputs' tangents, in which it is linear. Gradients are those
+/// of that rule, transposed.
+///
+/// ```
+/// use kiln_array::{Array, custom_jvp, grad, jvp};
+/// let device = kiln_runtime::Device::open("interp")?;
+/// // ln(1 + e^x), whose own derivative is infinity divided by itself where x is large.
+/// let softplus = |x: &Array| {
+///     custom_jvp(&[x], |x| (x[0].exp() + 1.0).log(), |x, _, t| &t[0] * x[0].sigmoid())
+/// };
+/// let x = Array::new(&device, &[0.0f32, 100.0], &[2]);
+/// assert_eq!(grad(|x| softplus(x).sum(), &x).to_vec::<f32>()?, [0.5, 1.0]);
+/// assert_eq!(jvp(softplus, &x, &x).1.to_vec::<f32>()?, [0.0, 100.0]);
+/// # Ok::<(), kiln_array::Error>(())
+/// ```
+///
+/// # Errors
+/// A derivative through it has an error if `tangent` gives another shape or element type than the
+/// result's.
+#[track_caller]
+pub fn custom_jvp(
+    inputs: &[&Array],
+    forward: impl FnOnce(&[Array]) -> Array,
+    tangent: impl Fn(&[Array], &Array, &[Array]) -> Array + Send + Sync + 'static,
+) -> Array {
+    let site = Location::caller();
+    let given: Vec<Array> = inputs.iter().map(|&input| input.clone()).collect();
+    let result = forward(&given);
     if let Some(error) = result.error() {
         return Array::failed(error, site);
     }
+    custom(result, given, site, move |inputs, y, g| {
+        let zero = |input: &Array| match kind(input.dtype()) {
+            Kind::Float => zeros_like(input, site).passed(Op::Variable, site),
+            Kind::Bool | Kind::Integer => zeros_like(input, site),
+        };
+        let tangents: Vec<Array> = inputs.iter().map(zero).collect();
+        let of = tangent(inputs, y, &tangents);
+        let problem = of.error().or_else(|| {
+            let problem = format!(
+                "the rule of `custom_jvp` gives {} of shape {:?} for a result of {} and shape {:?}",
+                of.dtype(),
+                of.shape(),
+                y.dtype(),
+                y.shape()
+            );
+            let fits = of.shape() == y.shape() && of.dtype() == y.dtype();
+            (!fits).then_some(Error::Gradient { problem, location: site })
+        });
+        match problem {
+            Some(error) => inputs.iter().map(|_| Array::failed(error.clone(), site)).collect(),
+            None => pulled_back(slice::from_ref(&of), slice::from_ref(g), &tangents, site),
+        }
+    })
+}
+
+/// A result with a rule for the gradients of inputs.
+fn custom(
+    result: Array,
+    given: Vec<Array>,
+    site: Site,
+    backward: impl Fn(&[Array], &Array, &Array) -> Vec<Array> + Send + Sync + 'static,
+) -> Array {
     let (dtype, shape) = (result.dtype(), Extents::from_slice(result.shape()));
     let device = result.device().cloned();
     let inputs = std::iter::once(result).chain(given).collect();
@@ -125,18 +199,7 @@ fn differentiate<P: Parameters>(f: impl FnOnce(&P) -> Array, at: &P, site: Site)
     compute(at);
     let _scope = GradientScope::open();
     let mut variables = Vec::new();
-    let point = at.map(&mut |parameter| {
-        let variable = match kind(parameter.dtype()) {
-            Kind::Float => parameter.passed(Op::Variable, site),
-            Kind::Bool | Kind::Integer => {
-                let problem =
-                    format!("an array of {} has no gradient; cast it to f32 first", parameter.dtype());
-                Array::failed(Error::Gradient { problem, location: site }, site)
-            }
-        };
-        variables.push(variable.clone());
-        variable
-    });
+    let point = at.map(&mut |parameter| variable(parameter, &mut variables, site));
     let value = f(&point);
     let gradients = backward(&value, &variables, site);
     let mut next = gradients.into_iter();
@@ -144,16 +207,25 @@ fn differentiate<P: Parameters>(f: impl FnOnce(&P) -> Array, at: &P, site: Site)
     (value, of)
 }
 
+/// A parameter as a variable, which is added to the others.
+fn variable(parameter: &Array, variables: &mut Vec<Array>, site: Site) -> Array {
+    let variable = match kind(parameter.dtype()) {
+        _ if parameter.error().is_some() => parameter.clone(),
+        Kind::Float => parameter.passed(Op::Variable, site),
+        Kind::Bool | Kind::Integer => {
+            let problem = format!("an array of {} has no gradient; cast it to f32 first", parameter.dtype());
+            Array::failed(Error::Gradient { problem, location: site }, site)
+        }
+    };
+    variables.push(variable.clone());
+    variable
+}
+
 /// Computes parameters that are not computed yet and depend on no variable. So the first step of a
 /// training has the same kernels as all others, and graphs do not grow over steps.
 fn compute<P: Parameters>(at: &P) {
-    let mut parameters = Vec::new();
-    at.map(&mut |parameter| {
-        if !parameter.is_tracked() {
-            parameters.push(parameter.clone());
-        }
-        parameter.clone()
-    });
+    let mut parameters = arrays(at);
+    parameters.retain(|parameter| !parameter.is_tracked());
     // Those that have an error make variables that have it.
     eval(&parameters.iter().collect::<Vec<_>>()).unwrap_or_default();
 }
@@ -171,12 +243,22 @@ fn backward(value: &Array, variables: &[Array], site: Site) -> Vec<Array> {
     if let Some(error) = problem {
         return variables.iter().map(|_| Array::failed(error.clone(), site)).collect();
     }
+    let Some(device) = value.device() else { return variables.to_vec() };
+    let one = constant(device, "ones", Literal::one(value.dtype()), value.shape(), site);
+    pulled_back(slice::from_ref(value), &[one], variables, site)
+}
+
+/// What gradients of values make of the variables.
+fn pulled_back(values: &[Array], given: &[Array], variables: &[Array], site: Site) -> Vec<Array> {
     let of_variables: HashSet<usize> = variables.iter().map(Array::identity).collect();
-    let order = dependent(value, &of_variables);
+    let order = dependent(values, &of_variables, Recipe::differentiated_inputs);
     let mut gradients: HashMap<usize, Array> = HashMap::new();
-    if let Some(device) = value.device() {
-        let one = constant(device, "ones", Literal::one(value.dtype()), value.shape(), site);
-        gradients.insert(value.identity(), one);
+    for (value, given) in values.iter().zip(given) {
+        let sum = match gradients.remove(&value.identity()) {
+            Some(before) => before + given,
+            None => given.clone(),
+        };
+        gradients.insert(value.identity(), sum);
     }
     let depends: HashSet<usize> = order.iter().map(|(array, _)| array.identity()).collect();
     for (array, recipe) in order.iter().rev() {
@@ -186,7 +268,8 @@ fn backward(value: &Array, variables: &[Array], site: Site) -> Vec<Array> {
         let Some(gradient) = gradients.remove(&array.identity()) else { continue };
         let rules = Rules { recipe, y: array, g: &gradient, site };
         for (input, of_input) in recipe.inputs.iter().zip(rules.gradients()) {
-            let Some(of_input) = of_input.filter(|_| depends.contains(&input.identity())) else { continue };
+            let is_wanted = depends.contains(&input.identity()) && kind(input.dtype()) == Kind::Float;
+            let Some(of_input) = of_input.filter(|_| is_wanted) else { continue };
             let sum = match gradients.remove(&input.identity()) {
                 Some(before) => before + of_input,
                 None => of_input,
@@ -200,11 +283,16 @@ fn backward(value: &Array, variables: &[Array], site: Site) -> Vec<Array> {
     variables.iter().map(of).collect()
 }
 
-/// The arrays between variables and a value, inputs before what is made of them, with recipes.
-fn dependent(value: &Array, variables: &HashSet<usize>) -> Vec<(Array, Recipe)> {
+/// The arrays between variables and values by the inputs that count, inputs before what is made of
+/// them, with recipes.
+pub(crate) fn dependent(
+    values: &[Array],
+    variables: &HashSet<usize>,
+    counts: impl Fn(&Recipe) -> &[Array],
+) -> Vec<(Array, Recipe)> {
     let mut found = Vec::new();
     let mut state: HashMap<usize, bool> = HashMap::new();
-    let mut pending = vec![(value.clone(), false)];
+    let mut pending: Vec<_> = values.iter().rev().map(|value| (value.clone(), false)).collect();
     while let Some((array, inputs_are_there)) = pending.pop() {
         if state.contains_key(&array.identity()) {
             continue;
@@ -215,13 +303,12 @@ fn dependent(value: &Array, variables: &HashSet<usize>) -> Vec<(Array, Recipe)> 
         };
         if !inputs_are_there {
             pending.push((array, true));
-            let inputs: SmallVec<[Array; 2]> = recipe.inputs;
-            pending.extend(inputs.into_iter().map(|input| (input, false)));
+            pending.extend(counts(&recipe).iter().map(|input| (input.clone(), false)));
             continue;
         }
         let is_variable = variables.contains(&array.identity());
         let of_input =
-            recipe.inputs.iter().any(|input| state.get(&input.identity()).copied().unwrap_or(false));
+            counts(&recipe).iter().any(|input| state.get(&input.identity()).copied().unwrap_or(false));
         state.insert(array.identity(), is_variable || of_input);
         if is_variable || of_input {
             found.push((array, recipe));

@@ -2,7 +2,7 @@
 
 use crate::node::Array;
 
-/// Arrays in a structure: an array, an array or a vector of such, a pair or a triple.
+/// Arrays in a structure: an array, an array or a vector of such, a tuple of two to six.
 ///
 /// A gradient has the structure of the parameters.
 ///
@@ -17,6 +17,16 @@ use crate::node::Array;
 pub trait Parameters {
     /// The structure with something else in the place of each array, in a fixed order.
     fn map(&self, f: &mut dyn FnMut(&Array) -> Array) -> Self;
+}
+
+/// The arrays of a structure, in its order.
+pub(crate) fn arrays<P: Parameters>(of: &P) -> Vec<Array> {
+    let mut all = Vec::new();
+    of.map(&mut |array| {
+        all.push(array.clone());
+        array.clone()
+    });
+    all
 }
 
 impl Parameters for Array {
@@ -37,14 +47,20 @@ impl<P: Parameters> Parameters for Vec<P> {
     }
 }
 
-impl<P: Parameters, Q: Parameters> Parameters for (P, Q) {
-    fn map(&self, f: &mut dyn FnMut(&Array) -> Array) -> (P, Q) {
-        (self.0.map(f), self.1.map(f))
-    }
+macro_rules! tuples {
+    ($($($name:ident $at:tt)*;)*) => {$(
+        impl<$($name: Parameters),*> Parameters for ($($name,)*) {
+            fn map(&self, f: &mut dyn FnMut(&Array) -> Array) -> Self {
+                ($(self.$at.map(f),)*)
+            }
+        }
+    )*};
 }
 
-impl<P: Parameters, Q: Parameters, R: Parameters> Parameters for (P, Q, R) {
-    fn map(&self, f: &mut dyn FnMut(&Array) -> Array) -> (P, Q, R) {
-        (self.0.map(f), self.1.map(f), self.2.map(f))
-    }
+tuples! {
+    P 0 Q 1;
+    P 0 Q 1 R 2;
+    P 0 Q 1 R 2 S 3;
+    P 0 Q 1 R 2 S 3 T 4;
+    P 0 Q 1 R 2 S 3 T 4 U 5;
 }

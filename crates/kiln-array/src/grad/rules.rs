@@ -3,18 +3,22 @@
 //! Those of element-wise operations are not here: `kiln_ir` has the derivatives as expressions
 //! beside the operations, and they are written as arrays.
 
+use super::{custom, pulled_back};
 use crate::array::arithmetic::binary;
+use crate::array::concatenate;
 use crate::array::functions::unary;
-use crate::array::product::product;
-use crate::array::reduce::reduce;
-use crate::array::scan::cumsum;
+use crate::array::product::{is_transpose, product};
+use crate::array::reduce::{reduce, wide_sum};
+use crate::array::scan::{cumsum, running};
+use crate::array::scatter::{sums_of_elements, sums_of_parts};
+use crate::array::windows::windows_added;
 use crate::dtype::{Kind, kind};
 use crate::error::{Error, Site};
-use crate::node::{Array, Made, Recipe};
+use crate::node::{Array, Recipe};
 use crate::op::Op;
-use crate::shape::{Extents, count, kept};
+use crate::shape::{Extents, kept};
 use kiln_ir::{Derivative, Expr, Literal, ReduceOp};
-use smallvec::smallvec;
+use std::slice;
 
 /// An array of zeros like another one.
 pub(super) fn zeros_like(x: &Array, site: Site) -> Array {
@@ -36,7 +40,7 @@ impl Rules<'_> {
     pub(super) fn gradients(&self) -> Vec<Option<Array>> {
         let Rules { g, y, site, .. } = *self;
         match &self.recipe.op {
-            Op::Full(_) | Op::Iota { .. } => Vec::new(),
+            Op::Full(_) | Op::Iota { .. } | Op::Mapped => Vec::new(),
             Op::Compare(_) => vec![None, None],
             Op::Unary(op) => vec![op.derivative().and_then(|rule| self.by(rule))],
             Op::Binary(op) => match op.derivatives() {
@@ -51,8 +55,11 @@ impl Rules<'_> {
             Op::Broadcast => vec![Some(self.summed())],
             Op::Reshape => vec![Some(g.reshaped(self.input(0).shape(), site))],
             Op::Permute(order) => vec![Some(g.ordered(inverse(order), site))],
-            Op::Slice { start, step } => vec![Some(spread(g, self.input(0).shape(), start, step, site))],
-            Op::Windows { axis, step } => vec![Some(self.of_windows(*axis, *step))],
+            Op::Slice { start, step } => vec![Some(g.spread(self.input(0).shape(), start, step, site))],
+            Op::Windows { axis, step } => {
+                let extent = self.input(0).shape()[*axis];
+                vec![Some(windows_added(g, *axis, *step, extent, site))]
+            }
             Op::Flip(axes) => vec![Some(g.flipped(axes.clone(), site))],
             Op::Pad { before } => {
                 let axes = self.input(0).shape().iter().zip(before).enumerate();
@@ -70,6 +77,7 @@ impl Rules<'_> {
             Op::Attention { .. } | Op::AttentionSums { .. } => vec![None],
             Op::AttentionGradient { .. } => vec![None; 4],
             Op::Variable => vec![Some(g.clone())],
+            Op::After => vec![Some(g.clone()), None],
             Op::Stop | Op::ArgSort { .. } => vec![None],
             Op::Custom => self.of_user(y),
         }
@@ -84,7 +92,7 @@ impl Rules<'_> {
     }
 
     /// The gradient by the derivative of an element-wise operation.
-    fn by(&self, derivative: Derivative) -> Option<Array> {
+    pub(super) fn by(&self, derivative: Derivative) -> Option<Array> {
         let times = |slope: &Array| binary(kiln_ir::BinaryOp::Mul, self.g, slope, None, self.site);
         match derivative() {
             Expr::Number(0.0) => None,
@@ -123,46 +131,54 @@ impl Rules<'_> {
         wide_sum(self.g, &axes, self.site).reshaped(from, self.site)
     }
 
-    /// The sum over the windows that an element is in.
-    fn of_windows(&self, axis: usize, step: usize) -> Array {
-        let (shape, site) = (self.input(0).shape(), self.site);
-        let mut of_place = Extents::from_slice(self.y.shape());
-        let width = of_place.remove(axis + 1);
-        let (mut start, mut steps) = (Extents::from_elem(0, shape.len()), Extents::from_elem(1, shape.len()));
-        steps[axis] = step;
-        let mut place = |at: usize| {
-            start[axis] = at;
-            let part = self.g.part(axis + 1, at, 1, 1, site).reshaped(&of_place, site);
-            spread(&part, shape, &start, &steps, site)
-        };
-        let first = place(0);
-        (1..width).fold(first, |sum, at| sum + place(at))
+    fn of_reduction(&self, op: ReduceOp, axes: &[usize]) -> Option<Array> {
+        let g = self.along_row(self.g, axes);
+        if op == ReduceOp::Sum {
+            return Some(g);
+        }
+        Some(g * self.slope_of_reduction(op, axes)?)
     }
 
-    fn of_reduction(&self, op: ReduceOp, axes: &[usize]) -> Option<Array> {
+    /// What a reduction gives, at each element of its input.
+    fn along_row(&self, of: &Array, axes: &[usize]) -> Array {
+        let x = self.input(0);
+        of.reshaped(&kept(x.shape(), axes), self.site).stretched(x.shape(), self.site)
+    }
+
+    /// The derivative of a reduction by each element, where that is not 1 or 0 everywhere.
+    pub(super) fn slope_of_reduction(&self, op: ReduceOp, axes: &[usize]) -> Option<Array> {
         let (x, site) = (self.input(0), self.site);
-        let stay = |of: &Array| of.reshaped(&kept(x.shape(), axes), site).stretched(x.shape(), site);
-        let (g, y) = (stay(self.g), stay(self.y));
         match op {
-            ReduceOp::Sum => Some(g),
             ReduceOp::Min | ReduceOp::Max => {
                 // Of several extreme elements each has a share.
-                let hit = x.equal(&y).cast_at(x.dtype(), site);
-                let count = stay(&reduce(ReduceOp::Sum, &hit, axes, site));
-                Some(g * hit / count)
+                let hit = x.equal(self.along_row(self.y, axes)).cast_at(x.dtype(), site);
+                let count = self.along_row(&reduce(ReduceOp::Sum, &hit, axes, site), axes);
+                Some(hit / count)
             }
             ReduceOp::Prod => {
                 // The product of the others: where one factor is zero, it has that of the rest.
                 let zero = x.equal(0.0);
-                let zeros = stay(&reduce(ReduceOp::Sum, &zero.cast_at(x.dtype(), site), axes, site));
+                let zeros = reduce(ReduceOp::Sum, &zero.cast_at(x.dtype(), site), axes, site);
+                let zeros = self.along_row(&zeros, axes);
                 let one = x.filled_like(Literal::one(x.dtype()), site);
                 let factors = one.where_(&zero, x);
-                let rest = stay(&reduce(ReduceOp::Prod, &factors, axes, site));
+                let rest = self.along_row(&reduce(ReduceOp::Prod, &factors, axes, site), axes);
                 let others = (&rest / &factors).where_(&zeros.equal(0.0), zeros_like(x, site));
                 let alone = zero & zeros.equal(1.0);
-                Some(g * rest.where_(&alone, &others))
+                let value = rest.where_(&alone, &others);
+                let axes = Extents::from_slice(axes);
+                Some(custom(value, vec![x.clone()], site, move |of, _, g| {
+                    let x = of[0].passed(Op::Variable, site);
+                    let others = products_of_others(&x, &axes, site);
+                    pulled_back(slice::from_ref(&others), slice::from_ref(g), &[x], site)
+                }))
             }
-            ReduceOp::And | ReduceOp::Or | ReduceOp::Xor | ReduceOp::ArgMin | ReduceOp::ArgMax => None,
+            ReduceOp::Sum
+            | ReduceOp::And
+            | ReduceOp::Or
+            | ReduceOp::Xor
+            | ReduceOp::ArgMin
+            | ReduceOp::ArgMax => None,
         }
     }
 
@@ -170,27 +186,12 @@ impl Rules<'_> {
     fn gathered(&self, axis: usize) -> Array {
         let (x, indices, site) = (self.input(0), self.input(1), self.site);
         let extent = x.shape()[axis];
-        let Some(device) = x.device() else { return x.clone() };
         if let Some(indices) = along_axis(indices, axis, site) {
             let places = (&indices + extent as i64).where_(&indices.less(0), &indices);
-            let (before, after) = (&x.shape()[..axis], &x.shape()[axis + 1..]);
-            let [outer, inner] = [before, after].map(count);
-            let g = self.g.reshaped(&[outer, indices.len(), inner], site);
-            let sums = Array::record(&[&g, &places], site, || {
-                let shape = smallvec![outer, extent, inner];
-                Ok(Made { op: Op::AddParts, dtype: g.dtype(), shape })
-            });
-            return sums.reshaped(x.shape(), site);
+            return sums_of_parts(self.g, &places, axis, extent, site);
         }
         let places = (indices + extent).where_(&indices.less(0), indices);
-        let mut apart = Extents::from_slice(self.g.shape());
-        apart.insert(axis + 1, 1);
-        let mut whole = apart.clone();
-        whole[axis + 1] = extent;
-        let index = Array::iota(device, &whole, axis + 1, site);
-        let hit = places.reshaped(&apart, site).equal(&index);
-        let g = self.g.reshaped(&apart, site).stretched(&whole, site);
-        wide_sum(&g.where_(&hit, zeros_like(&g, site)), &[axis], site)
+        sums_of_elements(self.g, &places, axis, extent, site)
     }
 
     /// g bᵀ and aᵀ g; of a factor that serves for several products the sum. The gradient of a
@@ -242,28 +243,22 @@ impl Rules<'_> {
     }
 }
 
-/// A gradient in the places that a slice of an array of this shape took, and zero elsewhere.
-fn spread(g: &Array, shape: &[usize], start: &Extents, step: &Extents, site: Site) -> Array {
-    let mut g = g.clone();
-    for axis in 0..shape.len() {
-        if step[axis] == 1 || g.shape()[axis] == 0 {
-            continue;
-        }
-        let count = g.shape()[axis];
-        let mut divided = Extents::from_slice(g.shape());
-        divided.insert(axis + 1, 1);
-        let mut widths = vec![(0, 0); divided.len()];
-        widths[axis + 1].1 = step[axis] - 1;
-        let mut joined = Extents::from_slice(g.shape());
-        joined[axis] = count * step[axis];
-        let apart = g.reshaped(&divided, site).pad(&widths).reshaped(&joined, site);
-        g = apart.part(axis, 0, (count - 1) * step[axis] + 1, 1, site);
-    }
-    let after = |axis: usize| {
-        shape[axis] - start[axis].min(shape[axis]) - g.shape()[axis].min(shape[axis] - start[axis])
+/// At each element the product of the others along axes, without a division: of those before and
+/// those after it. It has the right derivatives where factors are zero.
+fn products_of_others(x: &Array, axes: &[usize], site: Site) -> Array {
+    let mut order: Extents = (0..x.rank()).filter(|axis| !axes.contains(axis)).collect();
+    order.extend(axes.iter().copied());
+    let ordered = x.ordered(order.clone(), site);
+    let len: usize = axes.iter().map(|&axis| x.shape()[axis]).product();
+    let rows = ordered.reshaped(&[ordered.len() / len.max(1), len], site);
+    let before = |x: &Array| {
+        let products = running(|before, x| before * x, &x.part(1, 0, len - 1, 1, site), 1, site);
+        let first = x.filled_like(Literal::one(x.dtype()), site).part(1, 0, 1, 1, site);
+        concatenate(&[&first, &products], 1)
     };
-    let widths: Vec<(usize, usize)> = (0..shape.len()).map(|axis| (start[axis], after(axis))).collect();
-    g.pad(&widths)
+    let back = |x: &Array| x.flipped(Extents::from_slice(&[1]), site);
+    let others = before(&rows) * back(&before(&back(&rows)));
+    others.reshaped(ordered.shape(), site).ordered(inverse(&order), site)
 }
 
 /// The indices along an axis, if they are the same for all places on the other axes and several.
@@ -276,31 +271,6 @@ fn along_axis(indices: &Array, axis: usize, site: Site) -> Option<Array> {
     let from = recipe.inputs.first()?;
     let is_one = matches!(recipe.op, Op::Broadcast) && from.len() == len && from.shape()[axis] == len;
     (is_one && len > 1).then(|| from.reshaped(&[len], site))
-}
-
-/// A sum over axes, of 16-bit floats in f32.
-fn wide_sum(x: &Array, axes: &[usize], site: Site) -> Array {
-    let wide = x.cast_at(x.dtype().accumulator(), site);
-    reduce(ReduceOp::Sum, &wide, axes, site).cast_at(x.dtype(), site)
-}
-
-/// Whether matrices are views of their transposes, through casts and reshapes that leave these as
-/// they are.
-fn is_transpose(x: &Array) -> bool {
-    let mut of = x.clone();
-    while let Some(recipe) = of.recipe() {
-        let [rows, columns] = [x.rank() - 2, x.rank() - 1].map(|axis| x.shape()[axis]);
-        let rank = of.rank();
-        let same = rank >= 2 && of.shape()[rank - 2..] == [rows, columns];
-        match (&recipe.op, recipe.inputs.first()) {
-            (Op::Permute(order), _) if same => return order[rank - 2..] == [rank - 1, rank - 2],
-            (Op::Reshape | Op::Cast | Op::Variable | Op::Broadcast, Some(input)) if same => {
-                of = input.clone()
-            }
-            _ => return false,
-        }
-    }
-    false
 }
 
 /// The order that undoes another one.

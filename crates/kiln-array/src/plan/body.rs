@@ -304,13 +304,14 @@ impl Writer<'_> {
                 Value::CumSum { reverse: *reverse, of }
             }
             Op::Take { axis } => return self.taken(vertex, *axis, index, mask),
-            Op::Variable | Op::Stop | Op::Custom => return self.operand(vertex, 0, index, mask),
+            Op::Variable | Op::Stop | Op::After | Op::Custom => return self.operand(vertex, 0, index, mask),
             Op::Product
             | Op::ArgSort { .. }
             | Op::AddParts
             | Op::Attention { .. }
             | Op::AttentionSums { .. }
-            | Op::AttentionGradient { .. } => {
+            | Op::AttentionGradient { .. }
+            | Op::Mapped => {
                 return Err(Stop::Failed(Failure::Store(vertex)));
             }
         };

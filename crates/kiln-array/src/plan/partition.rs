@@ -99,8 +99,10 @@ fn may_be_stored(graph: &Graph) -> Vec<bool> {
         stored[vertex] =
             of.is_target || op.is_row_wise() || op.is_library() || !is_constant && (shared || large);
         if let Op::Take { .. } = op {
-            // A gather would repeat what its source computes.
-            store_source(graph, of.inputs[0], &mut stored);
+            // A gather would repeat what its source computes, unless that is a number or an index.
+            if !is_constant_view(graph, of.inputs[0]) {
+                store_source(graph, of.inputs[0], &mut stored);
+            }
         }
         if op.is_library() {
             of.inputs.iter().for_each(|&input| store_source(graph, input, &mut stored));
@@ -122,6 +124,15 @@ fn arrays_read(graph: &Graph, vertex: usize, stored: &[bool], reads: &[usize]) -
 
 fn is_view(graph: &Graph, vertex: usize) -> bool {
     graph[vertex].op().is_some_and(Op::is_view)
+}
+
+/// Whether an array is one number, or an index, seen in some order.
+fn is_constant_view(graph: &Graph, vertex: usize) -> bool {
+    let mut source = vertex;
+    while is_view(graph, source) {
+        source = graph[source].inputs[0];
+    }
+    graph[source].recipe.is_some() && graph[source].inputs.is_empty()
 }
 
 /// Has what an array is a view of stored.
@@ -179,18 +190,53 @@ impl Partition {
                 Err(Failure::Store(_) | Failure::Conflict) => return,
             }
         };
+        let reader = self.first_reader(graph, vertex);
         for at in (self.parts.len().saturating_sub(LOOKS_BACK)..self.parts.len()).rev() {
             let Part::Kernel { group, body: other } = &self.parts[at] else { continue };
             let Some(joined) = aligned(graph, &alone, &body, group, other) else { continue };
             let Ok(body) = Body::of(graph, &joined, &self.is_stored) else { continue };
-            if body_reads(&body).all(|read| self.home[read].is_none_or(|home| home < at)) {
+            let is_after_reader = reader.is_some_and(|reader| reader <= at);
+            if !is_after_reader && body_reads(&body).all(|read| self.home[read].is_none_or(|home| home < at))
+            {
                 self.parts[at] = Part::Kernel { group: joined, body: Box::new(body) };
                 self.home[vertex] = Some(at);
                 return;
             }
         }
-        self.home[vertex] = Some(self.parts.len());
-        self.parts.push(Part::Kernel { group: alone, body: Box::new(body) });
+        let part = Part::Kernel { group: alone, body: Box::new(body) };
+        match reader {
+            Some(reader) => self.insert(reader, vertex, part),
+            None => {
+                self.home[vertex] = Some(self.parts.len());
+                self.parts.push(part);
+            }
+        }
+    }
+
+    /// The first kernel of the library that reads through an array, which was a view when it was
+    /// placed, and is stored now.
+    fn first_reader(&self, graph: &Graph, vertex: usize) -> Option<usize> {
+        if !is_view(graph, vertex) {
+            return None;
+        }
+        let reads = |&input: &usize| {
+            let mut source = input;
+            while is_view(graph, source) && !self.is_stored[source] {
+                source = graph[source].inputs[0];
+            }
+            source == vertex
+        };
+        self.parts.iter().position(|part| match part {
+            Part::Library { vertex: of } => graph[*of].inputs.iter().any(reads),
+            Part::Kernel { .. } => false,
+        })
+    }
+
+    /// Inserts a part before another one.
+    fn insert(&mut self, at: usize, vertex: usize, part: Part) {
+        self.home.iter_mut().flatten().filter(|home| **home >= at).for_each(|home| *home += 1);
+        self.home[vertex] = Some(at);
+        self.parts.insert(at, part);
     }
 
     /// Lets a view share the memory of all that it is a view of, if it is that in order.

@@ -6,7 +6,7 @@
 
 use super::hash::OfWords;
 use super::program::is_part_of_code;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::node::{Array, Recipe, Seen, Walk};
 use crate::op::Op;
 use kiln_ir::{Literal, UnaryOp};
@@ -35,7 +35,7 @@ impl Structure {
     /// The structure of what targets are made of.
     ///
     /// # Errors
-    /// The error of a target that has one.
+    /// The error of a target that has one, or that depends on what `vmap` maps over.
     pub(crate) fn of(targets: &[&Array]) -> Result<Structure> {
         let mut structure = Structure::default();
         let walk = Walk::begin();
@@ -68,7 +68,8 @@ impl Structure {
             }
             let from = pending.len();
             let tensor = array.look(|seen| match seen {
-                Seen::Tensor(tensor) => Some(tensor.clone()),
+                Seen::Tensor(tensor) => Ok(Some(tensor.clone())),
+                Seen::Recipe(Recipe { op: Op::Mapped, .. }) => Err(Error::Mapped { location: array.site() }),
                 Seen::Recipe(recipe) => {
                     let inputs = recipe.read_inputs();
                     let missing = inputs.iter().rev().filter(|input| walk.position(input).is_none());
@@ -76,9 +77,9 @@ impl Structure {
                     if pending.len() == from {
                         self.describe(&array, recipe, walk);
                     }
-                    None
+                    Ok(None)
                 }
-            })?;
+            })??;
             if pending.len() > from {
                 // Again, after its inputs.
                 pending.insert(from, array);
@@ -119,8 +120,10 @@ impl Structure {
             | Op::Attention { .. }
             | Op::AttentionSums { .. }
             | Op::AttentionGradient { .. }
+            | Op::Mapped
             | Op::Variable
             | Op::Stop
+            | Op::After
             | Op::Custom => &[],
         };
         let (kind, detail) = self.kind(&recipe.op);
@@ -166,6 +169,8 @@ impl Structure {
             Op::Attention { causal } => (25, (*causal).into()),
             Op::AttentionSums { causal } => (26, (*causal).into()),
             Op::AttentionGradient { causal } => (27, (*causal).into()),
+            Op::Mapped => (28, 0),
+            Op::After => (29, 0),
         }
     }
 
