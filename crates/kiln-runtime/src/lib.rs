@@ -3,14 +3,17 @@
 //! | file | holds |
 //! |---|---|
 //! | `device.rs`, `backends.rs` | finding and opening devices; the backends that a build has |
+//! | `attached.rs` | what libraries keep with a device |
 //! | `tensor/`, `buffer.rs` | tensors and views, typed and dynamic; memory behind them |
 //! | `stream.rs` | streams and events |
 //! | `awaited.rs` | waiting without blocking |
 //! | `launch.rs`, `request.rs` | a launch: specialization, checks, order |
 //! | `loaded.rs` | a compiled kernel: its program, grid and limits |
+//! | `precompile.rs` | compiling the kernels of launches on several threads, before these |
 //! | `args.rs`, `tensor_params.rs` | its arguments |
 //! | `params.rs`, `facts.rs` | what is known of them, and what a program relies on |
 //! | `graph.rs`, `graph_update.rs`, `capture/` | graphs: recorded, replayed, changed |
+//! | `commands/` | command lists: recorded without memory, and run on any of the same kinds |
 //! | `dyn_kernel.rs` | kernels from IR, launched on arguments of any type |
 //! | `cache/` | compiled programs, and choices that were measured, in memory and on disk |
 //! | `observe.rs`, `activity.rs`, `log.rs` | observers, and the activities that they receive |
@@ -50,6 +53,17 @@
 //! shared buffers. A replay locks and orders the buffers as a launch does. Then the device enqueues
 //! its own graph, where the backend has `Graphs`, or the runtime enqueues node by node.
 //!
+//! # Compiling ahead, command lists
+//!
+//! In two other modes of a capture (`capture/state.rs`) tensors that are made are hollow: they have
+//! bytes and no memory, and whatever uses their contents is refused. `Device::precompile` hands the
+//! kernels of launches to threads that compile. A [`CommandList`] keeps the launches with slots in
+//! the place of buffers: those of its inputs, and those that each run makes. A run compares its
+//! inputs with the recorded ones (type, layout, the facts that programs rely on), locks and orders
+//! them, writes addresses and numbers into the commands, and enqueues these, or one of a few graphs
+//! of the device, whose nodes have such addresses already or get them (`commands/enqueue.rs`). It
+//! holds no memory between runs.
+//!
 //! # Dynamic tensors, kernels from IR, observers
 //!
 //! A [`DynTensor`] is a buffer, an element type and a layout (offset, extents, strides). It has all
@@ -70,11 +84,13 @@
 
 mod activity;
 mod args;
+mod attached;
 mod awaited;
 mod backends;
 mod buffer;
 mod cache;
 mod capture;
+mod commands;
 mod device;
 mod dyn_kernel;
 mod error;
@@ -89,6 +105,7 @@ mod loaded;
 mod log;
 mod observe;
 mod params;
+mod precompile;
 mod request;
 mod sanitize;
 mod stream;
@@ -101,6 +118,7 @@ pub use activity::{
 };
 pub use buffer::Residency;
 pub use cache::{DiskCache, DiskStats, ProgramCache};
+pub use commands::CommandList;
 pub use device::Device;
 pub use dyn_kernel::{DynArg, DynKernel, DynLaunch};
 pub use error::{Error, Result};

@@ -3,6 +3,7 @@
 mod absurd;
 mod awaited;
 mod cache;
+mod commands;
 mod display;
 mod dyn_kernels;
 mod dyn_tensors;
@@ -13,6 +14,7 @@ mod launch;
 mod observers;
 mod order;
 mod params;
+mod precompile;
 mod prints;
 mod probe;
 mod probe_graphs;

@@ -27,12 +27,17 @@ struct Inner {
     fail_launches: AtomicBool,
     refuse_artifacts: AtomicBool,
     has_graphs: AtomicBool,
+    compiles_slowly: AtomicBool,
+    compiling: AtomicUsize,
+    /// What was freed, and is given again to who asks for as many bytes; `None` if nothing is.
+    pool: Mutex<Option<Vec<(DevicePtr, usize)>>>,
 }
 
 /// How often each was called.
 #[derive(Default)]
 pub struct Counts {
     pub compiles: AtomicUsize,
+    pub most_compiles_at_once: AtomicUsize,
     pub loads: AtomicUsize,
     pub launches: AtomicUsize,
     pub records: AtomicUsize,
@@ -58,6 +63,9 @@ impl Probe {
             fail_launches: AtomicBool::new(false),
             refuse_artifacts: AtomicBool::new(false),
             has_graphs: AtomicBool::new(false),
+            compiles_slowly: AtomicBool::new(false),
+            compiling: AtomicUsize::new(0),
+            pool: Mutex::default(),
         }));
         (Device::with_backend(Box::new(probe.clone()), disk), probe)
     }
@@ -101,6 +109,20 @@ impl Probe {
         self.0.has_graphs.store(true, SeqCst);
     }
 
+    /// From now on freed memory is given again, as by the pool of a driver.
+    pub fn pool_memory(&self) {
+        *self.pool() = Some(Vec::new());
+    }
+
+    fn pool(&self) -> MutexGuard<'_, Option<Vec<(DevicePtr, usize)>>> {
+        self.0.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on a kernel takes a while to compile.
+    pub fn compile_slowly(&self) {
+        self.0.compiles_slowly.store(true, SeqCst);
+    }
+
     fn loaded(&self, kernel: &Kernel) -> Result<Arc<Loaded>> {
         let views = kernel.params.iter().filter(|param| param.ty.as_view().is_some());
         let written = views.map(|param| param.mutable).collect();
@@ -142,13 +164,20 @@ impl Backend for Probe {
     }
 
     fn allocate(&self, bytes: usize, stream: StreamId) -> Result<DevicePtr> {
-        let at = self.0.interp.allocate(bytes, stream)?;
+        let pooled = self.pool().as_mut().and_then(|pool| {
+            let found = pool.iter().rposition(|(_, size)| *size == bytes)?;
+            Some(pool.remove(found).0)
+        });
+        let at = pooled.map_or_else(|| self.0.interp.allocate(bytes, stream), Ok)?;
         self.order().allocated(at.0, bytes as u64, stream.0);
         Ok(at)
     }
 
     unsafe fn free(&self, ptr: DevicePtr, bytes: usize, stream: StreamId) {
         self.order().freed(ptr.0, stream.0);
+        if let Some(pool) = self.pool().as_mut() {
+            return pool.push((ptr, bytes));
+        }
         unsafe { self.0.interp.free(ptr, bytes, stream) }
     }
 
@@ -179,6 +208,12 @@ impl Backend for Probe {
 
     fn compile(&self, kernel: &Kernel) -> Result<Compiled> {
         count(&self.counts().compiles);
+        let at_once = self.0.compiling.fetch_add(1, SeqCst) + 1;
+        self.counts().most_compiles_at_once.fetch_max(at_once, SeqCst);
+        if self.0.compiles_slowly.load(SeqCst) {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        self.0.compiling.fetch_sub(1, SeqCst);
         let artifact = Some(format!("{kernel:#}").into_bytes());
         Ok(Compiled { program: self.loaded(kernel)?, artifact, stages: Stages::default() })
     }
