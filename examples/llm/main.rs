@@ -65,12 +65,15 @@ struct Options {
     /// Warps of a block of it that multiply [default: 12].
     #[arg(long, value_name = "N")]
     warps: Option<usize>,
+    /// Let the blocks of a resident launch wait at barriers, not for numbers with stamps.
+    #[arg(long)]
+    barriers: bool,
     /// Tokens that a resident launch chooses at most.
     #[arg(long, value_name = "N", default_value_t = 16)]
     at_once: usize,
 }
 
-/// Tokens that come before those that are timed.
+/// Tokens that come before those that are timed, at least.
 const WARM_UP: usize = 16;
 
 /// The message that SmolLM2 was trained to begin with.
@@ -91,7 +94,7 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     if let Some(seed) = options.random {
         let source = Source::Random(Config::SMOLLM2_135M, seed);
         let conversation = begin(&device, source, "random weights", options)?;
-        return measure(conversation, options.tokens);
+        return measure(conversation, options);
     }
     let file = Gguf::open(options.model.clone().map_or_else(installed, Ok)?)?;
     let tokenizer = Tokenizer::of(&file)?;
@@ -150,8 +153,8 @@ fn begin(
     let context = options.context;
     let conversation = match options.resident {
         true => {
-            let Options { blocks, warps, at_once, .. } = *options;
-            let form = Form { at_once, blocks, warps, ..Form::default() };
+            let Options { blocks, warps, at_once, barriers, .. } = *options;
+            let form = Form { at_once, blocks, warps, stamped: !barriers, ..Form::default() };
             Speaker::Resident(Resident::new(device, source, context, sampling, form)?.into())
         }
         false => Speaker::Launched(Conversation::new(device, source, context, sampling)?.into()),
@@ -166,17 +169,20 @@ fn begin(
     Ok(conversation)
 }
 
-/// Times tokens that say nothing, and prints how many a second there are.
-fn measure(mut conversation: Speaker, tokens: usize) -> Result<(), Box<dyn Error>> {
+/// Times tokens that say nothing, and prints how many a second there are. Both the tokens before
+/// and those that are timed are of whole launches.
+fn measure(mut conversation: Speaker, options: &Options) -> Result<(), Box<dyn Error>> {
+    let at_once = if options.resident { options.at_once.max(1) } else { 1 };
+    let [before, tokens] = [WARM_UP, options.tokens].map(|count| count.next_multiple_of(at_once));
     conversation.feed(&[1, 2, 3])?;
     let mut chosen = Vec::new();
     let mut start = Instant::now();
-    for i in 0..WARM_UP + tokens {
-        if i == WARM_UP {
+    for i in 0..before + tokens {
+        if i == before {
             start = Instant::now();
         }
         let Some(token) = conversation.next()? else {
-            return Err(format!("--context has no room for {WARM_UP} tokens and {tokens} more").into());
+            return Err(format!("--context has no room for {before} tokens and {tokens} more").into());
         };
         chosen.push(token);
     }

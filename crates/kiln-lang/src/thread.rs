@@ -137,7 +137,7 @@ pub fn cluster_barrier() {
 ///     }
 /// }
 /// # trace("k", Level::Thread { block: [64, 1, 1] }, |p| {
-/// #     heat(p.view_mut("rows", Facts::default()), p.scalar("steps"))
+/// #     heat(p.view_mut("rows", Facts::default()), p.scalar("steps", Default::default()))
 /// # })?;
 /// # Ok::<(), kiln_lang::TraceErrors>(())
 /// ```

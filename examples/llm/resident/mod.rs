@@ -1,15 +1,18 @@
-//! A conversation with a model that stays on the device: one launch of a kernel chooses many tokens.
+//! A conversation with a model that stays on the device: one launch of a kernel chooses many
+//! tokens.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `mod.rs` | weights, the conversation |
 //! | `sizes.rs` | how a launch divides the work |
 //! | `place.rs` | where a thread stands, and products of rows and vectors |
+//! | `line.rs` | what blocks hand on to each other |
 //! | `attention.rs` | attention in parts |
 //! | `kernel.rs` | the kernel |
 
 mod attention;
 mod kernel;
+mod line;
 mod place;
 mod sizes;
 
@@ -32,6 +35,9 @@ pub struct Form {
     pub half: bool,
     /// Tokens that a launch chooses at most.
     pub at_once: usize,
+    /// Whether blocks wait for the numbers that they read, where they run at the same time, and not
+    /// for each other.
+    pub stamped: bool,
     /// Blocks of a launch; as many as the device has multiprocessors without it.
     pub blocks: Option<usize>,
     /// Warps of a block that multiply.
@@ -40,7 +46,7 @@ pub struct Form {
 
 impl Default for Form {
     fn default() -> Form {
-        Form { half: true, at_once: AT_ONCE, blocks: None, warps: None }
+        Form { half: true, at_once: AT_ONCE, stamped: true, blocks: None, warps: None }
     }
 }
 
@@ -52,12 +58,13 @@ pub struct Resident {
     sampling: Sampling,
     at_once: usize,
     weights: Tensor<u32, 1>,
-    gains: Tensor<f32, 2>,
-    angles: Tensor<f32, 3>,
+    gains: Tensor<f32, 1>,
+    angles: Tensor<f32, 1>,
     keys: Tensor<f32, 1>,
     values: Tensor<f32, 1>,
-    passed: Tensor<f32, 1>,
-    best: Tensor<i32, 1>,
+    passed: Tensor<u64, 1>,
+    /// The stamp of the next launch's first layer.
+    stamp: u32,
     tokens: Tensor<i32, 1>,
     /// The tokens that are known, and how many of them were read.
     known: Vec<i32>,
@@ -70,7 +77,8 @@ impl Resident {
     /// Loads a model for conversations of at most `context` tokens.
     ///
     /// # Errors
-    /// If the device has no barriers of the grid; as [`Conversation::new`](crate::model::Conversation::new).
+    /// If the device has no barriers of the grid, or the kernel no room for the model; as those of a
+    /// [`Conversation`](crate::model::Conversation).
     pub fn new(
         device: &Device,
         source: Source<'_>,
@@ -84,7 +92,7 @@ impl Resident {
         let mut config = source.config()?;
         config.context = config.context.min(context).max(1);
         let Config { width, inner, layers, heads, key_heads, context, tokens, .. } = config;
-        let blocks = form.blocks.unwrap_or(device.properties().units as usize).max(1);
+        let blocks = form.blocks.unwrap_or((device.properties().units as usize).min(width).min(inner)).max(1);
         let warps = form.warps.unwrap_or(WARPS).max(1);
         let sizes = Sizes {
             width,
@@ -98,6 +106,7 @@ impl Resident {
             half: form.half,
             own_logits: source.has("output.weight"),
             sampled: sampling.temperature > 0.0,
+            stamped: form.stamped && device.capabilities().concurrent_blocks,
             blocks,
             warps,
         };
@@ -131,15 +140,15 @@ impl Resident {
             gains.extend(source.vector(&format!("blk.{layer}.ffn_norm.weight"), width)?);
         }
         gains.extend(source.vector("output_norm.weight", width)?);
-        let cache = layers * keys * context;
+        let (angles, cache) = (config.angles(), layers * keys * context);
         Ok(Resident {
             weights: device.tensor(&words, [words.len()])?,
-            gains: device.tensor(&gains, [2 * layers + 1, width])?,
-            angles: device.tensor(&config.angles(), [2, context, sizes.head / 2])?,
+            gains: device.tensor(&gains, [gains.len()])?,
+            angles: device.tensor(&angles, [angles.len()])?,
             keys: device.zeros([cache])?,
             values: device.zeros([cache])?,
             passed: device.zeros([sizes.passed()[7]])?,
-            best: device.zeros([blocks])?,
+            stamp: 1,
             tokens: device.zeros([context + 1])?,
             known: Vec::new(),
             position: 0,
@@ -203,6 +212,8 @@ impl Resident {
     /// Reads so many tokens, and chooses those behind that are not known.
     fn launch(&mut self, steps: usize) -> kiln::Result<()> {
         let (sizes, Sampling { temperature, seed }) = (self.sizes, self.sampling);
+        let stamp = self.stamp;
+        self.stamp = stamp.wrapping_add((steps * sizes.layers) as u32);
         kernel::decode(
             &self.weights,
             &self.gains,
@@ -210,11 +221,11 @@ impl Resident {
             &mut self.keys,
             &mut self.values,
             &mut self.passed,
-            &mut self.best,
             &mut self.tokens,
-            self.position as i64,
-            self.known.len() as i64,
-            steps as i64,
+            self.position as i32,
+            self.known.len() as i32,
+            steps as i32,
+            stamp,
             self.config.epsilon,
             temperature,
             seed,

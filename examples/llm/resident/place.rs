@@ -1,10 +1,32 @@
 //! Where a thread stands, and what its warp multiplies.
+//!
+//! Indices are not checked: all of them follow from the sizes, as the lengths of the tensors do.
+//! They are 32 bits wide, so that they take fewer instructions.
 
-use super::sizes::{NOWHERE, Sizes, WARP};
+use super::sizes::{Sizes, WARP};
 use kiln::prelude::*;
+
+/// An index.
+pub type Int = Val<i32>;
 
 /// Four words of weights.
 pub type Quad = [Val<u32>; 4];
+
+/// An element of memory.
+pub fn at<T: Elem>(view: View<T, 1>, index: Int) -> Val<T> {
+    // SAFETY: see the module.
+    unsafe { view.get_unchecked(index) }
+}
+
+/// Stores an element of the block's memory, where a condition holds.
+#[device]
+pub fn put<T: Elem>(memory: Shared<T, 1>, condition: Val<bool>, index: Int, value: Val<T>) {
+    if condition {
+        // SAFETY: the index is inside, as the module says. One thread of the block has it, and a
+        // barrier stands between this and every access by others.
+        unsafe { memory.scatter_unchecked(index, value) };
+    }
+}
 
 /// A matrix, or those of all layers, among the weights.
 #[derive(Clone, Copy)]
@@ -21,26 +43,36 @@ pub struct Rows {
 #[derive(Clone, Copy)]
 pub struct Place {
     pub sizes: Sizes,
-    pub block: Idx,
-    pub thread: Idx,
-    pub lane: Idx,
-    pub warp: Idx,
+    pub block: Int,
+    pub thread: Int,
+    pub lane: Int,
+    pub warp: Int,
     /// Whether its warp multiplies.
     pub works: Val<bool>,
 }
 
+/// An element or a row that may be a thread's or a warp's own.
+#[derive(Clone, Copy)]
+pub struct Own {
+    /// Its number, or another one where it is not.
+    pub number: Int,
+    /// Whether it is.
+    pub is: Val<bool>,
+}
+
 impl Place {
     pub fn new(sizes: Sizes) -> Place {
-        let warp = warp_id();
-        let works = warp.lt(sizes.warps);
-        Place { sizes, block: program_id(0), thread: thread_id(0), lane: lane_id(), warp, works }
+        let [block, thread] = [program_id(0), thread_id(0)].map(|index| index.cast::<i32>());
+        let (warp, lane) = (thread / WARP as i32, thread % WARP as i32);
+        let works = if sizes.waiter() == 0 { val(true) } else { warp.lt(sizes.warps as i32) };
+        Place { sizes, block, thread, lane, warp, works }
     }
 
-    /// The warp's row in a round, of so many; `NOWHERE` if it has none.
-    pub fn row(self, round: impl IntoIndex, rows: usize) -> Idx {
-        let all = (self.sizes.blocks * self.sizes.warps) as i64;
-        let row = self.warp * self.sizes.blocks as i64 + self.block + round.into_index() * all;
-        select(self.works & row.lt(rows), row, NOWHERE)
+    /// The warp's row in a round, of so many.
+    pub fn row(self, round: impl IntoVal<i32>, rows: usize) -> Own {
+        let all = (self.sizes.blocks * self.sizes.warps) as i32;
+        let row = self.warp * self.sizes.blocks as i32 + self.block + round.into_val() * all;
+        Own { number: row.min(rows as i32 - 1), is: self.works & row.lt(rows as i32) }
     }
 
     /// In how many rounds all rows are done.
@@ -48,71 +80,82 @@ impl Place {
         rows.div_ceil(self.sizes.blocks * self.sizes.warps)
     }
 
-    /// The elements of a vector that belong to the thread; `NOWHERE` where it has fewer.
-    pub fn own(self, length: usize) -> Vec<Idx> {
+    /// The elements of a vector that belong to the thread.
+    pub fn own(self, length: usize) -> Vec<Own> {
         let workers = self.sizes.workers();
         let own = (0..length.div_ceil(workers)).map(|i| {
-            let element = self.thread + (i * workers) as i64;
-            select(self.works & element.lt(length), element, NOWHERE)
+            let element = self.thread + (i * workers) as i32;
+            let is = match (i + 1) * workers <= length && self.sizes.waiter() == 0 {
+                true => val(true),
+                false => self.works & element.lt(length as i32),
+            };
+            Own { number: element.min(length as i32 - 1), is }
         });
         own.collect()
     }
 
-    /// Begins to load the lane's quads of a part of a row of so many quads, from one on.
-    pub fn load(self, rows: Rows, row: Idx, first: Idx, quads: usize) -> Vec<Quad> {
-        let row_quads = rows.columns / self.sizes.quad();
+    /// Begins to load the lane's quads of a part of a row, from one on. Lanes behind the end of the
+    /// row load its last quad, which is multiplied with zeros.
+    pub fn load(self, rows: Rows, row: Int, first: Int, quads: usize) -> Vec<Quad> {
+        let row_quads = (rows.columns / self.sizes.quad()) as i32;
+        let begin = row * row_quads;
         let loads = (0..quads.div_ceil(WARP)).map(|i| {
-            let quad = self.lane + (i * WARP) as i64;
-            let inside = row.ge(0) & quad.lt(quads) & (first + quad).lt(row_quads);
-            let at = (row * row_quads as i64 + first + quad) * 4 + rows.first as i64;
-            rows.weights.get_quad(select(inside, at, NOWHERE))
+            let quad = (first + self.lane + (i * WARP) as i32).min(row_quads - 1);
+            // SAFETY: see the module. The matrices begin at whole quads.
+            unsafe { rows.weights.get_quad_unchecked((begin + quad) * 4 + rows.first as i32) }
         });
         loads.collect()
     }
 }
 
 /// A vector in shared memory, as products read it: where a quad of weights is eight numbers, the
-/// first four of each such run come first, so that the lanes of a warp read adjacent ones.
+/// first four of each such run come first, so that the lanes of a warp read adjacent ones. Behind
+/// its end there are zeros, up to a whole number of quads for each lane of a warp.
 #[derive(Clone, Copy)]
 pub struct Factor {
     memory: Shared<u32, 1>,
     sizes: Sizes,
+    /// Numbers, with the zeros behind.
     length: usize,
 }
 
 impl Factor {
-    pub fn new(sizes: Sizes, length: usize) -> Factor {
-        Factor { memory: shared::<u32, 1>([length]), sizes, length }
-    }
-
-    pub fn place(self, element: Idx) -> Idx {
-        if !self.sizes.half {
-            return element;
+    /// A vector that products read in parts of so many quads.
+    pub fn new(place: Place, length: usize, part: usize) -> Factor {
+        let (sizes, quad) = (place.sizes, place.sizes.quad());
+        let parts = length.div_ceil(part * quad);
+        let length = ((parts - 1) * part + part.next_multiple_of(WARP)) * quad;
+        let factor = Factor { memory: shared::<u32, 1>([length]), sizes, length };
+        for own in place.own(length) {
+            put(factor.memory, own.is, own.number, val(0u32));
         }
-        let within = element % 8;
-        (element / 8) * 4 + within % 4 + (within / 4) * (self.length / 2) as i64
+        factor
     }
 
-    /// Stores an element, which is one of the thread's own or `NOWHERE`.
-    pub fn put(self, element: Idx, value: Val<f32>) {
-        let at = select(element.ge(0), self.place(element), NOWHERE);
-        // SAFETY: each thread has elements of its own, and a barrier comes before they are read.
-        unsafe { self.memory.scatter(at, value.bitcast::<u32>()) };
+    /// Stores an element of the thread's own.
+    pub fn put(self, own: Own, value: Val<f32>) {
+        let element = own.number;
+        let place = if self.sizes.half {
+            let within = element % 8;
+            (element / 8) * 4 + within % 4 + (within / 4) * (self.length / 2) as i32
+        } else {
+            element
+        };
+        put(self.memory, own.is, place, value.bitcast::<u32>());
     }
 
-    /// The numbers that the lane's quads of weights are multiplied with. Behind the end they are
-    /// others, whose weights are zeros.
-    pub fn quads(self, place: Place, first: Idx, quads: usize) -> Vec<Vec<Val<f32>>> {
-        let all = self.length / self.sizes.quad();
-        let part = |at: Idx| {
+    /// The numbers that the lane's quads of weights are multiplied with.
+    pub fn quads(self, place: Place, first: Int, quads: usize) -> Vec<Vec<Val<f32>>> {
+        let all = (self.length / self.sizes.quad()) as i32;
+        let part = |at: Int| {
             // SAFETY: a whole quad of the memory.
             unsafe { self.memory.get_quad_unchecked(at * 4) }.map(|word| word.bitcast::<f32>())
         };
         let loads = (0..quads.div_ceil(WARP)).map(|i| {
-            let quad = (first + place.lane + (i * WARP) as i64).min(all as i64 - 1);
+            let quad = first + place.lane + (i * WARP) as i32;
             let mut numbers = part(quad).to_vec();
             if self.sizes.half {
-                numbers.extend(part(quad + all as i64));
+                numbers.extend(part(quad + all));
             }
             numbers
         });
@@ -147,6 +190,11 @@ pub fn sum_of_lanes(value: Val<f32>, lanes: usize) -> Val<f32> {
         sum += shuffle_xor(sum, 1i64 << step);
     }
     sum
+}
+
+/// The greatest of all lanes.
+pub fn greatest_of_lanes(value: Val<f32>) -> Val<f32> {
+    (0..WARP.ilog2()).fold(value, |most, step| most.max(shuffle_xor(most, 1i64 << step)))
 }
 
 /// The greater of two scores, or that of the lower token.

@@ -27,6 +27,9 @@ pub struct Sizes {
     pub own_logits: bool,
     /// Whether chance decides between tokens.
     pub sampled: bool,
+    /// Whether blocks wait for the numbers that they read, each of which bears a stamp; else for
+    /// all other blocks, before they read any.
+    pub stamped: bool,
     /// Blocks of the launch.
     pub blocks: usize,
     /// Warps of a block that multiply.
@@ -40,18 +43,25 @@ pub const KEPT: usize = 3;
 /// Keys that a warp takes on at once, of each of its groups of lanes.
 pub const KEYS: usize = 6;
 /// Parts of attention that are joined at once.
-pub const PARTS: usize = 8;
+pub const PARTS: usize = 4;
+/// Elements of a vector that a thread has, at most.
+pub const OWN: usize = 8;
 /// Rows of logits that a warp multiplies at once.
 pub const ROWS: usize = 4;
+/// Numbers of keys and values that a lane loads at once, at most.
+pub const EARLIER: usize = KEYS * 8;
 /// Numbers that a lane keeps for all heads that share keys.
 pub const STATE: usize = 48;
-/// No index of any tensor.
-pub const NOWHERE: i64 = -1;
 
 impl Sizes {
     /// Threads of a block.
     pub fn threads(self) -> usize {
-        (self.warps + 1) * WARP
+        (self.warps + self.waiter()) * WARP
+    }
+
+    /// Warps of a block that wait alone.
+    pub fn waiter(self) -> usize {
+        usize::from(!self.stamped)
     }
 
     /// Threads of a block that multiply.
@@ -94,9 +104,9 @@ impl Sizes {
         self.warps * WARP / self.lanes()
     }
 
-    /// Into how many parts attention can be divided.
+    /// Into how many parts attention can be divided: one for each lane of the warp that joins them.
     pub fn most_parts(self) -> usize {
-        self.blocks / self.key_heads
+        (self.blocks / self.key_heads).min(WARP)
     }
 
     /// Into how many parts the rows of the product that ends a layer are divided.
@@ -104,9 +114,14 @@ impl Sizes {
         if self.inner / self.quad() >= 128 { 2 } else { 1 }
     }
 
+    /// Quads of such a part.
+    pub fn part_quads(self) -> usize {
+        (self.inner / self.quad()).div_ceil(self.row_parts())
+    }
+
     /// Where what blocks hand on begins: queries, keys and values; parts of attention, with their
-    /// greatest scores and sums; the attention's product; gates and what they multiply; parts of
-    /// the last product; the greatest logits. Then the end.
+    /// greatest scores and sums; the attention's product; what gates have let through; parts of the
+    /// last product; the greatest logits and their tokens. Then the end.
     pub fn passed(self) -> [usize; 8] {
         let parts = self.most_parts() * self.heads;
         let lengths = [
@@ -114,9 +129,9 @@ impl Sizes {
             parts * self.head,
             parts * 2,
             self.width,
-            2 * self.inner,
+            self.inner,
             self.row_parts() * self.width,
-            self.blocks,
+            2 * self.blocks,
         ];
         let mut at = [0; 8];
         for i in 0..7 {
@@ -159,8 +174,18 @@ impl Sizes {
         if !(head / 2).is_power_of_two() {
             return Some(format!("heads have a width of {head}, which is no power of two"));
         }
-        if self.shared() * (2 + 2 * self.pairs()) > STATE {
+        if self.shared() * (2 + 2 * self.pairs()) > STATE || self.pairs() > 2 {
             return Some(format!("{} heads of {head} share their keys", self.shared()));
+        }
+        if blocks > width.min(inner) {
+            return Some(format!("there are {blocks} blocks, more than rows of its matrices"));
+        }
+        let cached = 2 * self.layers * key_heads * head * self.context;
+        if self.weights()[6].max(cached) > i32::MAX as usize {
+            return Some("its weights or its memory have more than 2^31 words".into());
+        }
+        if width > OWN * self.workers() {
+            return Some(format!("{} threads have too few elements of {width}", self.workers()));
         }
         (blocks < key_heads).then(|| format!("there are {key_heads} heads of keys, and {blocks} blocks"))
     }
