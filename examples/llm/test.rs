@@ -71,6 +71,9 @@ fn main() -> ExitCode {
         trials.push(Trial::test(format!("resident_as_launched_on_{device}"), test).with_ignored_flag(!there));
     }
     trials.push(Trial::test("resident_models_need_grid_barriers", resident_models_need_grid_barriers));
+    let file = tiny.clone();
+    trials.push(Trial::test("a_resident_conversation_goes_on", move || a_resident_goes_on(&file)));
+    trials.push(Trial::test("sizes_that_cannot_stay_are_refused", sizes_that_cannot_stay));
     trials.push(Trial::test("random_weights_follow_the_seed", random_weights_follow_the_seed));
     trials.push(Trial::test("other_models_are_refused", move || other_models_are_refused(&tiny)));
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
@@ -193,6 +196,52 @@ fn resident_models_need_grid_barriers() -> Outcome {
     expect(refused.as_deref() == Some("cpu has no grid barriers, which a resident model needs"), || {
         format!("{refused:?}")
     })
+}
+
+/// What was chosen and not handed out is forgotten when more is said; the context has an end.
+fn a_resident_goes_on(file: &Path) -> Outcome {
+    let (device, file) = (Device::open("interp:fast")?, Gguf::open(file)?);
+    let new = || Resident::new(&device, Source::File(&file), 9, GREEDY, form(&device, false));
+    let mut whole = new()?;
+    expect(whole.next()?.is_none(), || "a token came out of nothing".into())?;
+    whole.feed(&[1, 70, 80])?;
+    let first = whole.next()?.ok_or("no token")?;
+    whole.feed(&[2, 30])?;
+    let second = whole.next()?;
+
+    let mut parts = new()?;
+    parts.feed(&[1])?;
+    parts.feed(&[70, 80, first, 2, 30])?;
+    expect(parts.next()? == second, || "parts and whole differ".into())?;
+    expect(parts.room() == 2, || format!("there is room for {}", parts.room()))?;
+    let error = parts.feed(&[1; 3]).err().map(|e| e.to_string());
+    expect(error.as_deref() == Some("the text has 3 tokens, and of 9 there is room for 2"), || {
+        format!("{error:?}")
+    })?;
+    for _ in 0..2 {
+        parts.next()?.ok_or("the context ended early")?;
+    }
+    expect(parts.next()?.is_none(), || "the context has no end".into())
+}
+
+fn sizes_that_cannot_stay() -> Outcome {
+    let device = Device::open("interp:fast")?;
+    let small = Config { width: 64, inner: 64, layers: 1, heads: 2, key_heads: 1, ..Config::SMOLLM2_135M };
+    let refused = |sizes: Config, blocks: usize, end: &str| {
+        let form = Form { blocks: Some(blocks), warps: Some(1), ..Form::default() };
+        let new = Resident::new(&device, Source::Random(sizes, 1), 16, GREEDY, form);
+        let error = new.err().map_or_else(String::new, |e| e.to_string());
+        expect(error == format!("this model cannot stay on interp:fast: {end}"), || error)
+    };
+    let inner = Config { inner: 60, ..small };
+    refused(inner, 2, "vectors of 64, 60 and 64 are no whole quads of 8")?;
+    let heads = Config { width: 96, heads: 4, ..small };
+    refused(heads, 2, "heads have a width of 24, which is no power of two")?;
+    refused(Config { heads: 16, ..small }, 2, "16 heads of 4 share their keys")?;
+    refused(small, 65, "there are 65 blocks, more than rows of its matrices")?;
+    let wide = Config { width: 512, inner: 512, heads: 8, key_heads: 2, ..small };
+    refused(wide, 2, "32 threads have too few elements of 512")?;
+    refused(Config { key_heads: 2, ..small }, 1, "there are 2 heads of keys, and 1 blocks")
 }
 
 /// The tokens that HF's tokenizers give, and the text again.

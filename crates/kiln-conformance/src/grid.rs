@@ -9,6 +9,7 @@ pub fn cases() -> Vec<Case> {
     cases!["grid":
         rounds_of_all_blocks;
         sums_of_all_blocks;
+        launches_in_a_graph;
         a_fault_ends_all_blocks;
         grids_that_do_not_fit;
     ]
@@ -84,6 +85,37 @@ fn sums_of_all_blocks(trial: &mut Trial<'_>) -> Verdict {
         holds(&format!("{blocks} blocks"), &all, &vec![total; blocks])?;
     }
     Ok(())
+}
+
+/// Launches of a graph begin to count anew, each by itself, and so does one beside the graph.
+fn launches_in_a_graph(trial: &mut Trial<'_>) -> Verdict {
+    let (threads, rounds) = (5 * 32, 3);
+    let data = trial.random::<u32>(2 * threads);
+    let mut rows = [trial.device.tensor(&data, [2, threads])?, trial.device.tensor(&data, [2, threads])?];
+    let mut alone = trial.device.tensor(&data, [2, threads])?;
+    let (graph, ()) = trial.device.graph(|_| {
+        for rows in &mut rows {
+            mix(rows, rounds).grid([5]).block([32]).launch(trial.device)?;
+        }
+        mix(&mut rows[0], rounds).grid([5]).block([32]).launch(trial.device)
+    })?;
+    for _ in 0..2 {
+        graph.replay()?;
+        mix(&mut alone, rounds).grid([5]).block([32]).launch(trial.device)?;
+    }
+    let mixed = |times: i32| {
+        let mut both = [data[..threads].to_vec(), data[threads..].to_vec()];
+        for round in (0..times).flat_map(|_| 0..rounds as usize) {
+            // Every launch begins with the first row.
+            let now = round % 2;
+            let other = |own: usize| both[now][(own * 7 + round * 13 + 32) % threads];
+            both[1 - now] = list(0..threads, |own| both[now][own].wrapping_mul(3).wrapping_add(other(own)));
+        }
+        both.concat()
+    };
+    holds("two launches a replay", &rows[0], &mixed(4))?;
+    holds("one launch a replay", &rows[1], &mixed(2))?;
+    holds("launches between replays", &alone, &mixed(2))
 }
 
 /// A thread of one block reads outside of a tensor, before the second barrier.

@@ -77,7 +77,7 @@ impl Resident {
     /// Loads a model for conversations of at most `context` tokens.
     ///
     /// # Errors
-    /// If the device has no barriers of the grid, or the kernel no room for the model; as those of a
+    /// If the device has no barriers of the grid, or the kernel no room for the model; those of a
     /// [`Conversation`](crate::model::Conversation).
     pub fn new(
         device: &Device,
