@@ -116,10 +116,10 @@ pub fn product_q8<S: Float>(
 
 /// y = W x for weights as they are.
 #[kernel(contract)]
-pub fn product_f32(
+pub fn product_plain<W: Float>(
     x: &Tensor<f32, 2>,
     gain: &Tensor<f32, 1>,
-    weights: &Tensor<f32, 3>,
+    weights: &Tensor<W, 3>,
     y: &mut Tensor<f32, 2>,
     epsilon: Val<f32>,
     form: Form,
@@ -129,7 +129,7 @@ pub fn product_f32(
     let mut sums = no_sums(form);
     for first in range_step(0, weights.extent(0), group) {
         let x = input(x, gain, first, group, form);
-        let weights = weights.tile((first, 0), (group, outputs)).load(0.0);
+        let weights = weights.tile((first, 0), (group, outputs)).load(0).cast::<f32>();
         sums = add_products(sums, x, weights, full::<f32>(outputs, 1.0), form);
     }
     finish(sums, zeros::<f32>((form.rows, outputs)), x, y, epsilon, form);
@@ -231,8 +231,8 @@ pub fn embed_q8<S: Float>(
 
 /// As `embed_q4`, of weights as they are.
 #[kernel]
-pub fn embed_f32(
-    weights: &Tensor<f32, 3>,
+pub fn embed_plain<W: Float>(
+    weights: &Tensor<W, 3>,
     tokens: &Tensor<i32, 1>,
     place: &Tensor<i32, 1>,
     x: &mut Tensor<f32, 2>,
@@ -241,8 +241,8 @@ pub fn embed_f32(
     let (row, block) = (program_id(1), program_id(0));
     let token = tokens.get(place.get(0).cast::<i64>() + row).cast::<i64>();
     let (panel, column) = (token / weights.extent(2), token % weights.extent(2));
-    let weights = weights.row(panel).tile((block * group, column), (group, 1)).load(0.0);
-    x.row(row).tile(block * group, group).store(weights.reshape(group));
+    let weights = weights.row(panel).tile((block * group, column), (group, 1)).load(0).reshape(group);
+    x.row(row).tile(block * group, group).store(weights.cast::<f32>());
 }
 
 /// What attention is made for.

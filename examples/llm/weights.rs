@@ -5,8 +5,9 @@
 //! it.
 
 use crate::kernels::{self, Form, Input};
+use kiln::ir::Scalar;
 use kiln::prelude::*;
-use kiln_files::gguf::{Q4_0, Q4_1, Q6K, Q8_0, Weights};
+use kiln_files::gguf::{Encoding, Q4_0, Q4_1, Q6K, Q8_0, Weights};
 use std::thread::available_parallelism;
 
 /// Inputs of a group of 4 bits, and of 8.
@@ -26,7 +27,8 @@ enum Storage {
     Q4 { quants: Tensor<u8, 3>, scales: Tensor<f16, 3>, minima: Tensor<f16, 3> },
     Q8 { quants: Tensor<i8, 3>, scales: Tensor<f16, 3> },
     Q6 { quants: Tensor<i8, 3>, scales: Tensor<f32, 3> },
-    Plain(Tensor<f32, 3>),
+    Bf16(Tensor<bf16, 3>),
+    F32(Tensor<f32, 3>),
 }
 
 /// How many outputs a program has: whole vectors, and several programs for each core.
@@ -52,8 +54,21 @@ impl Matrix {
         } else if let Some(blocks) = all(parts, |part| part.blocks::<Q6K, 256>().map(<[Q6K]>::to_vec)) {
             layout.q6(device, &blocks)?
         } else {
-            layout.plain(device, &parts.iter().flat_map(Weights::dequantize).collect::<Vec<f32>>())?
+            let rows = parts.iter().flat_map(Weights::dequantize).collect::<Vec<f32>>();
+            let is_bf16 = |part: &Weights| part.encoding() == Encoding::Plain(Scalar::BF16);
+            match parts.iter().all(is_bf16) {
+                true => Storage::Bf16(layout.plain(device, &rows, bf16::from_f32)?),
+                false => Storage::F32(layout.plain(device, &rows, |weight| weight)?),
+            }
         };
+        Ok(Matrix { storage, inputs, panel: layout.panel })
+    }
+
+    /// A matrix of bf16, of rows of so many inputs.
+    pub fn of_bf16(device: &Device, rows: &[f32], inputs: usize) -> kiln::Result<Matrix> {
+        let outputs = rows.len() / inputs.max(1);
+        let layout = Layout::new(panel(device, outputs), outputs, inputs);
+        let storage = Storage::Bf16(layout.plain(device, rows, bf16::from_f32)?);
         Ok(Matrix { storage, inputs, panel: layout.panel })
     }
 
@@ -63,7 +78,8 @@ impl Matrix {
             Storage::Q4 { quants, scales, minima } => quants.len() + 2 * (scales.len() + minima.len()),
             Storage::Q8 { quants, scales } => quants.len() + 2 * scales.len(),
             Storage::Q6 { quants, scales } => quants.len() + 4 * scales.len(),
-            Storage::Plain(weights) => 4 * weights.len(),
+            Storage::Bf16(weights) => 2 * weights.len(),
+            Storage::F32(weights) => 4 * weights.len(),
         }
     }
 
@@ -98,8 +114,11 @@ impl Matrix {
             Storage::Q6 { quants, scales } => {
                 kernels::product_q8(x, gain, quants, scales, y, epsilon, form).launch(&device)
             }
-            Storage::Plain(weights) => {
-                kernels::product_f32(x, gain, weights, y, epsilon, form).launch(&device)
+            Storage::Bf16(weights) => {
+                kernels::product_plain(x, gain, weights, y, epsilon, form).launch(&device)
+            }
+            Storage::F32(weights) => {
+                kernels::product_plain(x, gain, weights, y, epsilon, form).launch(&device)
             }
         }
     }
@@ -122,7 +141,8 @@ impl Matrix {
             Storage::Q6 { quants, scales } => {
                 kernels::embed_q8(quants, scales, tokens, place, x, SMALL_GROUP).launch(&device)
             }
-            Storage::Plain(weights) => kernels::embed_f32(weights, tokens, place, x, GROUP).launch(&device),
+            Storage::Bf16(weights) => kernels::embed_plain(weights, tokens, place, x, GROUP).launch(&device),
+            Storage::F32(weights) => kernels::embed_plain(weights, tokens, place, x, GROUP).launch(&device),
         }
     }
 }
@@ -227,14 +247,19 @@ impl Layout {
         Ok(Storage::Q6 { quants, scales: device.tensor(&scales, self.shape(groups))? })
     }
 
-    fn plain(&self, device: &Device, weights: &[f32]) -> kiln::Result<Storage> {
-        let mut panels = vec![0f32; self.len(self.inputs)];
+    fn plain<W: Elem + Default>(
+        &self,
+        device: &Device,
+        weights: &[f32],
+        rounded: impl Fn(f32) -> W,
+    ) -> kiln::Result<Tensor<W, 3>> {
+        let mut panels = vec![W::default(); self.len(self.inputs)];
         for (output, row) in weights.chunks_exact(self.inputs.max(1)).enumerate() {
             let first = self.at(output, self.inputs, 0);
             for (j, &weight) in row.iter().enumerate() {
-                panels[first + j * self.panel] = weight;
+                panels[first + j * self.panel] = rounded(weight);
             }
         }
-        device.tensor(&panels, self.shape(self.inputs)).map(Storage::Plain)
+        device.tensor(&panels, self.shape(self.inputs))
     }
 }

@@ -149,6 +149,9 @@ pub struct Capabilities {
     /// Whether the blocks of one small launch run at the same time, so that one may wait for
     /// another. Elsewhere they may run one after the other.
     pub concurrent_blocks: bool,
+    /// Whether kernels can have barriers of the grid: all blocks of a launch run at the same time
+    /// there, and more than there is room for are refused.
+    pub grid_barriers: bool,
     /// Whether programs are loaded while resident launches run. Elsewhere the
     /// [tenants](crate::Tenant) leave for a moment.
     pub loads_beside_residents: bool,
@@ -180,6 +183,7 @@ impl Capabilities {
             clusters: 1,
             explicit_level: false,
             concurrent_blocks: false,
+            grid_barriers: false,
             loads_beside_residents: true,
             peer_access: false,
             contraction: false,
@@ -213,7 +217,7 @@ impl Capabilities {
     /// let plain = Capabilities::new(Execution::Simd);
     /// assert!(plain.described().iter().any(|&(name, there, _)| name == "clusters" && !there));
     /// ```
-    pub fn described(&self) -> [(&'static str, bool, String); 15] {
+    pub fn described(&self) -> [(&'static str, bool, String); 16] {
         // Named one by one, so that a new capability must get its words.
         let Capabilities {
             execution,
@@ -224,6 +228,7 @@ impl Capabilities {
             clusters,
             explicit_level,
             concurrent_blocks,
+            grid_barriers,
             loads_beside_residents,
             peer_access,
             contraction,
@@ -243,6 +248,7 @@ impl Capabilities {
             ("clusters", clusters > 1, format!("clusters of {clusters} blocks")),
             named("explicit level", explicit_level),
             named("concurrent blocks", concurrent_blocks),
+            named("grid barriers", grid_barriers),
             named("loading beside resident launches", loads_beside_residents),
             named("peer access", peer_access),
             named("contraction", contraction),

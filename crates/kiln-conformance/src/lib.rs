@@ -31,6 +31,7 @@
 //! | `warps.rs`, `blocks.rs` | what lanes and threads do together |
 //! | `ordered.rs` | what blocks hand each other |
 //! | `clusters.rs` | what the blocks of a cluster do |
+//! | `grid.rs` | what all blocks of a launch do |
 //! | `library*.rs`, `products*.rs`, `attention.rs` | kernels of `kiln-kernels` |
 //! | `faults.rs`, `prints.rs` | what a kernel reports |
 //! | `fault_regions.rs` | faults that a kernel survives |
@@ -77,6 +78,7 @@ mod faults;
 mod flow;
 mod functions;
 mod graphs;
+mod grid;
 mod integers;
 mod language;
 mod launch;
@@ -153,6 +155,7 @@ pub fn suite() -> Vec<Case> {
         atomics::cases,
         ordered::cases,
         clusters::cases,
+        grid::cases,
         uniform::cases,
         faults::cases,
         fault_regions::cases,

@@ -89,34 +89,38 @@ fn prepare(kernel: &Kernel) -> Result<Kernel> {
 /// The explicit level and operations on fragments name what a GPU's units do side by side, of which
 /// a CPU has none, and so do the operations of a kernel that was lowered to a GPU's threads.
 fn refuse_explicit(kernel: &Kernel) -> Result<()> {
+    const TILES: &str = "Write the kernel over tiles, with `dot`.";
+    const LAUNCHES: &str = "Launch a kernel for each step: launches of a stream follow each other.";
     let (mut found, mut lowered) = (None, None);
     kernel.walk(|_, op| {
         let name = op.kind.mnemonic();
-        let of = if let OpKind::Explicit(_) = op.kind {
-            "the explicit level"
+        let (of, hint) = if let OpKind::Explicit(_) = op.kind {
+            ("the explicit level", TILES)
         } else if let OpKind::Fragment(_) = op.kind {
-            "a GPU's warps"
+            ("a GPU's warps", TILES)
         } else if let OpKind::Cluster(_) = op.kind {
-            "a cluster's blocks"
+            ("a cluster's blocks", TILES)
+        } else if let OpKind::GridBarrier = op.kind {
+            ("blocks that wait for each other", LAUNCHES)
         } else if matches!(op.kind, OpKind::LoadQuad(_) | OpKind::StoreQuad(_))
             && kernel.ty(op.view()).as_view().is_some_and(|v| v.space == Space::Shared)
         {
-            "shared memory"
+            ("shared memory", TILES)
         } else {
             if op.kind.is_below_tiles() {
-                lowered.get_or_insert((format!("`{name}` of the code for GPUs"), op.loc));
+                lowered.get_or_insert((format!("`{name}` of the code for GPUs"), op.loc, TILES));
             }
             return;
         };
-        found.get_or_insert((format!("`{name}` of {of}"), op.loc));
+        found.get_or_insert((format!("`{name}` of {of}"), op.loc, hint));
     });
-    let Some((what, loc)) = found.or(lowered) else { return Ok(()) };
+    let Some((what, loc, hint)) = found.or(lowered) else { return Ok(()) };
     Err(Error::Unsupported {
         kernel: kernel.name.clone(),
         what,
         device: "cpu".into(),
         location: kernel.describe(loc),
-        hint: "Write the kernel over tiles, with `dot`.".into(),
+        hint: hint.into(),
     })
 }
 

@@ -14,7 +14,8 @@ assembler::tests! {
     vector_accesses_of_every_type
     arithmetic_of_every_type
     conversions_between_all_types
-    control_flow_shared_memory_and_warps;
+    control_flow_shared_memory_and_warps
+    grid_barriers;
     plain: a_tile_kernel_is_refused
 }
 
@@ -198,6 +199,33 @@ fn control_flow_shared_memory_and_warps() {
     let module = assemble(&k);
     assert_eq!((module.shared, module.sites.len(), module.words), (96 * 4, 3, 3));
     assert!(!module.text.contains("activemask"), "96 threads are whole warps");
+}
+
+fn grid_barriers() {
+    for (block, faults) in [([96, 1, 1], false), ([8, 4, 2], true), ([33, 1, 1], true), ([1, 1, 1], false)] {
+        let mut k = kernel(block);
+        let n = scalar(&mut k, Scalar::I64);
+        let mut b = Builder::new(&mut k);
+        b.op(OpKind::GridBarrier, &[], &[]);
+        if faults {
+            let tid = b.thread_id(Axis::X);
+            let ok = b.compare(CompareOp::Lt, tid, n);
+            b.op(OpKind::CheckBounds, &[ok, tid, n], &[]);
+        }
+        b.op(OpKind::GridBarrier, &[], &[]);
+        let module = assemble(&k);
+        assert!(module.grid_barrier && module.words == 1);
+        // The address of the counter is a hidden word, whether or not the kernel can report.
+        assert!(module.text.contains("[w1]"), "{}", module.text);
+        let count = |what: &str| module.text.matches(what).count();
+        assert_eq!(count("red.release.gpu.global.add.u64"), 2, "{}", module.text);
+        assert_eq!(count("ld.acquire.gpu.global.u64"), 2, "{}", module.text);
+        // Who faults tells those that wait; a block of which a thread has ended does not arrive.
+        let ends = [count("red.relaxed.gpu.global.or.b64"), count("barrier.red.popc.u32") / 2];
+        assert_eq!(ends, [usize::from(faults); 2], "{}", module.text);
+    }
+    let module = assemble(&kernel([32, 1, 1]));
+    assert!(!module.grid_barrier && !module.text.contains("w0"));
 }
 
 fn a_tile_kernel_is_refused() {

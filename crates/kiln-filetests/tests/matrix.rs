@@ -138,6 +138,7 @@ fn operations() -> String {
     let condition = "  %z = const 0 : i32\n  %c = gt %v, %z : bool\n";
     let rows = [
         ("barriers of a block", of_i32("  barrier")),
+        ("barriers of the grid", of_i32("  grid_barrier")),
         ("the first thread's value for all", of_i32("  %w = block_uniform %v : i32")),
         ("exchanges among the lanes of a warp", of_i32("  %w = shuffle.xor %v, %i : i32")),
         ("votes of a warp", of_i32(&format!("{condition}  %w = vote.ballot %c : u32"))),

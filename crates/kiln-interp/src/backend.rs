@@ -1,6 +1,6 @@
 //! The interpreter as a device.
 
-use crate::explicit;
+use crate::explicit::{self, has_grid_barrier};
 use crate::launch;
 use crate::memory::GlobalMemory;
 use crate::order::Order;
@@ -151,6 +151,9 @@ struct DeviceState {
 /// The most blocks of a cluster, as GPUs have.
 const MAX_CLUSTER: u32 = 8;
 
+/// The most blocks of a launch whose blocks wait for each other: each has a thread of the host.
+const MAX_AT_ONCE: u64 = 256;
+
 /// The name of the device.
 const DEVICE: &str = "interp";
 /// What the name has after it without the sanitizer.
@@ -179,6 +182,7 @@ impl Interp {
                 on_host: true,
                 clusters: MAX_CLUSTER,
                 explicit_level: true,
+                grid_barriers: true,
                 launch_limit: true,
                 sanitizer: options.sanitize,
                 clock: Clock::Operations,
@@ -268,6 +272,9 @@ impl Interp {
             return Ok(None);
         }
         let blocks = launch.grid.iter().map(|&extent| u64::from(extent)).product();
+        if has_grid_barrier(&loaded.kernel) {
+            self.limit(&loaded.kernel, "blocks of a launch with a grid barrier", blocks, MAX_AT_ONCE)?;
+        }
         let order = match self.seed {
             Some(seed) if order_threads => {
                 let order = Order::seeded(blocks, seed, state.launches);

@@ -1,7 +1,7 @@
 //! A launch: its memory, its registers, and the loop over its blocks.
 
 use crate::eval;
-use crate::explicit::{agents, run_grid, takes_turns};
+use crate::explicit::{agents, blocks_at_once, run_grid, takes_turns};
 use crate::in_flight::{Begun, InFlight};
 use crate::machine::Machine;
 use crate::mask::Mask;
@@ -38,12 +38,12 @@ pub fn run(
         fits.then(|| BlockMemory::new(size, parts, sanitize)).flatten().ok_or(too_much(requested))
     };
     // Programs that take turns have registers each.
-    let machines = if takes_turns(&loaded.kernel) { 1 + agents(&loaded.kernel) } else { 1 };
+    let blocks = blocks_at_once(&loaded.kernel, launch.grid);
+    let machines = if takes_turns(&loaded.kernel) { 1 + agents(&loaded.kernel, blocks) } else { 1 };
     let register_bytes = loaded.register_bytes().saturating_mul(machines as u64);
     let registers = (register_bytes <= room.1.max(LEAST_REGISTERS)).then(|| loaded.registers()).flatten();
     let registers = registers.ok_or_else(|| too_much(register_bytes))?;
     memory.begin_launch();
-    let blocks = loaded.kernel.cluster as usize;
     let spaces = Spaces {
         shared: block_memory(loaded.shared_bytes, blocks)?,
         local: block_memory(loaded.local_bytes, blocks * loaded.lanes())?,

@@ -64,6 +64,10 @@ impl Machine<'_> {
             let data = kernel.op(op);
             self.spaces.global.steps += 1;
             self.spaces.op = Some(op);
+            if data.kind == OpKind::GridBarrier {
+                self.grid_barrier(data, mask)?;
+                continue;
+            }
             if !self.active_regions.is_empty() || self.left.is_some() {
                 self.run_in_fault_region(op, data, mask)?;
                 continue;

@@ -157,6 +157,11 @@ impl GlobalMemory {
 
     /// Lets the sanitizer forget who touched what: launches are ordered.
     pub fn begin_launch(&mut self) {
+        self.order_all();
+    }
+
+    /// Orders all accesses so far before all that follow.
+    pub fn order_all(&mut self) {
         for shadow in self.arenas.iter_mut().filter_map(|a| a.shadow.as_mut()) {
             shadow.begin_launch();
         }

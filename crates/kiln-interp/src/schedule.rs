@@ -174,6 +174,7 @@ fn convergence_of(kernel: &Kernel, data: &OpData) -> Convergence {
         OpKind::Barrier
         | OpKind::BlockUniform
         | OpKind::BlockCheck(_)
+        | OpKind::GridBarrier
         | OpKind::Cluster(ClusterOp::Barrier) => Convergence::Block,
         // The memory of the block begins anew for all threads at once.
         OpKind::Alloc { space: Space::Shared | Space::Global, .. } | OpKind::Explicit(_) => {

@@ -107,6 +107,7 @@ impl Machine<'_> {
             | OpKind::Vote(_)
             | OpKind::Address
             | OpKind::Scratch { .. } => self.evaluate(data, mask),
+            OpKind::GridBarrier => Err(Trap::Bug("a barrier of the grid in a step".into())),
             OpKind::Explicit(_) => Err(Trap::Bug("an operation of the explicit level in a step".into())),
         }
     }
@@ -206,6 +207,7 @@ impl Machine<'_> {
                 | OpKind::StoreQuad(_)
                 | OpKind::Barrier
                 | OpKind::BlockUniform
+                | OpKind::GridBarrier
                 | OpKind::Cluster(_)
                 | OpKind::Clock(_)
                 | OpKind::Sleep

@@ -42,6 +42,8 @@ pub(crate) fn meeting(kind: &OpKind) -> Option<&'static str> {
         Some("a barrier")
     } else if let OpKind::Cluster(ClusterOp::Barrier) = kind {
         Some("a barrier of the cluster")
+    } else if let OpKind::GridBarrier = kind {
+        Some("a barrier of the grid")
     } else if let OpKind::BlockUniform = kind {
         Some("a value of the first thread for all")
     } else {

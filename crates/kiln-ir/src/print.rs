@@ -231,6 +231,7 @@ impl Printer<'_, '_> {
             | OpKind::Stride(_)
             | OpKind::Alloc { .. }
             | OpKind::Barrier
+            | OpKind::GridBarrier
             | OpKind::BlockUniform
             | OpKind::Cluster(_)
             | OpKind::Sleep
@@ -346,6 +347,7 @@ impl Printer<'_, '_> {
             | OpKind::Dot(_)
             | OpKind::Fence(_)
             | OpKind::Barrier
+            | OpKind::GridBarrier
             | OpKind::Shuffle(_)
             | OpKind::Vote(_)
             | OpKind::BlockUniform

@@ -96,11 +96,11 @@ pub mod prelude {
         block_exclusive_sum, block_histogram, block_inclusive_scan, block_inclusive_sum, block_max,
         block_min, block_reduce, block_sort, block_sort_by, block_sum, block_tile, block_tile_of,
         block_uniform, blocked_to_striped, clock_cycles, clock_ns, device, device_assert, device_print, dot,
-        dot_acc, dot_with, f16, fault_region, fence, fence_block, fence_system, full, iota, kernel,
-        lane_group, lane_id, lane_in, local, match_all, match_any, num_programs, own_element, own_elements,
-        philox, program_id, rand, randint, randint4x, randn, range, range_step, select, shared, shuffle_down,
-        shuffle_idx, shuffle_up, shuffle_xor, sleep_ns, striped_to_blocked, thread_id, thread_index,
-        thread_index_2d, thread_index_3d, trace, val, vote_all, vote_any, warp, warp_id, zeros,
+        dot_acc, dot_with, f16, fault_region, fence, fence_block, fence_system, full, grid_barrier, iota,
+        kernel, lane_group, lane_id, lane_in, local, match_all, match_any, num_programs, own_element,
+        own_elements, philox, program_id, rand, randint, randint4x, randn, range, range_step, select, shared,
+        shuffle_down, shuffle_idx, shuffle_up, shuffle_xor, sleep_ns, striped_to_blocked, thread_id,
+        thread_index, thread_index_2d, thread_index_3d, trace, val, vote_all, vote_any, warp, warp_id, zeros,
     };
 }
 

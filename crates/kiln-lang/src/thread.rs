@@ -113,6 +113,42 @@ pub fn cluster_barrier() {
     }
 }
 
+/// Waits until every thread of every block of the launch is here; what they stored before is
+/// visible after.
+///
+/// All threads of the launch must reach the same barriers. A launch of more blocks than the device
+/// has room for at once is an error that names the limit; so many blocks as the device has
+/// multiprocessors (`Properties::units`) fit where one block fits. A fault of one block ends the
+/// others at their next barrier. Devices whose blocks run one after the other refuse the kernel by
+/// name: the capability `grid_barriers` says which have it.
+///
+/// ```
+/// # use kiln_lang::{param::Facts, prelude::*};
+/// /// The heat of a rod after some steps, in one launch: as many threads as places, two rows.
+/// #[device(crate = kiln_lang)]
+/// fn heat(rows: ViewMut<f32, 2>, steps: Val<i32>) {
+///     let i = thread_id(0) + program_id(0) * block_dim(0);
+///     for step in range(0, steps) {
+///         let now = (step % 2).cast::<i64>();
+///         let [left, mid, right] = [-1, 0, 1].map(|by| rows.get_or((now, i + by), 0.0));
+///         // SAFETY: each thread has a place of its own, in the row that nobody reads in this step.
+///         unsafe { rows.scatter((1 - now, i), mid * 0.5 + (left + right) * 0.25) };
+///         grid_barrier();
+///     }
+/// }
+/// # trace("k", Level::Thread { block: [64, 1, 1] }, |p| {
+/// #     heat(p.view_mut("rows", Facts::default()), p.scalar("steps", Default::default()))
+/// # })?;
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
+#[track_caller]
+pub fn grid_barrier() {
+    let site = Location::caller();
+    if block("grid_barrier", site).is_some() {
+        with(|r| r.effect(OpKind::GridBarrier, &[], site));
+    }
+}
+
 /// Orders this thread's earlier accesses of memory before its later ones, as other threads of the
 /// device see them. In a kernel over tiles they are those of the whole program.
 #[track_caller]

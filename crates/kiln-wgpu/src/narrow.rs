@@ -320,6 +320,7 @@ impl Ranges {
             | OpKind::Print(_)
             | OpKind::Clock(_)
             | OpKind::Sleep
+            | OpKind::GridBarrier
             | OpKind::Cluster(_)
             | OpKind::Explicit(_)
             | OpKind::Fragment(_) => return None,

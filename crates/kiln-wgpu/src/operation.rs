@@ -109,7 +109,7 @@ impl Writer<'_> {
             OpKind::Print(message) => self.print(data, *message),
             OpKind::Clock(_) | OpKind::Sleep => Err(self.refused(data, Refused::Time)),
             OpKind::Fragment(FragmentOp::Matrix(matrix)) => self.matrix(data, *matrix),
-            OpKind::Cluster(_) | OpKind::Explicit(_) | OpKind::Fragment(_) => {
+            OpKind::GridBarrier | OpKind::Cluster(_) | OpKind::Explicit(_) | OpKind::Fragment(_) => {
                 Err(self.refused(data, Refused::Explicit))
             }
         }

@@ -234,6 +234,7 @@ fn access(kind: &OpKind) -> Option<(bool, bool)> {
         | Alloc { .. }
         | Fence(_)
         | Barrier
+        | GridBarrier
         | Shuffle(_)
         | Vote(_)
         | BlockUniform

@@ -236,6 +236,7 @@ fn verdict(kernel: &Kernel, data: &OpData, own: &mut OwnElements) -> Verdict {
         | Load(_)
         | Fence(_)
         | Barrier
+        | GridBarrier
         | Shuffle(_)
         | Vote(_)
         | BlockUniform

@@ -171,6 +171,7 @@ impl<'a> Legalizer<'a> {
             | LoadQuad(_)
             | StoreQuad(_)
             | Barrier
+            | GridBarrier
             | Shuffle(_)
             | Vote(_)
             | BlockUniform

@@ -137,7 +137,7 @@ impl Pass<'_> {
         for &op in &kernel.block(block).ops {
             let data = kernel.op(op);
             match data.kind {
-                OpKind::Barrier | OpKind::Cluster(ClusterOp::Barrier) => open.clear(),
+                OpKind::Barrier | OpKind::GridBarrier | OpKind::Cluster(ClusterOp::Barrier) => open.clear(),
                 OpKind::If => {
                     let mut then = self.block(data.regions[0], open.clone());
                     merge(&mut then, self.block(data.regions[1], open));

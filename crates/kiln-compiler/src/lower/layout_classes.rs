@@ -182,6 +182,7 @@ impl Classes {
                 | OpKind::LoadQuad(_)
                 | OpKind::StoreQuad(_)
                 | OpKind::Barrier
+                | OpKind::GridBarrier
                 | OpKind::Shuffle(_)
                 | OpKind::Vote(_)
                 | OpKind::BlockUniform

@@ -411,6 +411,7 @@ impl<'k> Lowering<'k> {
             Fence(_) => self.fence(data)?,
             Fragment(FragmentOp::Matrix(op)) => self.matrix(data, *op)?,
             Barrier
+            | GridBarrier
             | Clock(_)
             | Sleep
             | Shuffle(_)

@@ -16,7 +16,7 @@ struct Need {
     words: &'static [&'static str],
 }
 
-const NEEDS: [Need; 4] = [
+const NEEDS: [Need; 5] = [
     Need { cases: "explicit::", there: |has| has.explicit_level, words: &["explicit level"] },
     Need {
         cases: "clusters::",
@@ -27,6 +27,11 @@ const NEEDS: [Need; 4] = [
         cases: "ordered::blocks_at_once",
         there: |has| has.concurrent_blocks,
         words: &["concurrent blocks"],
+    },
+    Need {
+        cases: "grid::",
+        there: |has| has.grid_barriers,
+        words: &["`grid_barrier` of blocks that wait for each other"],
     },
     Need { cases: "faults::loops_that_do_not_end", there: |has| has.launch_limit, words: &["launch limit"] },
 ];

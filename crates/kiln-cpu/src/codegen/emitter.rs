@@ -283,6 +283,7 @@ impl<'a> Emitter<'a> {
             }
             Explicit(_)
             | Cluster(_)
+            | GridBarrier
             | Fragment(_)
             | Address
             | Scratch { .. }

@@ -311,6 +311,7 @@ impl Elementwise {
             | Shuffle(_)
             | Vote(_)
             | BlockUniform
+            | GridBarrier
             | Cluster(_)
             | Clock(_)
             | Sleep

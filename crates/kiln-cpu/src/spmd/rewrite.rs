@@ -229,6 +229,7 @@ impl Rewrite<'_> {
             | Dot(_)
             | Extent(_)
             | Fence(_)
+            | GridBarrier
             | Cluster(_)
             | Yield
             | Condition

@@ -10,7 +10,7 @@ use crate::ptx::{TensorMap, Way};
 use kiln_ir::Scalar;
 
 const MAGIC: [u8; 8] = *b"KILNCUDA";
-const FORMAT: u32 = 5;
+const FORMAT: u32 = 6;
 const HEADER: usize = 20;
 
 /// What is kept of a compiled kernel.
@@ -34,6 +34,8 @@ pub(super) struct Artifact {
     pub(super) maps: Vec<TensorMap>,
     /// Blocks of a cluster, along x.
     pub(super) cluster: u32,
+    /// Whether all blocks of a launch wait for each other.
+    pub(super) grid_barrier: bool,
     /// What the driver loads.
     pub(super) code: Code,
 }
@@ -71,6 +73,7 @@ impl Artifact {
             out.map(map);
         }
         out.number(self.cluster);
+        out.number(self.grid_barrier.into());
         match &self.code {
             Code::Cubin(bytes) => {
                 out.number(0);
@@ -121,6 +124,7 @@ impl Artifact {
                 (0..count).map(|_| input.map()).collect::<Result<_, _>>()?
             },
             cluster: input.number()?,
+            grid_barrier: input.number()? != 0,
             code: match input.number()? {
                 0 => Code::Cubin(input.bytes()?.to_vec()),
                 1 => Code::Ptx(input.text()?),
@@ -289,6 +293,7 @@ mod tests {
                 way: Way::LoadTransposed,
             }],
             cluster: 2,
+            grid_barrier: true,
             code: Code::Cubin((0..257u32).map(|i| (i * 7 + 3) as u8).collect()),
         }
     }
@@ -307,6 +312,7 @@ mod tests {
             spills: 0,
             maps: vec![],
             cluster: 1,
+            grid_barrier: false,
             code: Code::Cubin(vec![]),
         };
         assert_eq!(Artifact::decode(&empty.encode()), Ok(empty));

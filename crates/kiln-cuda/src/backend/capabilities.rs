@@ -27,6 +27,7 @@ pub fn capabilities(compute: (u32, u32)) -> Capabilities {
         clusters: if since_hopper { MAX_CLUSTER } else { 1 },
         explicit_level: since_hopper,
         concurrent_blocks: true,
+        grid_barriers: true,
         loads_beside_residents: false,
         peer_access: true,
         contraction: true,

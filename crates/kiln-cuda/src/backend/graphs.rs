@@ -21,6 +21,8 @@ struct CudaGraph {
     launches: Vec<Option<GraphNode>>,
     /// Whether a kernel prints.
     prints: bool,
+    /// Whether a kernel has barriers of the grid.
+    counts: bool,
 }
 
 impl Graphs for Cuda {
@@ -32,14 +34,23 @@ impl Graphs for Cuda {
         let queue = self.device.streams.get(stream);
         let mut builder = self.check(GraphBuilder::new(&self.device.context))?;
         let (mut made, mut launches, mut prints) = (Vec::with_capacity(nodes.len()), Vec::new(), false);
+        let mut last_counted = None;
         for node in nodes {
-            let after: Vec<GraphNode> = node.after.iter().map(|&earlier| made[earlier]).collect();
+            let mut after: Vec<GraphNode> = node.after.iter().map(|&earlier| made[earlier]).collect();
+            let mut counted = false;
             let (added, is_launch) = match node.work {
                 GraphWork::Launch { program, grid, buffers, numbers } => {
                     let program = self.own(program)?;
                     prints |= program.prints();
                     let mut words = ParameterWords::new();
                     program.pack(buffers, numbers, &mut words)?;
+                    // Launches with barriers of the grid count in one place: one by one, each from
+                    // 0 on.
+                    if let Some(arrived) = program.arrived(&queue)? {
+                        after.extend(last_counted);
+                        after = vec![self.check(builder.fill(arrived, 0, size_of::<u64>(), &after))?];
+                        counted = true;
+                    }
                     // SAFETY: the words are made of arguments that are right for the kernel, as the
                     // caller promises.
                     unsafe { add_launch(&mut builder, program, &queue, grid, &mut words, &after) }?
@@ -51,6 +62,9 @@ impl Graphs for Cuda {
                     (self.check(builder.fill(to, byte, bytes, &after))?, false)
                 }
             };
+            if counted {
+                last_counted = Some(added);
+            }
             made.push(added);
             launches.push(is_launch.then_some(added));
         }
@@ -58,7 +72,14 @@ impl Graphs for Cuda {
         // does.
         let graph = self.with_room(|| self.check(builder.instantiate(&queue.stream)))?;
         let device = self.device.clone();
-        Ok(Box::new(CudaGraph { device, queue, graph: Mutex::new(graph), launches, prints }))
+        Ok(Box::new(CudaGraph {
+            device,
+            queue,
+            graph: Mutex::new(graph),
+            launches,
+            prints,
+            counts: last_counted.is_some(),
+        }))
     }
 }
 
@@ -106,6 +127,7 @@ impl DeviceGraph for CudaGraph {
             // Held until the graph is enqueued, as for a launch.
             let _expected =
                 if self.prints { Some(self.queue.ready_reports()?.expect_prints()?) } else { None };
+            let _counting = if self.counts { Some(self.queue.ready_reports()?.counting()) } else { None };
             // SAFETY: memory and programs are alive, as the caller promises; the control block
             // lives as long as the stream's work, and `self` keeps the stream.
             unsafe { self.graph().launch(&self.queue.stream) }

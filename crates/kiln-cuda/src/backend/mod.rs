@@ -100,6 +100,7 @@ fn artifact(
         spills: usage.map_or(0, |usage| usage.spill_stores.max(usage.spill_loads)),
         maps: module.maps,
         cluster: module.cluster,
+        grid_barrier: module.grid_barrier,
         code: code(module.text),
     }
 }

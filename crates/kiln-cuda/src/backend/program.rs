@@ -3,11 +3,10 @@
 use super::artifact::{Artifact, Code};
 use super::device::Device;
 use super::maps::MapSlot;
-use super::sites::SiteTable;
 use super::streams::Queue;
 use crate::driver::{Function, JitOptions, KernelNode, LaunchShape, Module, TensorMap};
 use crate::ptx::STATIC_SHARED;
-use kiln_backend::{ArgumentCount, BufferBinding, Error, Launch, Program, Report, Result};
+use kiln_backend::{ArgumentCount, BufferBinding, DevicePtr, Error, Launch, Program, Report, Result};
 use smallvec::SmallVec;
 use std::any::Any;
 use std::sync::Arc;
@@ -31,6 +30,8 @@ pub(super) struct CudaProgram {
     /// The words that are addresses: increasing, below the number of words (`Artifact::decode`).
     addresses: Vec<u32>,
     hidden: Option<Hidden>,
+    /// The most blocks of a launch, where all of them must run at the same time.
+    most_blocks: Option<u64>,
     maps: Vec<MapSlot>,
     report: Report,
 }
@@ -63,8 +64,14 @@ impl CudaProgram {
             });
         }
         let cluster = (artifact.cluster > 1).then_some([artifact.cluster, 1, 1]);
-        let shape =
-            LaunchShape { shared_bytes: dynamic, cluster, ..LaunchShape::new([0; 3], artifact.block) };
+        let shape = LaunchShape {
+            shared_bytes: dynamic,
+            cluster,
+            cooperative: artifact.grid_barrier,
+            ..LaunchShape::new([0; 3], artifact.block)
+        };
+        let most_blocks =
+            artifact.grid_barrier.then(|| blocks_at_once(device, &function, &shape)).transpose()?;
         let report =
             Report { threads, registers: used.registers, shared: artifact.shared, spills: artifact.spills };
         Ok(CudaProgram {
@@ -77,7 +84,8 @@ impl CudaProgram {
                 numbers: (artifact.words as usize).saturating_sub(artifact.addresses.len()),
             },
             addresses: artifact.addresses.clone(),
-            hidden: hidden(device, &artifact.table),
+            hidden: hidden(device, artifact),
+            most_blocks,
             maps: artifact.maps.iter().cloned().map(MapSlot::new).collect(),
             report,
         })
@@ -92,15 +100,8 @@ impl CudaProgram {
     pub(super) fn resident_function(&self, grid: [u32; 3]) -> Result<Function> {
         self.check_grid(grid)?;
         let Some(function) = &self.function else { return Err(self.internal("it was dropped".into())) };
-        let explain = |error| self.device.explain(error);
-        let threads = self.shape.block.iter().product();
-        let each = function.blocks_per_multiprocessor(threads, self.shape.shared_bytes).map_err(explain)?;
-        let limit = u64::from(each) * u64::from(self.device.properties.units);
-        let blocks = grid.iter().fold(1u64, |blocks, extent| blocks.saturating_mul((*extent).into()));
-        if blocks > limit {
-            let what = "blocks of a resident launch".to_owned();
-            return Err(Error::LaunchLimit { kernel: self.kernel.clone(), what, given: blocks, limit });
-        }
+        let limit = blocks_at_once(&self.device, function, &self.shape)?;
+        self.check_blocks("blocks of a resident launch", grid, limit)?;
         Ok(function.clone())
     }
 
@@ -159,6 +160,15 @@ impl CudaProgram {
         Ok(())
     }
 
+    /// Where its launches in a stream count the blocks that have come to a barrier of the grid, if
+    /// they have such barriers.
+    pub(super) fn arrived(&self, queue: &Queue) -> Result<Option<DevicePtr>> {
+        if !self.shape.cooperative {
+            return Ok(None);
+        }
+        self.explained(queue.ready_reports().map(|reports| Some(reports.arrived())))
+    }
+
     /// Whether it prints.
     pub(super) fn prints(&self) -> bool {
         self.hidden.as_ref().is_some_and(|hidden| hidden.prints)
@@ -205,6 +215,7 @@ impl CudaProgram {
     ) -> crate::driver::Result<()> {
         let reports = queue.ready_reports()?;
         words.extend_from_slice(&[reports.control(), hidden.number.into()]);
+        let _counting = if shape.cooperative { Some(reports.count_from_zero()?) } else { None };
         let _expected = if hidden.prints { Some(reports.expect_prints()?) } else { None };
         // SAFETY: the two hidden words follow the parameters, as the kernel declares them: the
         // control block lives as long as the stream's work, which its owner waits for before it
@@ -215,6 +226,9 @@ impl CudaProgram {
     #[inline]
     fn check_grid(&self, grid: [u32; 3]) -> Result<()> {
         let limits = self.device.properties.max_grid;
+        if let Some(limit) = self.most_blocks {
+            self.check_blocks("blocks of a launch with a grid barrier", grid, limit)?;
+        }
         if let Some([blocks, ..]) = self.shape.cluster.filter(|c| !grid[0].is_multiple_of(c[0])) {
             return Err(Error::LaunchLimit {
                 kernel: self.kernel.clone(),
@@ -232,6 +246,14 @@ impl CudaProgram {
                 limit: limits[axis].into(),
             }),
         }
+    }
+
+    fn check_blocks(&self, what: &str, grid: [u32; 3], limit: u64) -> Result<()> {
+        let given = grid.iter().fold(1u64, |blocks, extent| blocks.saturating_mul((*extent).into()));
+        if given <= limit {
+            return Ok(());
+        }
+        Err(Error::LaunchLimit { kernel: self.kernel.clone(), what: what.to_owned(), given, limit })
     }
 
     #[cold]
@@ -275,8 +297,16 @@ fn find_function(module: &Module, artifact: &Artifact) -> crate::driver::Result<
     Ok(function)
 }
 
-fn hidden(device: &Device, table: &SiteTable) -> Option<Hidden> {
-    if table.sites.is_empty() {
+/// How many blocks of a launch run at the same time on a device that does nothing else.
+fn blocks_at_once(device: &Device, function: &Function, shape: &LaunchShape) -> Result<u64> {
+    let each = function.blocks_per_multiprocessor(shape.block.iter().product(), shape.shared_bytes);
+    let each = each.map_err(|error| device.explain(error))?;
+    Ok(u64::from(each) * u64::from(device.properties.units))
+}
+
+fn hidden(device: &Device, artifact: &Artifact) -> Option<Hidden> {
+    let table = &artifact.table;
+    if table.sites.is_empty() && !artifact.grid_barrier {
         return None;
     }
     Some(Hidden { number: device.tables.number(&Arc::new(table.clone())), prints: table.prints() })

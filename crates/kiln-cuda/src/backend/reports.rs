@@ -21,6 +21,8 @@ pub(super) struct Reports {
     control: DeviceBuffer,
     fault: MappedWords,
     prints: Mutex<Prints>,
+    /// Held while something with barriers of the grid is enqueued, after what clears its count.
+    counting: Mutex<()>,
 }
 
 /// The prints of one stream.
@@ -46,12 +48,32 @@ impl Reports {
         let fault = MappedWords::new(stream.context(), FAULT_WORDS)?;
         control.fill(0)?;
         control.write(offset_of!(Control, fault), &fault.device_pointer().0.to_le_bytes())?;
-        Ok(Reports { control, fault, prints: Mutex::default() })
+        Ok(Reports { control, fault, prints: Mutex::default(), counting: Mutex::default() })
     }
 
     /// The hidden word of a launch.
     pub(super) fn control(&self) -> u64 {
         self.control.pointer().0
+    }
+
+    /// Where blocks that come to a barrier of the grid are counted.
+    pub(super) fn arrived(&self) -> DevicePtr {
+        DevicePtr(self.control() + offset_of!(Control, arrived) as u64)
+    }
+
+    /// Makes ready for a launch with barriers of the grid, which must be enqueued before the guard
+    /// drops: nothing else that counts comes between.
+    pub(super) fn count_from_zero(&self) -> Result<MutexGuard<'_, ()>> {
+        let counting = self.counting();
+        // SAFETY: the two words are inside the control block.
+        unsafe { self.control.stream().fill_words(self.arrived(), 0, 2) }?;
+        Ok(counting)
+    }
+
+    /// Makes ready for a graph that clears the count itself, and must be enqueued before the guard
+    /// drops.
+    pub(super) fn counting(&self) -> MutexGuard<'_, ()> {
+        self.counting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes ready for a launch that prints. The launch must be enqueued before the guard drops: a

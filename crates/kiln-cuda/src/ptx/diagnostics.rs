@@ -92,6 +92,7 @@ impl Writer<'_> {
         }
         let values: Vec<Reg> = values.into_iter().map(|value| self.value_bits(value)).collect();
         let hidden = first_word(self.kernel, self.kernel.params.len());
+        self.end_grid();
         self.report(hidden, site, &values, None);
         self.put(format_args!("exit"));
         let report = std::mem::replace(&mut self.text, code);

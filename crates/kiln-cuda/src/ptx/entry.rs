@@ -35,9 +35,11 @@ pub struct Module {
     /// Whether the text means what it says only when it is compiled as a whole program, and not as
     /// code to be linked: it has register budgets, which the driver's linker ignores.
     pub whole_program: bool,
-    /// What can fault or print. If there is any, two hidden words follow the parameters; see
-    /// [`records`](super::records).
+    /// What can fault or print. If there is any, or a barrier of the grid, two hidden words follow
+    /// the parameters; see [`records`](super::records).
     pub sites: Vec<Site>,
+    /// Whether all blocks of a launch wait for each other, so that they must run at the same time.
+    pub grid_barrier: bool,
 }
 
 /// Shared memory that a kernel can declare statically; more is dynamic (CUDA C++ Programming Guide,
@@ -62,6 +64,7 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<Module> {
     w.begin_explicit(threads, shared)?;
     w.begin_cluster();
     w.begin_deferring();
+    w.begin_grid();
     for &op in &kernel.block(kernel.body).ops {
         w.before(op);
         w.op(op)?;
@@ -71,7 +74,7 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<Module> {
 
     let align = if w.explicit.used { 1024 } else { 128 };
     let entry = entry_name(&kernel.name);
-    let hidden = if w.sites.is_empty() { 0 } else { 2 };
+    let hidden = if w.sites.is_empty() && w.grid.is_none() { 0 } else { 2 };
     let mut text = head(&w, &entry, block, words + hidden, threads == 32 && waits(kernel));
     text.push_str(&w.registers.declarations());
     if local > 0 {
@@ -97,6 +100,7 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<Module> {
         cluster: kernel.cluster,
         whole_program: w.explicit.whole_program,
         sites: w.sites,
+        grid_barrier: w.grid.is_some(),
     })
 }
 

@@ -13,6 +13,7 @@
 //! | `memory.rs` | loads, stores, atomics |
 //! | `ordered.rs` | loads and stores that order others |
 //! | `cluster.rs` | barriers of a cluster, stores to its blocks' shared memory |
+//! | `grid.rs`, `grid_state.rs` | barriers of all blocks of a launch |
 //! | `threads.rs` | indices, barriers, shuffles, votes, clocks |
 //! | `fragment.rs` | products of fragments, copies in flight |
 //! | `explicit.rs`, `explicit_state.rs`, `team.rs` | tasks, their warps, mbarriers, shared tiles |
@@ -36,6 +37,8 @@ mod entry;
 mod explicit;
 mod explicit_state;
 mod fragment;
+mod grid;
+mod grid_state;
 mod in_place;
 mod memory;
 mod ordered;

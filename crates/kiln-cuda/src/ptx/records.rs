@@ -1,10 +1,11 @@
 //! What faults and prints leave in memory for the host.
 //!
-//! Two hidden words follow a kernel's parameters if it has any site: the address of the [`Control`]
-//! block in device memory, and the number of the program. The first thread to fault claims the
-//! control block, fills the [`FaultRecord`] in mapped host memory, sets its `ready` word and exits;
-//! every other faulting thread just exits. So nothing traps and the context survives. Prints append
-//! records to a mapped ring, whose end is the control block's cursor.
+//! Two hidden words follow a kernel's parameters if it has any site or a barrier of the grid: the
+//! address of the [`Control`] block in device memory, and the number of the program. The first
+//! thread to fault claims the control block, fills the [`FaultRecord`] in mapped host memory, sets
+//! its `ready` word and exits; every other faulting thread just exits. So nothing traps and the
+//! context survives. Prints append records to a mapped ring, whose end is the control block's
+//! cursor.
 
 use kiln_ir::Scalar;
 
@@ -28,6 +29,10 @@ pub struct Control {
     pub fault: u64,
     /// Device address of the print ring.
     pub prints: u64,
+    /// How many blocks of the present launch have come to barriers of the grid, all barriers
+    /// together. The topmost bit says that a thread has faulted, so that no block waits any more.
+    /// A launch with such barriers begins with 0.
+    pub arrived: u64,
 }
 
 /// What a faulting thread reports, in mapped host memory.

@@ -1,6 +1,7 @@
 //! PTX text under construction: labels, instructions, and the state of a kernel that is written.
 
 use super::explicit_state::ExplicitState;
+use super::grid_state::GridState;
 use super::records::Site;
 use super::register::{Class, Reg, Registers};
 use super::target::Target;
@@ -75,6 +76,8 @@ pub(super) struct Writer<'k> {
     pub(super) while_loops: usize,
     /// The state of the explicit level.
     pub(super) explicit: ExplicitState,
+    /// What barriers of the grid need, in kernels that have them.
+    pub(super) grid: Option<GridState>,
 }
 
 impl<'k> Writer<'k> {
@@ -98,6 +101,7 @@ impl<'k> Writer<'k> {
             uniformity: None,
             while_loops: 0,
             explicit: ExplicitState::default(),
+            grid: None,
         }
     }
 

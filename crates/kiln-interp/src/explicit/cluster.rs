@@ -1,5 +1,5 @@
-//! Blocks of threads in a cluster: each runs until it ends or comes to a barrier of the cluster,
-//! then the next.
+//! Blocks of threads that wait for each other, those of a cluster or of a launch with barriers of
+//! the grid: each runs until it ends or comes to such a barrier, then the next.
 
 use super::table::Condition;
 use crate::machine::Machine;
@@ -25,6 +25,27 @@ impl Machine<'_> {
         self.wait_until(Condition::Meeting(number), data)?;
         self.spaces.turn_to(Turn { block, rank, epoch });
         self.spaces.in_flight = in_flight;
+        Ok(())
+    }
+
+    /// Waits until every block of the launch is here.
+    pub fn grid_barrier(&mut self, data: &OpData, mask: &Mask) -> Result<(), Error> {
+        if let Some(left) = self.left.take() {
+            return Err(left.fault);
+        }
+        self.need_all("a barrier of the grid", mask).map_err(|trap| self.error(trap, data.loc))?;
+        let seat = self.seat().map_err(|trap| self.error(trap, data.loc))?;
+        let (block, rank, epoch) = (self.spaces.block, seat.rank, self.spaces.epoch + 1);
+        let mut inner = seat.table.lock();
+        let condition = Condition::Grid(inner.meet(seat.agent));
+        let is_last = inner.holds(&condition).map_err(|trap| self.error(trap, data.loc))?;
+        drop(inner);
+        if is_last {
+            // Whatever anybody did before comes before whatever anybody does now.
+            self.spaces.global.order_all();
+        }
+        self.wait_until(condition, data)?;
+        self.spaces.turn_to(Turn { block, rank, epoch });
         Ok(())
     }
 

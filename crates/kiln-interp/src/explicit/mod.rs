@@ -48,7 +48,24 @@ pub fn is_used(kernel: &Kernel) -> bool {
 
 /// Whether programs of a kernel run side by side, and not one after the other.
 pub fn takes_turns(kernel: &Kernel) -> bool {
-    is_used(kernel) || matches!(kernel.level, Level::Thread { .. }) && kernel.cluster > 1
+    is_used(kernel)
+        || matches!(kernel.level, Level::Thread { .. }) && kernel.cluster > 1
+        || has_grid_barrier(kernel)
+}
+
+/// Whether all blocks of a launch wait for each other.
+pub fn has_grid_barrier(kernel: &Kernel) -> bool {
+    let mut any = false;
+    kernel.walk(|_, data| any |= data.kind == OpKind::GridBarrier);
+    any
+}
+
+/// How many blocks run side by side: those of a cluster, or all of a launch.
+pub fn blocks_at_once(kernel: &Kernel, grid: [u32; 3]) -> usize {
+    match has_grid_barrier(kernel) {
+        true => grid.iter().map(|&extent| extent as usize).product(),
+        false => kernel.cluster as usize,
+    }
 }
 
 /// Refuses what the interpreter does not do.
@@ -88,18 +105,18 @@ pub fn check(kernel: &Kernel) -> Result<(), Error> {
     }
 }
 
-/// How many programs and copies of tasks a cluster has.
-pub fn agents(kernel: &Kernel) -> usize {
+/// How many programs and copies of tasks so many blocks have.
+pub fn agents(kernel: &Kernel, blocks: usize) -> usize {
     let mut tasks = 0;
     kernel.walk(|_, data| tasks += copies(data).map(|(_, copies)| copies).sum::<usize>());
-    kernel.cluster as usize * (1 + tasks)
+    blocks * (1 + tasks)
 }
 
-/// Runs the blocks of a launch, cluster by cluster.
+/// Runs the blocks of a launch, cluster by cluster or all at once.
 pub fn run_grid(base: Machine<'_>) -> Result<(), Error> {
     let kernel = base.kernel;
-    let blocks = kernel.cluster as usize;
-    let agents = agents(kernel);
+    let blocks = blocks_at_once(kernel, base.grid);
+    let agents = agents(kernel, blocks);
     let mut memories: Vec<GlobalMemory> = (0..=agents).map(|_| GlobalMemory::new(0, false)).collect();
     let mut idle = Vec::new();
     for memory in &mut memories {
@@ -123,16 +140,10 @@ pub fn run_grid(base: Machine<'_>) -> Result<(), Error> {
         seat: None,
         time,
     };
-    let [x, y, z] = base.grid;
-    let mut linear = 0;
-    for z in 0..z {
-        for y in 0..y {
-            for x in (0..x).step_by(blocks) {
-                base.block = [x, y, z];
-                idle = run_cluster(&mut base, idle, agents, linear)?;
-                linear += blocks as u32;
-            }
-        }
+    // The blocks of a cluster follow each other along x, which they divide.
+    let all: u32 = base.grid.iter().product();
+    for first in (0..all).step_by(blocks) {
+        idle = run_together(&mut base, idle, (agents, blocks), first)?;
     }
     Ok(())
 }
@@ -170,16 +181,15 @@ fn placeholder(memory: &mut GlobalMemory) -> Result<Spaces<'_>, Error> {
     })
 }
 
-/// Runs one cluster, with memory that idle agents hold in the place of the real one; gives that
-/// back.
-fn run_cluster<'m>(
+/// Runs the blocks from the one with a linear index on that run side by side, with memory that idle
+/// agents hold in the place of the real one; gives that back.
+fn run_together<'m>(
     base: &mut Machine<'m>,
     mut idle: Vec<Spaces<'m>>,
-    agents: usize,
+    (agents, blocks): (usize, usize),
     linear: u32,
 ) -> Result<Vec<Spaces<'m>>, Error> {
     let bug = || Error::Internal { place: "kiln-interp", message: "an agent kept the memory".into() };
-    let blocks = base.kernel.cluster as usize;
     let mut spaces = std::mem::replace(&mut base.spaces, idle.pop().ok_or_else(bug)?);
     spaces.begin_block(linear);
     let mut machines = Vec::new();
@@ -197,18 +207,21 @@ fn run_cluster<'m>(
                 let seat = Seat { table: table.clone(), agent: rank, rank, copy: 0 };
                 let everyone = &everyone;
                 scope.spawn(move || {
-                    machine.block[0] += rank as u32;
+                    let (block, [x, y, _]) = (linear + rank as u32, machine.grid);
+                    machine.block = [block % x, block / x % y, block / x / y];
                     machine.seat = Some(seat.clone());
                     let entered = machine.enter(&seat);
                     let mut result = Ok(());
                     if entered {
-                        let block = linear + rank as u32;
                         if threaded {
                             machine.spaces.turn_to(Turn { block, rank, epoch: 0 });
                         } else {
                             machine.spaces.begin_block(block);
                         }
                         result = machine.run_body(block, everyone);
+                        if let (Ok(()), Some(left)) = (&result, machine.left.take()) {
+                            result = Err(left.fault);
+                        }
                     }
                     machine.leave(&seat, result, entered);
                     machine.spaces

@@ -17,6 +17,8 @@ pub enum Condition {
     Ends(Vec<usize>),
     /// That all blocks of the cluster have come to so many barriers, or ended.
     Meeting(usize),
+    /// That all blocks of the launch have come to so many barriers.
+    Grid(usize),
 }
 
 pub enum AgentState {
@@ -39,7 +41,7 @@ pub struct Inner<'m> {
     /// What agents that do not run hold in its place.
     pub idle: Vec<Spaces<'m>>,
     pub agents: Vec<AgentState>,
-    /// By block: how many barriers of the cluster it has come to.
+    /// By block: how many barriers of the cluster, or of the grid, it has come to.
     met: Vec<usize>,
     pub running: Option<usize>,
     /// Why the launch ends early.
@@ -92,7 +94,7 @@ impl Inner<'_> {
         matches!(self.agents[agent], AgentState::Done)
     }
 
-    /// A block comes to its next barrier of the cluster; gives its number, from 1.
+    /// A block comes to its next barrier of the cluster or grid; gives its number, from 1.
     pub fn meet(&mut self, agent: usize) -> usize {
         self.met[agent] += 1;
         self.met[agent]
@@ -106,6 +108,7 @@ impl Inner<'_> {
             Condition::Meeting(number) => {
                 Ok((0..self.met.len()).all(|agent| self.met[agent] >= *number || self.is_done(agent)))
             }
+            Condition::Grid(number) => Ok(self.met.iter().all(|met| met >= number)),
         }
     }
 
@@ -123,11 +126,18 @@ impl Inner<'_> {
                     let what = "a wait for a signal that no program with a smaller number has stored";
                     Some((what.into(), *loc, *block))
                 }
+                AgentState::Waiting { on: Condition::Grid(number), loc, block } => {
+                    let ended = self.met.iter().filter(|met| *met < number).count();
+                    let what = format!("a barrier of the grid that {ended} blocks have ended without");
+                    Some((what, *loc, *block))
+                }
                 _ => None,
             })
             .collect();
         let &(_, loc, block) = waits.first()?;
-        let all: Vec<String> = waits.into_iter().map(|wait| wait.0).collect();
+        let mut all: Vec<String> = waits.into_iter().map(|wait| wait.0).collect();
+        // Blocks of one barrier wait for the same.
+        all.dedup();
         Some((all.join("; "), loc, block))
     }
 

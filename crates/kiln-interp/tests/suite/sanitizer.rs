@@ -514,3 +514,55 @@ fn divergent_barriers_and_tiles_are_found() {
     assert_eq!(finding, Finding::Divergence);
     assert_eq!(detail, "a tile operation takes 0 from thread 0 and 1 from thread 1");
 }
+
+/// Each block stores to an element, and after a barrier of the grid, of which there may be none,
+/// reads that of the next block. Those from `stays` on end before it.
+fn neighbors(with_barrier: bool, stays: i64) -> Kernel {
+    threads(N, &[P::View(Scalar::I64, 1), P::View(Scalar::I64, 1)], |b, p| {
+        let (pid, blocks, one) = (b.program_id(Axis::X), b.num_programs(Axis::X), b.index(1));
+        b.at(10).store_at(p[0], pid, pid);
+        let last = b.index(stays);
+        let comes = b.compare(CompareOp::Lt, pid, last);
+        b.if_(
+            comes,
+            &[],
+            |b| {
+                if with_barrier {
+                    b.at(11).op(OpKind::GridBarrier, &[], &[]);
+                }
+                let next = b.binary(BinaryOp::Add, pid, one);
+                let next = b.binary(BinaryOp::Rem, next, blocks);
+                let value = b.at(12).load_at(p[0], next);
+                b.store_at(p[1], pid, value);
+                vec![]
+            },
+            |_| vec![],
+        );
+    })
+}
+
+#[test]
+fn a_grid_barrier_orders_all_blocks() {
+    let host = Host::sanitizing();
+    let (x, y) = (host.vector(&[9i64; 5]), host.uninit(40, &[5]));
+    host.run(&neighbors(true, 5), [5, 1, 1], &args(&[&x, &y])).unwrap();
+    assert_eq!(host.read::<i64>(&y), [1, 2, 3, 4, 0]);
+    let (finding, detail) = host.finding(&neighbors(false, 5), [5, 1, 1], &args(&[&x, &y]));
+    assert_eq!(finding, Finding::Race);
+    assert!(detail.contains("was written by thread 7 of block"), "{detail}");
+}
+
+#[test]
+fn blocks_that_end_without_a_grid_barrier_are_found() {
+    let host = Host::sanitizing();
+    let (x, y) = (host.vector(&[9i64; 5]), host.vector(&[0i64; 5]));
+    let fault = host.fault(&neighbors(true, 3), [5, 1, 1], &args(&[&x, &y]));
+    assert_eq!(
+        fault.to_string(),
+        "deadlock in `under_test`: a barrier of the grid that 2 blocks have ended without, at test.rs:11:1, \
+         block [0, 0, 0]"
+    );
+    // The device stays usable.
+    host.run(&neighbors(true, 5), [5, 1, 1], &args(&[&x, &y])).unwrap();
+    assert_eq!(host.read::<i64>(&y), [1, 2, 3, 4, 0]);
+}

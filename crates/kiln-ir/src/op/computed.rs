@@ -89,6 +89,7 @@ impl OpKind {
             | LoadQuad(_)
             | StoreQuad(_)
             | Barrier
+            | GridBarrier
             | Shuffle(_)
             | Vote(_)
             | Cluster(_)

@@ -254,6 +254,16 @@ pub enum OpKind {
     /// thread. Uniform control flow.
     BlockUniform,
 
+    // ---- blocks of the launch (thread level)
+    /// `()`: all threads of all blocks of the launch arrive before any leaves; what they stored
+    /// before is visible after. Uniform control flow, the same in all blocks: they run at the same
+    /// time, and all of them reach the same barriers. A launch of more blocks than the device has
+    /// room for at once is refused. Not inside a fault region, and not in a kernel of clusters.
+    ///
+    /// A fault ends the launch at the next such barrier at the latest: no block goes past one that
+    /// a block which faulted before has not reached.
+    GridBarrier,
+
     // ---- blocks of a cluster (thread level)
     /// See [`ClusterOp`].
     Cluster(ClusterOp),

@@ -264,6 +264,7 @@ impl OpKind {
             OpKind::Shuffle(_) => row("shuffle", Observes, Threads, fixed(&[Input, Lane])),
             OpKind::Vote(_) => row("vote", Observes, Threads, fixed(&[Condition])),
             OpKind::BlockUniform => row("block_uniform", Observes, Threads, UNARY),
+            OpKind::GridBarrier => row("grid_barrier", Stays, Threads, NONE),
             OpKind::Cluster(op) => op.info(),
             OpKind::Clock(_) => row("clock", Observes, Threads, NONE),
             OpKind::Sleep => row("sleep", Stays, Threads, fixed(&[Duration])),

@@ -101,6 +101,8 @@ struct Verifier<'k> {
     lowered: bool,
     /// A fault region, if there is one.
     fault_region: Option<Op>,
+    /// How many fault regions are around the point that the walk has reached.
+    fault_regions_around: usize,
     /// Bytes of shared memory of a block, and of local memory of a thread, that were allocated so
     /// far.
     memory: [u64; 2],
@@ -119,6 +121,7 @@ impl<'k> Verifier<'k> {
             met_blocks: vec![false; blocks],
             lowered: false,
             fault_region: None,
+            fault_regions_around: 0,
             memory: [kernel.scratch_bytes.into(), 0],
             errors: Vec::new(),
             names: None,
@@ -181,11 +184,17 @@ impl<'k> Verifier<'k> {
             self.error(op, format!("regions nest deeper than {MAX_DEPTH}"));
             return false;
         }
+        if data.kind == OpKind::GridBarrier && self.fault_regions_around > 0 {
+            self.error(op, "a grid barrier in a fault region, which other blocks may leave".into());
+        }
+        let around = self.fault_regions_around;
+        self.fault_regions_around += usize::from(data.kind == OpKind::FaultRegion);
         for (at, &region) in data.regions.iter().enumerate() {
             if !self.region(op, at, region, depth + 1) {
                 return false;
             }
         }
+        self.fault_regions_around = around;
         data.results.iter().for_each(|v| self.defined[v.index()] = true);
         true
     }
@@ -371,5 +380,26 @@ mod tests {
             errors[0].to_string(),
             "a.rs:7:3: only kernels over threads have this operation, in `barrier`"
         );
+    }
+
+    #[test]
+    fn grid_barriers_stand_where_all_blocks_come() {
+        let of = |head: &str, body: &str| {
+            let text = format!("kernel @k(%n: i64) {head} {{\n{body}\n}}");
+            let kernel = crate::parse(&text).unwrap();
+            assert_eq!(crate::parse(&kernel.to_string()).unwrap().to_string(), kernel.to_string());
+            verify(&kernel).map_err(|errors| errors[0].message.clone())
+        };
+        let threads = "thread [32, 1, 1]";
+        assert_eq!(of(threads, "  grid_barrier"), Ok(()));
+        let tiles = of("tile", "  grid_barrier").unwrap_err();
+        assert_eq!(tiles, "only kernels over threads have this operation");
+        let clusters = of("thread [32, 1, 1] cluster 2", "  grid_barrier").unwrap_err();
+        assert_eq!(clusters, "a grid barrier in a kernel of clusters");
+        let region = "  %b = const 0 : u32\n  %s = fault_region %b : u32 {\n    grid_barrier\n    yield\n  }";
+        let region = of(threads, region).unwrap_err();
+        assert_eq!(region, "a grid barrier in a fault region, which other blocks may leave");
+        let varying = "  %t = thread_id x : i64\n  %c = lt %t, %n : bool\n  if %c {\n    grid_barrier\n    yield\n  } else {\n    yield\n  }";
+        assert!(of(threads, varying).unwrap_err().contains("a barrier of the grid"));
     }
 }

@@ -139,6 +139,10 @@ impl<'k> Subject<'k> {
             Clock(_) => self.counts(0, 1)?.result(0, &Type::scalar(Scalar::U64)),
             Sleep => self.counts(1, 0)?.operand(0, &Type::scalar(Scalar::U32)).map(|_| ()),
             Fence(_) | Barrier => self.counts(0, 0).map(|_| ()),
+            GridBarrier => {
+                require(self.kernel.cluster == 1, || "a grid barrier in a kernel of clusters".into())?;
+                self.counts(0, 0).map(|_| ())
+            }
             Cluster(op) => cluster::check(self, *op),
             If => self.if_(),
             For => self.for_(),

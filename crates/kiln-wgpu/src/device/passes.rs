@@ -147,26 +147,30 @@ fn check(kernel: &Kernel) -> Result<()> {
 
 /// Refuses what names units that NVIDIA's GPUs alone have, before anything is lowered.
 fn refuse_explicit(device: &str, kernel: &Kernel) -> Result<()> {
+    const TILES: &str = "Write the kernel over tiles, with `dot`.";
+    const LAUNCHES: &str = "Launch a kernel for each step: launches of a stream follow each other.";
     let mut found = None;
     kernel.walk(|_, op| {
-        let of = if let OpKind::Explicit(_) = op.kind {
-            "the explicit level"
+        let (of, hint) = if let OpKind::Explicit(_) = op.kind {
+            ("the explicit level", TILES)
         } else if let OpKind::Fragment(_) = op.kind {
-            "fragments of matrices"
+            ("fragments of matrices", TILES)
         } else if let OpKind::Cluster(_) = op.kind {
-            "a cluster's blocks"
+            ("a cluster's blocks", TILES)
+        } else if let OpKind::GridBarrier = op.kind {
+            ("blocks that wait for each other", LAUNCHES)
         } else {
             return;
         };
-        found.get_or_insert((format!("`{}` of {of}", op.kind.mnemonic()), op.loc));
+        found.get_or_insert((format!("`{}` of {of}", op.kind.mnemonic()), op.loc, hint));
     });
-    let Some((what, loc)) = found else { return Ok(()) };
+    let Some((what, loc, hint)) = found else { return Ok(()) };
     Err(Error::Unsupported {
         kernel: kernel.name.clone(),
         what,
         device: device.to_owned(),
         location: kernel.describe(loc),
-        hint: "Write the kernel over tiles, with `dot`.".to_owned(),
+        hint: hint.to_owned(),
     })
 }
 

@@ -1,0 +1,334 @@
+//! All of a token, and of the next ones, in one kernel: every block of the launch runs at the same
+//! time, and they wait for each other.
+//!
+//! ```text
+//!  embed ─▶ each layer:  norm · Wqkv │ attend, in parts │ join · Wo + x
+//!                        │ norm · Wgate,up, gate │ · Wdown + x │
+//!        ─▶ norm · W, likeliest of each block │ choose ─▶ the next token
+//! ```
+//!
+//! The rows of a matrix are shared out over all warps of the launch. Every block has a copy of the
+//! vector `x` of its own and adds to it what the others hand on, so that nobody waits for who has
+//! added it. At each bar blocks wait for each other: for the numbers that they read (`line.rs`),
+//! or, where blocks may run one after the other between barriers, at a barrier of the grid. A warp
+//! begins to load its weights of the next product before it waits, for they do not depend on that.
+//! With barriers one more warp in each block has no rows: it waits with no loads of its own under
+//! way.
+
+use super::attention::{Parts, attend, join};
+use super::line::{Line, numbers, pass, receive};
+use super::place::{
+    Factor, Int, Own, Place, Quad, Rows, at, best_of_lanes, better, product, put, sum_of_lanes,
+};
+use super::sizes::{KEPT, OWN, ROWS, Sizes, WARP};
+use kiln::prelude::*;
+
+/// What a block keeps in its memory.
+#[derive(Clone, Copy)]
+struct Kept {
+    /// The vector that stands for the token: the elements of each thread, which alone reads them.
+    x: Shared<f32, 1>,
+    /// A sum of squares for each warp.
+    squares: Shared<f32, 1>,
+    /// What products read.
+    normalized: Factor,
+    attended: Factor,
+    gated: Factor,
+}
+
+/// Where the thread has one of its own elements of `x`.
+fn of_thread(place: Place, which: usize) -> Int {
+    place.thread + (which * place.sizes.threads()) as i32
+}
+
+/// Divides `x` by its mean length, but for the factor that is given back, for the next product.
+fn normalize(place: Place, kept: Kept, gains: &[Val<f32>], epsilon: Val<f32>) -> Val<f32> {
+    let sizes = place.sizes;
+    let mut squares = val(0.0f32);
+    for (i, (own, gain)) in place.own(sizes.width).into_iter().zip(gains).enumerate() {
+        let x = select(own.is, at(**kept.x, of_thread(place, i)), 0.0);
+        squares = x.fma(x, squares);
+        kept.normalized.put(own, x * *gain);
+    }
+    let squares = sum_of_lanes(squares, WARP);
+    put(kept.squares, place.works & place.lane.eq(0), place.warp, squares);
+    barrier();
+    let all = (0..sizes.warps).map(|warp| at(**kept.squares, val(warp as i32)));
+    let total = all.reduce(|a, b| a + b).unwrap_or(val(0.0f32));
+    (total * (1.0 / sizes.width as f32) + epsilon).rsqrt()
+}
+
+/// The thread's own factors of a norm.
+fn own_gains(place: Place, gains: View<f32, 1>, which: Int) -> [Val<f32>; OWN] {
+    let width = place.sizes.width;
+    let own = place.own(width);
+    let gain = |i: usize| own.get(i).map(|own| at(gains, which * width as i32 + own.number));
+    std::array::from_fn(|i| gain(i).unwrap_or(val(0.0f32)))
+}
+
+/// Adds parts that blocks have left to the thread's own elements of `x`.
+fn add(place: Place, kept: Kept, line: Line, first: usize, parts: usize) {
+    let width = place.sizes.width;
+    let own = place.own(width);
+    let of = |part: usize| own.iter().map(move |own| own.number + (part * width) as i32);
+    let places: Vec<Int> = (0..parts).flat_map(of).collect();
+    let got = numbers(line, first, &places);
+    for i in 0..own.len() {
+        let at_x = of_thread(place, i);
+        let x = (0..parts).fold(at(**kept.x, at_x), |x, part| x + got[part * own.len() + i]);
+        put(kept.x, val(true), at_x, x);
+    }
+}
+
+/// A number of a row that one lane of the warp leaves for the other blocks.
+fn pass_row(place: Place, line: Line, first: usize, row: Own, value: Val<f32>) {
+    pass(line, row.is & place.lane.eq(0), row.number + first as i32, value.bitcast());
+}
+
+/// Waits for all blocks, unless numbers bear stamps.
+fn wait(sizes: Sizes) {
+    if !sizes.stamped {
+        grid_barrier();
+    }
+}
+
+/// Reads the tokens from a place on and chooses those that are not known yet, so many steps.
+/// `gains` are two of each layer and one of the logits; `angles` are cosines, then sines. `tokens`
+/// ends up with what was chosen. Each layer of each step has a stamp of its own, from one on that
+/// no launch has had.
+#[kernel(contract)]
+pub fn decode(
+    weights: &Tensor<u32, 1>,
+    gains: &Tensor<f32, 1>,
+    angles: &Tensor<f32, 1>,
+    keys: &mut Tensor<f32, 1>,
+    values: &mut Tensor<f32, 1>,
+    passed: &mut Tensor<u64, 1>,
+    tokens: &mut Tensor<i32, 1>,
+    first: Val<i32>,
+    known: Val<i32>,
+    steps: Val<i32>,
+    stamp: Val<u32>,
+    epsilon: Val<f32>,
+    temperature: Val<f32>,
+    seed: Val<u64>,
+    sizes: Sizes,
+) {
+    let Sizes { width, inner, layers, heads, .. } = sizes;
+    let place = Place::new(sizes);
+    let [at_qkv, _, _, at_output, at_gates, at_down, at_logits, _] = sizes.passed();
+    let width_quads = width / sizes.quad();
+    let (row_parts, part_quads) = (sizes.row_parts(), sizes.part_quads());
+    let [of_qkv, of_output, of_gates, of_down, of_embedding, of_logits, _] = sizes.weights();
+    let rows = |first: usize, columns: usize| Rows { weights, first, columns };
+    let (qkv, output) = (rows(of_qkv, width), rows(of_output, heads * sizes.head));
+    let (gate_up, down) = (rows(of_gates, width), rows(of_down, inner));
+    let embedding = rows(of_embedding, width);
+    let logits = if sizes.own_logits { rows(of_logits, width) } else { embedding };
+    let kept = Kept {
+        x: shared::<f32, 1>([width.div_ceil(sizes.workers()) * sizes.threads()]),
+        squares: shared::<f32, 1>([sizes.warps]),
+        normalized: Factor::new(place, width, width_quads),
+        attended: Factor::new(place, heads * sizes.head, heads * sizes.head / sizes.quad()),
+        gated: Factor::new(place, inner, part_quads),
+    };
+    let parts = Parts::new(sizes);
+    let zero = val(0i32);
+    let load_qkv = |layer: Int| -> [Quad; KEPT] {
+        let row = place.row(0, sizes.qkv()).number + layer * sizes.qkv() as i32;
+        let some = place.load(qkv, row, zero, width_quads.min(KEPT * WARP));
+        std::array::from_fn(|i| some.get(i).copied().unwrap_or([val(0u32); 4]))
+    };
+    let mut ahead = load_qkv(zero);
+    let mut token = tokens.get_or(first, 0);
+    // All blocks run at the same time from here on.
+    grid_barrier();
+    for step in range(0, steps) {
+        let now = first + step;
+        let mut ahead_gains = own_gains(place, gains, zero);
+        embed(place, kept, embedding, token);
+        for layer in range(val(0i32), layers as i32) {
+            let number = (step * layers as i32 + layer).cast::<u32>();
+            let line = Line { passed, stamp: stamp + number, stamped: sizes.stamped };
+            // Queries, keys and values.
+            let factor = normalize(place, kept, &ahead_gains, epsilon);
+            let x = kept.normalized.quads(place, zero, width_quads);
+            for round in 0..place.rounds(sizes.qkv()) {
+                let own = place.row(round as i32, sizes.qkv());
+                let row = own.number + layer * sizes.qkv() as i32;
+                let mut quads = Vec::new();
+                if round == 0 {
+                    quads.extend(ahead.iter().take(width_quads.div_ceil(WARP)).copied());
+                }
+                let done = quads.len() * WARP;
+                if done < width_quads {
+                    quads.extend(place.load(qkv, row, zero + done as i32, width_quads - done));
+                }
+                pass_row(place, line, at_qkv, own, product(sizes, &quads, &x) * factor);
+            }
+            let ahead_output = load_rows(place, output, layer * width as i32, width);
+            wait(sizes);
+            attend(place, parts, line, angles, (keys, values), (layer, now));
+            wait(sizes);
+            // The attention's product. A warp has a gate and what it multiplies then.
+            let ahead_gates = [0, inner]
+                .map(|skip| load_rows(place, gate_up, layer * 2 * inner as i32 + skip as i32, inner));
+            let inner_gains = own_gains(place, gains, layer * 2 + 1);
+            join(place, parts, kept.attended, line, now);
+            barrier();
+            let x = kept.attended.quads(place, zero, heads * sizes.head / sizes.quad());
+            for (round, quads) in ahead_output.iter().enumerate() {
+                pass_row(place, line, at_output, place.row(round as i32, width), product(sizes, quads, &x));
+            }
+            wait(sizes);
+            // What gates let through.
+            let ahead_down: Vec<Vec<Quad>> = (0..place.rounds(width * row_parts))
+                .map(|round| {
+                    let unit = place.row(round as i32, width * row_parts).number;
+                    let row = unit / row_parts as i32 + layer * width as i32;
+                    place.load(down, row, (unit % row_parts as i32) * part_quads as i32, part_quads)
+                })
+                .collect();
+            add(place, kept, line, at_output, 1);
+            let factor = normalize(place, kept, &inner_gains, epsilon);
+            let x = kept.normalized.quads(place, zero, width_quads);
+            let [gates, others] = &ahead_gates;
+            for (round, (gate, other)) in gates.iter().zip(others).enumerate() {
+                let [gate, other] = [gate, other].map(|quads| product(sizes, quads, &x) * factor);
+                let value = gate * gate.fast_sigmoid() * other;
+                pass_row(place, line, at_gates, place.row(round as i32, inner), value);
+            }
+            wait(sizes);
+            // The last product.
+            ahead = load_qkv((layer + 1) % layers as i32);
+            let own = place.own(inner);
+            let places: Vec<Int> = own.iter().map(|own| own.number).collect();
+            for (own, x) in own.iter().zip(numbers(line, at_gates, &places)) {
+                kept.gated.put(*own, x);
+            }
+            barrier();
+            for (round, quads) in ahead_down.iter().enumerate() {
+                let unit = place.row(round as i32, width * row_parts);
+                let (row, part) = (unit.number / row_parts as i32, unit.number % row_parts as i32);
+                let x = kept.gated.quads(place, part * part_quads as i32, part_quads);
+                let own = Own { number: part * width as i32 + row, is: unit.is };
+                pass_row(place, line, at_down, own, product(sizes, quads, &x));
+            }
+            // Those of the next layer, or of the logits.
+            ahead_gains = own_gains(place, gains, layer * 2 + 2);
+            wait(sizes);
+            add(place, kept, line, at_down, row_parts);
+        }
+        let next = now + 1;
+        if next < known {
+            token = tokens.get_or(next, 0);
+            // Who reads this place's keys and values in the next step sees them.
+            grid_barrier();
+        } else {
+            let noise = Noise { temperature, seed, place: now };
+            let factor = normalize(place, kept, &ahead_gains, epsilon);
+            let mine = likeliest(place, kept, logits, factor, noise);
+            let line = Line { passed, stamp: val(0u32), stamped: false };
+            pass_best(place, parts, mine, line, at_logits);
+            grid_barrier();
+            token = chosen(place, line, at_logits);
+            let writes = place.block.eq(0) & place.thread.eq(0);
+            // SAFETY: one thread of the launch writes, and nobody reads it before the next launch.
+            unsafe { tokens.scatter(select(writes, next, -1), token) };
+        }
+        // What the block keeps is written anew.
+        barrier();
+    }
+}
+
+/// Begins to load the warp's rows of a matrix, of so many from one on.
+fn load_rows(place: Place, matrix: Rows, first: Int, rows: usize) -> Vec<Vec<Quad>> {
+    let quads = matrix.columns / place.sizes.quad();
+    let row = |round: usize| place.row(round as i32, rows).number + first;
+    (0..place.rounds(rows)).map(|round| place.load(matrix, row(round), val(0i32), quads)).collect()
+}
+
+/// x = the row of a token.
+fn embed(place: Place, kept: Kept, embedding: Rows, token: Int) {
+    let Sizes { width, half, .. } = place.sizes;
+    for (i, own) in place.own(width).into_iter().enumerate() {
+        let element = token * width as i32 + own.number;
+        let x = if half {
+            let word = at(embedding.weights, element / 2 + embedding.first as i32);
+            select((element % 2).eq(0), word << 16, word & 0xffff_0000u32).bitcast::<f32>()
+        } else {
+            at(embedding.weights, element + embedding.first as i32).bitcast::<f32>()
+        };
+        put(kept.x, val(true), of_thread(place, i), x);
+    }
+}
+
+/// What chance adds to logits.
+#[derive(Clone, Copy)]
+struct Noise {
+    temperature: Val<f32>,
+    seed: Val<u64>,
+    place: Int,
+}
+
+/// The lane's likeliest token and its score, of the warp's rows of the logits.
+#[device]
+fn likeliest(place: Place, kept: Kept, matrix: Rows, factor: Val<f32>, noise: Noise) -> (Val<f32>, Int) {
+    let sizes = place.sizes;
+    let quads = sizes.width / sizes.quad();
+    let x = kept.normalized.quads(place, val(0i32), quads);
+    let mut best = (val(f32::NEG_INFINITY), val(i32::MAX));
+    for round in range_step(val(0i32), place.rounds(sizes.tokens) as i32, ROWS as i32) {
+        let rows: Vec<Own> = (0..ROWS).map(|i| place.row(round + i as i32, sizes.tokens)).collect();
+        let weights: Vec<Vec<Quad>> =
+            rows.iter().map(|row| place.load(matrix, row.number, val(0i32), quads)).collect();
+        let logits: Vec<Val<f32>> =
+            weights.iter().map(|weights| product(sizes, weights, &x) * factor).collect();
+        // Each lane goes on with one of the rows.
+        let (mut logit, mut row, mut is) = (logits[0], rows[0].number, rows[0].is);
+        for i in 1..ROWS {
+            let mine = (place.lane % ROWS as i32).eq(i as i32);
+            logit = select(mine, logits[i], logit);
+            row = select(mine, rows[i].number, row);
+            is = select(mine, rows[i].is, is);
+        }
+        let mut score = logit;
+        if sizes.sampled {
+            let offset = row.cast::<i64>() + noise.place.cast::<i64>() * sizes.tokens as i64;
+            // Neither 0 nor 1, of which no noise is finite.
+            let uniform = rand(noise.seed, offset).clamp(2.98e-8, 0.99999994);
+            score = logit - (-uniform.log()).log() * noise.temperature;
+        }
+        best = better(best, (select(is, score, f32::NEG_INFINITY), select(is, row, i32::MAX)));
+    }
+    best
+}
+
+/// Leaves the block's likeliest token.
+fn pass_best(place: Place, parts: Parts, mine: (Val<f32>, Int), line: Line, first: usize) {
+    let (score, token) = best_of_lanes(mine);
+    let leads = place.works & place.lane.eq(0);
+    put(parts.scores, leads, place.warp, score);
+    put(parts.tokens, leads, place.warp, token);
+    barrier();
+    let of = |warp: usize| {
+        let warp = val(warp as i32);
+        (at(**parts.scores, warp), at(**parts.tokens, warp))
+    };
+    let (score, token) = (1..place.sizes.warps).map(of).fold(of(0), better);
+    let to = place.block * 2 + first as i32;
+    pass(line, place.thread.eq(0), to, score.bitcast());
+    pass(line, place.thread.eq(0), to + 1, token.bitcast());
+}
+
+/// The likeliest token of all blocks, in every thread.
+fn chosen(place: Place, line: Line, first: usize) -> Int {
+    let blocks = place.sizes.blocks;
+    let mut mine = (val(f32::NEG_INFINITY), val(i32::MAX));
+    for i in 0..blocks.div_ceil(WARP) {
+        let block = (place.lane + (i * WARP) as i32).min(blocks as i32 - 1) * 2 + first as i32;
+        let got = receive(line, &[block, block + 1]);
+        mine = better(mine, (got[0].bitcast::<f32>(), got[1].bitcast::<i32>()));
+    }
+    best_of_lanes(mine).1
+}
