@@ -8,7 +8,11 @@ use crate::wire::slot::{PAYLOAD, QUAD};
 use kiln_lang::prelude::*;
 
 /// How often a worker polls its own memory between two polls of all endpoints.
-const BURST: u32 = 32;
+pub(super) const BURST: u32 = 32;
+
+/// How often one that was not idle does, where the inbox lies across a bus: for longer than a
+/// neighbor takes for a poll of all, as with [`LOOKS_FAR`].
+pub(super) const BURST_FAR: u32 = 128;
 
 /// How often an idle worker polls its inbound links between two polls across a bus.
 const RESTING_LOOKS: u32 = 2;
@@ -52,7 +56,10 @@ impl PollSet {
             let commanded = block_uniform(command[PAYLOAD]).ne(worker.seen);
             if ready.eq(0) & !commanded {
                 (quad, ready) = match near {
-                    Some(near) => self.burst(plan, near),
+                    Some(near) if plan.far_inbox => {
+                        self.burst(plan, near, select(most.gt(1), BURST, BURST_FAR))
+                    }
+                    Some(near) => self.burst(plan, near, val(BURST)),
                     // One that rests may be sent something by the host as well as by others.
                     None => self.burst_of_inbound_links(
                         plan,
@@ -91,9 +98,9 @@ impl PollSet {
 
     /// Polls the worker's own memory until a message is there, and at most so often.
     #[device(crate = kiln_lang)]
-    pub(super) fn burst(&self, plan: &GridPlan, near: &Near) -> ([Val<u32>; QUAD], Val<u32>) {
+    pub(super) fn burst(&self, plan: &GridPlan, near: &Near, most: Val<u32>) -> ([Val<u32>; QUAD], Val<u32>) {
         let mut quad = [val::<u32>(0); QUAD];
-        let (mut ready, mut left): (Val<u32>, Val<u32>) = (val(0), val(BURST));
+        let (mut ready, mut left): (Val<u32>, Val<u32>) = (val(0), most);
         let at = select(self.own, self.quad, 0);
         while left > 0 {
             // SAFETY: the slot lies in the memory, as its record says, as do the first words, which

@@ -18,7 +18,7 @@
 //! fast path is for handlers that can be repeated without an observable difference
 //! ([`ActorKind::repeatable`]).
 
-use super::bursts::LOOKS_FAR;
+use super::bursts::{BURST, BURST_FAR, LOOKS_FAR};
 use super::delivery::Delivery;
 use super::plan::{ActorKind, GridPlan, host};
 use super::poll::{Poll, PollSet, ticket};
@@ -185,7 +185,8 @@ impl Poll {
     fn look_again(self, plan: &GridPlan, memory: &WorkerMemory, worker: &Worker) -> Poll {
         match memory.near {
             Some(near) => {
-                let (quad, ready) = self.poll_set.burst(plan, &near);
+                let most = if host(plan.far_inbox) { BURST_FAR } else { BURST };
+                let (quad, ready) = self.poll_set.burst(plan, &near, val(most));
                 self.poll_set.poll(ready, quad, self.command, self.glances)
             }
             None if plan.far_inbox => {
