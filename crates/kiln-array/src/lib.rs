@@ -83,6 +83,7 @@
 //! | `plan/` | from a graph to launches |
 //! | `emit/` | from a program to IR |
 //! | `schedule.rs`, `run.rs` | plans that are remembered, and running them |
+//! | `runs.rs` | what a device remembers of their runs |
 //! | `spare.rs` | memory that is used again |
 //! | `library.rs`, `epilogue.rs` | products by `kiln-kernels`, their epilogues; kernels by hand |
 //! | `grad/` | gradients |
@@ -103,6 +104,7 @@ mod op;
 pub mod optimizer;
 mod plan;
 mod run;
+mod runs;
 mod schedule;
 mod shape;
 mod spare;

@@ -7,34 +7,60 @@ use crate::node::Array;
 use crate::op::Op;
 use crate::plan::lower::View;
 use crate::plan::structure::Structure;
+use crate::runs::Runs;
 use crate::schedule::{Number, Schedule, Share, Source, Work, schedule};
 use crate::spare::Spare;
 use kiln_ir::Literal;
 use kiln_runtime::{Device, DynArg, DynKernel, DynTensor};
 use smallvec::SmallVec;
+use std::mem;
 use std::sync::Arc;
 
 /// Computes arrays, and leaves their elements in them.
 pub(crate) fn evaluate(targets: &[&Array]) -> Result<()> {
     loop {
-        let structure = Structure::of(targets)?;
-        if structure.targets.is_empty() {
-            return Ok(());
-        }
+        let mut structure = Structure::of(targets)?;
+        let Some(device) = structure.device().cloned() else { return Ok(()) };
         if let Some(schedule) = schedule(&structure)? {
-            return Run { of: structure, spare: Spare::default() }.all(&schedule);
+            let known = device.attached::<Runs>().of(&schedule);
+            if known.count() == 0 {
+                precompile(&structure, &schedule, &device);
+            }
+            let tensors = mem::take(&mut structure.tensors);
+            return Run { of: &structure, tensors, spare: Spare::default() }.all(&schedule);
         }
     }
 }
 
+/// Compiles the kernels of a schedule, on several threads. Whatever fails is the error of the
+/// launch that needs it.
+fn precompile(of: &Structure, schedule: &Schedule, device: &Device) {
+    let fewest = 2;
+    if schedule.tasks.len() < fewest || device.is_capturing() {
+        return;
+    }
+    let mut run = Run { of, tensors: of.tensors.clone(), spare: Spare::default() };
+    let _ = device.precompile(|| {
+        let _ = run.launch_all(schedule);
+        Ok(())
+    });
+}
+
 /// A schedule that runs: the arrays and their tensors.
-struct Run {
-    of: Structure,
+struct Run<'a> {
+    of: &'a Structure,
+    /// Of those arrays whose elements are there, the elements.
+    tensors: Vec<Option<Arc<DynTensor>>>,
     spare: Spare,
 }
 
-impl Run {
+impl Run<'_> {
     fn all(mut self, schedule: &Schedule) -> Result<()> {
+        self.launch_all(schedule)?;
+        self.finish()
+    }
+
+    fn launch_all(&mut self, schedule: &Schedule) -> Result<()> {
         self.share(&schedule.shared)?;
         for task in &schedule.tasks {
             match &task.work {
@@ -51,10 +77,10 @@ impl Run {
             }
             self.share(&task.shared)?;
             for &array in &task.freed {
-                self.spare.give(self.of.tensors[array].take());
+                self.spare.give(self.tensors[array].take());
             }
         }
-        self.finish()
+        Ok(())
     }
 
     fn kernel(
@@ -82,7 +108,7 @@ impl Run {
         let numbers = numbers.iter().map(|&number| DynArg::from(self.number(number)));
         kernel.with(arguments.chain(numbers)).grid(grid).launch(&device).map_err(at)?;
         for (array, tensor) in made {
-            self.of.tensors[array] = Some(Arc::new(tensor));
+            self.tensors[array] = Some(Arc::new(tensor));
         }
         Ok(())
     }
@@ -95,7 +121,7 @@ impl Run {
             inputs.iter().map(|source| self.source(source)).collect::<Result<SmallVec<[DynTensor; 2]>>>()?;
         let mut result = self.spare.take(&device, array.dtype(), array.shape()).map_err(at)?;
         library::launch(op, &inputs, &mut result).map_err(at)?;
-        self.of.tensors[vertex] = Some(Arc::new(result));
+        self.tensors[vertex] = Some(Arc::new(result));
         Ok(())
     }
 
@@ -113,7 +139,7 @@ impl Run {
         let result = self.spare.take(&device, array.dtype(), array.shape()).map_err(at)?;
         let mut sums = result.reshape(&shape).map_err(at)?;
         library::fused(&a, &b, &mut sums, epilogue.map_err(at)?).map_err(at)?;
-        self.of.tensors[vertex] = Some(Arc::new(result));
+        self.tensors[vertex] = Some(Arc::new(result));
         Ok(())
     }
 
@@ -136,7 +162,7 @@ impl Run {
     }
 
     fn tensor(&self, array: usize) -> Result<&Arc<DynTensor>> {
-        self.of.tensors[array].as_ref().ok_or_else(|| {
+        self.tensors[array].as_ref().ok_or_else(|| {
             let problem = "it was not computed: please report this program".to_owned();
             Error::Shape { op: "eval", problem, location: self.array(array).site() }
         })
@@ -160,16 +186,16 @@ impl Run {
             let array = self.array(share.array);
             let same = self.tensor(share.with)?.reshape(array.shape());
             let same = same.map_err(|error| Error::run(error, array.site()))?;
-            self.of.tensors[share.array] = Some(Arc::new(same));
+            self.tensors[share.array] = Some(Arc::new(same));
         }
         Ok(())
     }
 
     /// Leaves elements in the arrays that were asked for. Those without elements need no launch.
-    fn finish(mut self) -> Result<()> {
-        for target in std::mem::take(&mut self.of.targets) {
+    fn finish(self) -> Result<()> {
+        for &target in &self.of.targets {
             let array = self.array(target);
-            if self.of.tensors[target].is_none() && array.is_empty() {
+            if self.tensors[target].is_none() && array.is_empty() {
                 let empty = DynTensor::zeros(self.device(target)?, array.dtype(), array.shape());
                 array.set_tensor(Arc::new(empty.map_err(|error| Error::run(error, array.site()))?));
                 continue;

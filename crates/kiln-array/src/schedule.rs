@@ -16,6 +16,7 @@ use kiln_ir::Literal;
 use kiln_runtime::DynKernel;
 use std::collections::HashMap;
 use std::mem;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 /// The kernels of programs that ran before, of all devices: a kernel belongs to none.
@@ -38,6 +39,8 @@ pub(crate) struct Schedule {
     /// What shares memory with what is there before the first launch.
     pub(crate) shared: Vec<Share>,
     pub(crate) tasks: Vec<Task>,
+    /// Tells it from all others of the process.
+    pub(crate) number: u64,
 }
 
 /// An array that shares another one's memory.
@@ -152,6 +155,11 @@ pub(crate) fn schedule(structure: &Structure) -> Result<Option<Arc<Schedule>>> {
 }
 
 impl Schedule {
+    fn of(shared: Vec<Share>, tasks: Vec<Task>) -> Schedule {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        Schedule { shared, tasks, number: NUMBER.fetch_add(1, Relaxed) }
+    }
+
     fn new(graph: &Graph, plan: Plan) -> Result<Schedule> {
         let Plan { partition, steps } = plan;
         let mut is_there: Vec<bool> = graph.vertices.iter().map(|vertex| vertex.recipe.is_none()).collect();
@@ -192,7 +200,7 @@ impl Schedule {
                 (0..graph.len()).filter(is_over).filter(|&vertex| mem::take(&mut is_there[vertex])).collect();
             tasks.push(Task { work, shared, freed });
         }
-        Ok(Schedule { shared, tasks })
+        Ok(Schedule::of(shared, tasks))
     }
 }
 
@@ -287,7 +295,7 @@ mod tests {
     fn schedules_that_were_used_longest_ago_make_room() {
         let mut schedules = Schedules::default();
         let key = |number: u64| vec![number; MOST_WORDS / 10];
-        let schedule = || Arc::new(Schedule { shared: Vec::new(), tasks: Vec::new() });
+        let schedule = || Arc::new(Schedule::of(Vec::new(), Vec::new()));
         for number in 0..10 {
             schedules.insert(&key(number), schedule());
             assert!(schedules.get(&key(0)).is_some());

@@ -2,6 +2,7 @@
 //! streams.
 
 use crate::activity::{CallSite, CopyKind};
+use crate::capture::state::{self, Mode};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::host_memory::zeroed;
@@ -74,6 +75,8 @@ pub(crate) struct Buffer {
     device: Device,
     ptr: DevicePtr,
     bytes: usize,
+    /// Whether there is no memory: the buffer was made while kernels were only compiled.
+    is_hollow: bool,
     /// The call that allocated it.
     site: CallSite,
     state: Mutex<BufferState>,
@@ -95,8 +98,11 @@ struct BufferState {
 impl Buffer {
     /// Allocates `bytes`, uninitialized. Zero bytes allocate nothing.
     pub(crate) fn new(device: &Device, bytes: usize, log: &mut Log) -> Result<Buffer> {
+        let is_hollow = bytes > 0 && state::mode(device.identity()) == Some(Mode::Precompile);
         let ptr = match bytes {
             0 => DevicePtr(0),
+            // As well aligned as any, so that kernels are specialized as they will be.
+            _ if is_hollow => DevicePtr(0),
             _ => log.allocate(device, bytes, StreamId::default())?,
         };
         let state = BufferState {
@@ -108,7 +114,8 @@ impl Buffer {
             writer: Queue::default(),
             readers: SmallVec::new(),
         };
-        Ok(Buffer { device: device.clone(), ptr, bytes, site: log.site(), state: Mutex::new(state) })
+        let (device, site) = (device.clone(), log.site());
+        Ok(Buffer { device, ptr, bytes, is_hollow, site, state: Mutex::new(state) })
     }
 
     pub(crate) fn device(&self) -> &Device {
@@ -135,6 +142,9 @@ impl Buffer {
     pub(crate) fn access(&self, what: Named<'_>) -> Result<Access<'_>> {
         // The launch that prints may have this very buffer locked.
         self.device.check_not_printing()?;
+        if self.is_hollow {
+            return Err(self.without_memory());
+        }
         let state = self.lock();
         if state.borrowed {
             return Err(Error::Borrowed { what: what.to_string() });
@@ -179,6 +189,12 @@ impl Buffer {
     ) -> Result<R> {
         let mut lease = self.access(Named::Tensor)?.borrow_host(write, log)?;
         Ok(f(lease.bytes()))
+    }
+
+    #[cold]
+    fn without_memory(&self) -> Error {
+        let what = "a tensor that a `precompile` has made, and that has no memory, was used".to_owned();
+        Error::Precompile { what, device: self.device.id().to_owned(), location: self.site }
     }
 
     fn lock(&self) -> MutexGuard<'_, BufferState> {
@@ -481,7 +497,7 @@ impl Drop for Lease<'_> {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        if self.bytes == 0 {
+        if self.bytes == 0 || self.is_hollow {
             return;
         }
         let mut log = Log::at(self.site);

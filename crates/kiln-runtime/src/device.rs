@@ -1,9 +1,10 @@
 //! Devices: finding them, opening them, and the state of one.
 
 use crate::activity::CallSite;
+use crate::attached::Attached;
 use crate::backends;
 use crate::cache::{Choices, DiskCache, ProgramCache};
-use crate::capture::state;
+use crate::capture::state::{self, Mode};
 use crate::error::{Error, Result};
 use crate::isolate;
 use crate::loaded::load_or_compile;
@@ -41,6 +42,7 @@ struct Inner {
     id: Arc<str>,
     cost_model: Arc<CostModel>,
     observers: Arc<Observers>,
+    attached: Attached,
 }
 
 impl Device {
@@ -219,6 +221,7 @@ impl Device {
             id: backend.properties().id.as_str().into(),
             cost_model: Arc::new(backend.properties().cost_model()),
             observers: Arc::default(),
+            attached: Attached::default(),
             backend,
             programs: ProgramCache::default(),
             choices: Choices::default(),
@@ -402,11 +405,18 @@ impl Device {
         Arc::as_ptr(&self.0).addr()
     }
 
-    /// Whether this thread captures a [`Graph`](crate::Graph) of this device: then launches, copies
-    /// and fills are recorded, and nothing has run whose results could be waited for.
+    /// Whether this thread captures a [`Graph`](crate::Graph) of this device, or only
+    /// [compiles](Self::precompile) for it: then launches, copies and fills are recorded or passed
+    /// over, and nothing has run whose results could be waited for.
     #[inline]
     pub fn is_capturing(&self) -> bool {
         state::is_on_device(self.identity())
+    }
+
+    /// What becomes of this thread's calls of the device, if they are not made.
+    #[inline]
+    pub(crate) fn capture_mode(&self) -> Option<Mode> {
+        state::mode(self.identity())
     }
 
     /// Refuses something that no [`Graph`](crate::Graph) can hold, while this thread captures one
@@ -421,7 +431,12 @@ impl Device {
 
     #[cold]
     fn in_capture(&self, what: &str, location: CallSite) -> Error {
-        Error::Capture { what: what.to_owned(), device: self.id().to_owned(), location }
+        let device = self.id().to_owned();
+        if self.capture_mode() == Some(Mode::Precompile) {
+            let what = format!("{what} in a `precompile`, which runs nothing");
+            return Error::Precompile { what, device, location };
+        }
+        Error::Capture { what: what.to_owned(), device, location }
     }
 
     /// The programs kept on disk.
@@ -480,6 +495,27 @@ impl Device {
     /// ```
     pub fn choices_revision(&self) -> u64 {
         self.0.choices.revision()
+    }
+
+    /// The value of a type that is kept with the device: one for all handles to it, made when it is
+    /// first asked for, and dropped with the device. For what a library remembers of a device; it
+    /// must not contain the device or tensors of it, which would keep it open.
+    ///
+    /// ```
+    /// use kiln_runtime::Device;
+    /// use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    ///
+    /// #[derive(Default)]
+    /// struct Calls(AtomicUsize);
+    ///
+    /// let device = Device::open_apart("interp")?;
+    /// device.attached::<Calls>().0.fetch_add(1, Relaxed);
+    /// assert_eq!(device.clone().attached::<Calls>().0.load(Relaxed), 1);
+    /// assert_eq!(Device::open_apart("interp")?.attached::<Calls>().0.load(Relaxed), 0);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    pub fn attached<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
+        self.0.attached.get()
     }
 
     /// Held while something is measured on the device: two measurements would disturb each other.

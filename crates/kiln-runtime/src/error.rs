@@ -252,6 +252,16 @@ pub enum Error {
         /// `file:line:column` of the call.
         location: &'static Location<'static>,
     },
+    /// Kernels cannot be compiled ahead here, or what was made meanwhile was used.
+    #[error("{location}: {what} ({device})")]
+    Precompile {
+        /// What was done.
+        what: String,
+        /// The device.
+        device: String,
+        /// `file:line:column` of the call.
+        location: &'static Location<'static>,
+    },
     /// A graph has no part that a change of it asks for.
     #[error("{location}: {what}")]
     GraphUpdate {

@@ -1,15 +1,17 @@
 //! Launching a kernel: from arguments to a program on a device.
 
-use crate::activity::{Activity, CallSite, CompileActivity, LaunchActivity, LaunchTimer};
+use crate::activity::{Activity, CallSite, LaunchActivity, LaunchTimer};
 use crate::args::{Arguments, Locked};
 use crate::cache::Specialization;
 use crate::capture::node::Launched;
 use crate::capture::recording;
+use crate::capture::state::Mode;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::extent::{Extent, Extents, no_extent, three};
-use crate::loaded::{Build, LoadedKernel};
+use crate::loaded::{LoadedKernel, compiled, header};
 use crate::log::Log;
+use crate::precompile::{self, Job};
 use crate::request::{Request, Typed};
 use crate::stream::{Event, Queue, Stream, same_device};
 use kiln_backend::Report;
@@ -264,6 +266,10 @@ impl Settings {
         if let Some(home) = self.queue.device() {
             same_device("the stream of the launch", home, device)?;
         }
+        let mode = device.capture_mode();
+        if mode == Some(Mode::Precompile) {
+            return self.precompile(request, device, site);
+        }
         let log = &mut Log::at(site);
         let (loaded, cached) = self.load(request, device, log)?;
         let mut args = Arguments::default();
@@ -273,7 +279,7 @@ impl Settings {
             None => loaded.grid(args.numbers())?,
         };
         loaded.check_limits(grid, device.properties())?;
-        if device.is_capturing() {
+        if mode == Some(Mode::Record) {
             recording::launch(Launched { kernel: loaded, grid, args }, &self.queue, site);
             return Ok(());
         }
@@ -317,11 +323,7 @@ impl Settings {
         device: &Device,
         log: &mut Log,
     ) -> Result<(Arc<LoadedKernel>, bool)> {
-        self.check_block(request, device)?;
-        if let Some(traced) = kiln_lang::traced_now() {
-            return Err(Error::LaunchInTrace { kernel: request.name().to_owned(), traced });
-        }
-        let key = Specialization { spec: request.key(), level: self.level };
+        let key = self.key(request, device)?;
         let mut built = None;
         let loaded = device.programs().get(&key, || {
             let (start, kernel) = (Instant::now(), request.specialize(self.level)?);
@@ -333,20 +335,31 @@ impl Settings {
         })?;
         let cached = built.is_none();
         if let Some((start, Some(specialization))) = built {
-            let Build { kernel, total, tracing, stages } = loaded.build.clone();
-            let compile = CompileActivity {
-                device: device.shared_id(),
-                kernel,
-                specialization,
-                call_site: log.site(),
-                start,
-                duration: total,
-                tracing,
-                stages,
-            };
-            log.add(device, Activity::Compile(compile));
+            let activity = compiled(device.shared_id(), &loaded, specialization, log.site(), start);
+            log.add(device, activity);
         }
         Ok((loaded, cached))
+    }
+
+    /// Records the kernel and hands it to the threads that compile, if it is new.
+    fn precompile(&self, request: &dyn Request, device: &Device, site: CallSite) -> Result<()> {
+        let key = self.key(request, device)?;
+        if device.programs().announce(&key) {
+            let start = Instant::now();
+            let (name, kernel) = (request.name().to_owned(), request.specialize(self.level)?);
+            let tracing = start.elapsed();
+            precompile::add(Job { device: device.clone(), key, name, kernel, tracing, site });
+        }
+        Ok(())
+    }
+
+    /// What the program of a request is found by.
+    fn key(&self, request: &dyn Request, device: &Device) -> Result<Specialization> {
+        self.check_block(request, device)?;
+        match kiln_lang::traced_now() {
+            Some(traced) => Err(Error::LaunchInTrace { kernel: request.name().to_owned(), traced }),
+            None => Ok(Specialization { spec: request.key(), level: self.level }),
+        }
     }
 
     /// Refuses a block with an extent that is no number of threads.
@@ -367,13 +380,6 @@ impl Settings {
         let what = "threads per block".to_owned();
         Err(Error::Device(kiln_backend::Error::LaunchLimit { kernel, what, given: threads, limit }))
     }
-}
-
-/// The first line of a kernel's text: its parameters with what is known of them, and its level.
-fn header(kernel: &Kernel) -> String {
-    let text = kernel.to_string();
-    let head = text.lines().find(|line| line.starts_with("kernel")).unwrap_or_default();
-    head.trim_end_matches('{').trim_end().to_owned()
 }
 
 /// A launch that is observed.

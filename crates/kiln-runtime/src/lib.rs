@@ -3,11 +3,13 @@
 //! | file | holds |
 //! |---|---|
 //! | `device.rs`, `backends.rs` | finding and opening devices; the backends that a build has |
+//! | `attached.rs` | what libraries keep with a device |
 //! | `tensor/`, `buffer.rs` | tensors and views, typed and dynamic; memory behind them |
 //! | `stream.rs` | streams and events |
 //! | `awaited.rs` | waiting without blocking |
 //! | `launch.rs`, `request.rs` | a launch: specialization, checks, order |
 //! | `loaded.rs` | a compiled kernel: its program, grid and limits |
+//! | `precompile.rs` | compiling the kernels of launches on several threads, before these |
 //! | `args.rs`, `tensor_params.rs` | its arguments |
 //! | `params.rs`, `facts.rs` | what is known of them, and what a program relies on |
 //! | `graph.rs`, `graph_update.rs`, `capture/` | graphs: recorded, replayed, changed |
@@ -70,6 +72,7 @@
 
 mod activity;
 mod args;
+mod attached;
 mod awaited;
 mod backends;
 mod buffer;
@@ -89,6 +92,7 @@ mod loaded;
 mod log;
 mod observe;
 mod params;
+mod precompile;
 mod request;
 mod sanitize;
 mod stream;

@@ -1,5 +1,6 @@
 //! Kernels that are compiled and loaded on a device, with what their launches need.
 
+use crate::activity::{Activity, CallSite, CompileActivity};
 use crate::cache::DiskCache;
 use crate::error::{Error, Result};
 use crate::params::ParamInfo;
@@ -104,6 +105,27 @@ impl LoadedKernel {
         let what = format!("grid extent {}", ["x", "y", "z"][axis]);
         Error::Device(kiln_backend::Error::LaunchLimit { kernel: self.name.to_string(), what, given, limit })
     }
+}
+
+/// What observers receive of a kernel that was compiled, or read from disk, from `start` on.
+pub(crate) fn compiled(
+    device: Arc<str>,
+    loaded: &LoadedKernel,
+    specialization: String,
+    call_site: CallSite,
+    start: Instant,
+) -> Activity {
+    let Build { kernel, total: duration, tracing, stages } = loaded.build.clone();
+    let compile =
+        CompileActivity { device, kernel, specialization, call_site, start, duration, tracing, stages };
+    Activity::Compile(compile)
+}
+
+/// The first line of a kernel's text: its parameters with what is known of them, and its level.
+pub(crate) fn header(kernel: &Kernel) -> String {
+    let text = kernel.to_string();
+    let head = text.lines().find(|line| line.starts_with("kernel")).unwrap_or_default();
+    head.trim_end_matches('{').trim_end().to_owned()
 }
 
 /// Takes the program from disk if it is there and the device accepts it, else compiles it, says how

@@ -55,6 +55,11 @@ impl Structure {
         Ok(structure)
     }
 
+    /// The device of what is asked for; `None` if nothing is.
+    pub(crate) fn device(&self) -> Option<&Device> {
+        self.targets.first().and_then(|&target| self.arrays[target].device())
+    }
+
     /// Adds an array and what it is made of, without recursion: chains are long.
     fn visit(&mut self, root: &Array, walk: &Walk) -> Result<usize> {
         let mut pending = vec![root.clone()];
@@ -86,7 +91,7 @@ impl Structure {
             }
             if tensor.is_some() {
                 self.head(&array, 0, 0);
-                self.device(&array);
+                self.place_on(&array);
             }
             walk.place(&array, self.arrays.len());
             self.arrays.push(array);
@@ -130,7 +135,7 @@ impl Structure {
             self.words.extend(list.iter().map(|&number| number as u64));
         }
         if recipe.inputs.is_empty() {
-            self.device(array);
+            self.place_on(array);
         }
         let inputs = recipe.read_inputs().iter().filter_map(|input| walk.position(input));
         self.words.extend(inputs.map(|at| at as u64));
@@ -187,7 +192,7 @@ impl Structure {
 
     /// Which device an array is on: what kernels are made for. Of one that was not met before, its
     /// name.
-    fn device(&mut self, array: &Array) {
+    fn place_on(&mut self, array: &Array) {
         let Some(device) = array.device() else { return };
         let known = self.devices.iter().position(|other| other == device);
         self.words.push(known.unwrap_or(self.devices.len()) as u64);

@@ -180,6 +180,16 @@ impl ProgramCache {
         outcome
     }
 
+    /// Takes note of a specialization that is about to be compiled; `false` if it is there, or
+    /// under way.
+    pub(crate) fn announce(&self, key: &Specialization) -> bool {
+        let is_new = self.found(key).is_none();
+        if is_new {
+            self.begin(key);
+        }
+        is_new
+    }
+
     /// The program of a specialization that is there: what most launches find.
     fn loaded(&self, key: &Specialization) -> Option<Arc<LoadedKernel>> {
         let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);

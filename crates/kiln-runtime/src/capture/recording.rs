@@ -1,7 +1,7 @@
 //! What a thread records while it captures a graph.
 
 use super::node::{Launched, Place, Recorded, Work};
-use super::state::Capturing;
+use super::state::{self, Capturing, Mode};
 use crate::activity::CallSite;
 use crate::buffer::{Buffer, Named};
 use crate::device::Device;
@@ -33,7 +33,7 @@ impl Recording {
             device: device.id().to_owned(),
             location: site,
         };
-        Ok(Recording { _capturing: Capturing::begin(device.identity()).ok_or_else(nested)? })
+        Ok(Recording { _capturing: Capturing::begin(device.identity(), Mode::Record).ok_or_else(nested)? })
     }
 
     /// How many nodes there are.
@@ -55,7 +55,11 @@ impl Drop for Recording {
     }
 }
 
+/// Adds a node, unless the thread only compiles what it would be.
 fn add(work: Work, queue: &Queue, site: CallSite) {
+    if state::is_precompiling() {
+        return;
+    }
     NODES.with_borrow_mut(|nodes| nodes.push(Recorded { work, queue: queue.clone(), site }));
 }
 
@@ -86,7 +90,7 @@ pub(crate) fn copy(to: &Place, from: &Place, bytes: usize, site: CallSite) {
 /// # Errors
 /// Out of memory.
 pub(crate) fn write(to: &Place, data: &[u8], log: &mut Log) -> Result<()> {
-    if data.is_empty() {
+    if data.is_empty() || state::is_precompiling() {
         return Ok(());
     }
     let constant = Arc::new(Buffer::new(to.buffer.device(), data.len(), log)?);

@@ -13,6 +13,7 @@ mod launch;
 mod observers;
 mod order;
 mod params;
+mod precompile;
 mod prints;
 mod probe;
 mod probe_graphs;

@@ -27,12 +27,15 @@ struct Inner {
     fail_launches: AtomicBool,
     refuse_artifacts: AtomicBool,
     has_graphs: AtomicBool,
+    compiles_slowly: AtomicBool,
+    compiling: AtomicUsize,
 }
 
 /// How often each was called.
 #[derive(Default)]
 pub struct Counts {
     pub compiles: AtomicUsize,
+    pub most_compiles_at_once: AtomicUsize,
     pub loads: AtomicUsize,
     pub launches: AtomicUsize,
     pub records: AtomicUsize,
@@ -58,6 +61,8 @@ impl Probe {
             fail_launches: AtomicBool::new(false),
             refuse_artifacts: AtomicBool::new(false),
             has_graphs: AtomicBool::new(false),
+            compiles_slowly: AtomicBool::new(false),
+            compiling: AtomicUsize::new(0),
         }));
         (Device::with_backend(Box::new(probe.clone()), disk), probe)
     }
@@ -99,6 +104,11 @@ impl Probe {
     /// From now on it has graphs of its own.
     pub fn provide_graphs(&self) {
         self.0.has_graphs.store(true, SeqCst);
+    }
+
+    /// From now on a kernel takes a while to compile.
+    pub fn compile_slowly(&self) {
+        self.0.compiles_slowly.store(true, SeqCst);
     }
 
     fn loaded(&self, kernel: &Kernel) -> Result<Arc<Loaded>> {
@@ -179,6 +189,12 @@ impl Backend for Probe {
 
     fn compile(&self, kernel: &Kernel) -> Result<Compiled> {
         count(&self.counts().compiles);
+        let at_once = self.0.compiling.fetch_add(1, SeqCst) + 1;
+        self.counts().most_compiles_at_once.fetch_max(at_once, SeqCst);
+        if self.0.compiles_slowly.load(SeqCst) {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        self.0.compiling.fetch_sub(1, SeqCst);
         let artifact = Some(format!("{kernel:#}").into_bytes());
         Ok(Compiled { program: self.loaded(kernel)?, artifact, stages: Stages::default() })
     }
