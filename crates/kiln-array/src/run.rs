@@ -1,4 +1,9 @@
 //! Running a schedule: buffers and launches.
+//!
+//! The first run compiles all kernels side by side. From the third on the launches are a list of
+//! commands, which was recorded once: a run binds memory and numbers alone, and on a device with
+//! graphs it is one call. What a list does not take (other alignment, an observer, the capture of a
+//! graph) is launched singly, as in the first runs.
 
 use crate::epilogue::ChainEpilogue;
 use crate::error::{Error, Result, Site};
@@ -7,14 +12,19 @@ use crate::node::Array;
 use crate::op::Op;
 use crate::plan::lower::View;
 use crate::plan::structure::Structure;
-use crate::runs::Runs;
+use crate::runs::{Known, Runs};
 use crate::schedule::{Number, Schedule, Share, Source, Work, schedule};
 use crate::spare::Spare;
 use kiln_ir::Literal;
-use kiln_runtime::{Device, DynArg, DynKernel, DynTensor};
+use kiln_runtime::{CommandList, Device, DynArg, DynKernel, DynTensor, Execution};
 use smallvec::SmallVec;
 use std::mem;
+use std::panic::Location;
 use std::sync::Arc;
+
+/// From this evaluation of a schedule on it is run as a list of commands: before, recording it
+/// would be more work than it saves.
+const LISTED_FROM: usize = 2;
 
 /// Computes arrays, and leaves their elements in them.
 pub(crate) fn evaluate(targets: &[&Array]) -> Result<()> {
@@ -23,11 +33,16 @@ pub(crate) fn evaluate(targets: &[&Array]) -> Result<()> {
         let Some(device) = structure.device().cloned() else { return Ok(()) };
         if let Some(schedule) = schedule(&structure)? {
             let known = device.attached::<Runs>().of(&schedule);
-            if known.count() == 0 {
+            let runs = known.count();
+            if runs == 0 {
                 precompile(&structure, &schedule, &device);
             }
+            if runs >= LISTED_FROM && by_list(&structure, &schedule, (&device, &known)) {
+                return Ok(());
+            }
             let tensors = mem::take(&mut structure.tensors);
-            return Run { of: &structure, tensors, spare: Spare::default() }.all(&schedule);
+            let (constants, spare) = (&structure.constants[..], Spare::default());
+            return Run { of: &structure, constants, tensors, spare }.all(&schedule);
         }
     }
 }
@@ -39,16 +54,59 @@ fn precompile(of: &Structure, schedule: &Schedule, device: &Device) {
     if schedule.tasks.len() < fewest || device.is_capturing() {
         return;
     }
-    let mut run = Run { of, tensors: of.tensors.clone(), spare: Spare::default() };
+    let (tensors, spare) = (of.tensors.clone(), Spare::default());
+    let mut run = Run { of, constants: &of.constants, tensors, spare };
     let _ = device.precompile(|| {
         let _ = run.launch_all(schedule);
         Ok(())
     });
 }
 
+/// Runs a schedule as a list of commands, if it has one for tensors of these kinds.
+fn by_list(of: &Structure, schedule: &Schedule, (device, known): (&Device, &Known)) -> bool {
+    if device.is_capturing() {
+        return false;
+    }
+    let inputs: SmallVec<[&DynTensor; 16]> = of.tensors.iter().flatten().map(|tensor| &**tensor).collect();
+    let Some(list) = known.list(|| list(of, schedule, (device, &inputs))) else { return false };
+    let Some(made) = list.run(device, &inputs, &of.constants) else { return false };
+    for (&target, tensor) in of.targets.iter().zip(made) {
+        of.arrays[target].set_tensor(Arc::new(tensor));
+    }
+    true
+}
+
+/// The list of commands of a schedule, if it is one that a list is for.
+fn list(
+    of: &Structure,
+    schedule: &Schedule,
+    (device, inputs): (&Device, &[&DynTensor]),
+) -> Option<CommandList> {
+    // The interpreter is to see each launch with its own memory.
+    if device.capabilities().execution == Execution::Interpreted {
+        return None;
+    }
+    let list = device.command_list(inputs, &of.constants, |numbers| {
+        let (tensors, spare) = (of.tensors.clone(), Spare::unbounded());
+        let mut run = Run { of, constants: numbers, tensors, spare };
+        let failed = |error: Error| {
+            let (what, location) = (error.to_string(), Location::caller());
+            kiln_runtime::Error::Commands { what, location }
+        };
+        run.launch_all(schedule).and_then(|()| run.results()).map_err(failed)
+    });
+    // All of a list's memory is there from its first launch on. Where that is much, kernels are so
+    // long that the host waits for them.
+    let is_small =
+        |list: &CommandList| device.free_memory().is_ok_and(|free| list.bytes() as u64 <= free / 4);
+    list.ok().filter(is_small)
+}
+
 /// A schedule that runs: the arrays and their tensors.
 struct Run<'a> {
     of: &'a Structure,
+    /// The numbers that kernels take as arguments.
+    constants: &'a [Literal],
     /// Of those arrays whose elements are there, the elements.
     tensors: Vec<Option<Arc<DynTensor>>>,
     spare: Spare,
@@ -153,7 +211,7 @@ impl Run<'_> {
     fn number(&self, number: Number) -> Literal {
         match number {
             Number::Fixed(literal) => literal,
-            Number::Constant(slot) => self.of.constants[slot],
+            Number::Constant(slot) => self.constants[slot],
         }
     }
 
@@ -191,17 +249,53 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Leaves elements in the arrays that were asked for. Those without elements need no launch.
+    /// Leaves elements in the arrays that were asked for.
     fn finish(self) -> Result<()> {
-        for &target in &self.of.targets {
+        for (&target, tensor) in self.of.targets.iter().zip(self.results()?) {
+            self.array(target).set_tensor(Arc::new(tensor));
+        }
+        Ok(())
+    }
+
+    /// The elements of the arrays that were asked for. Those without elements need no launch.
+    fn results(&self) -> Result<Vec<DynTensor>> {
+        let result = |&target: &usize| {
             let array = self.array(target);
             if self.tensors[target].is_none() && array.is_empty() {
                 let empty = DynTensor::zeros(self.device(target)?, array.dtype(), array.shape());
-                array.set_tensor(Arc::new(empty.map_err(|error| Error::run(error, array.site()))?));
-                continue;
+                return empty.map_err(|error| Error::run(error, array.site()));
             }
-            array.set_tensor(self.tensor(target)?.clone());
-        }
-        Ok(())
+            Ok(self.tensor(target)?.alias())
+        };
+        self.of.targets.iter().map(result).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// That lists are run at all: nothing else of a program shows it.
+    #[test]
+    fn a_schedule_is_run_as_a_list_from_its_third_run_on() {
+        let of = |name: &str| {
+            let device = Device::open_apart(name).unwrap();
+            let x = Array::new(&device, &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], &[2, 3]);
+            let sums = |by: f64| (&x * x.sum_keep(&[1])).sum_keep(&[0]) * by;
+            for _ in 0..LISTED_FROM {
+                sums(3.0).eval().unwrap();
+            }
+            // Another number, and it is there.
+            let y = sums(4.0);
+            let structure = Structure::of(&[&y]).unwrap();
+            let schedule = schedule(&structure).unwrap().unwrap();
+            let known = device.attached::<Runs>().of(&schedule);
+            assert_eq!(known.count(), LISTED_FROM);
+            let is_run = by_list(&structure, &schedule, (&device, &known));
+            assert_eq!(y.to_vec::<f32>().unwrap(), [264.0, 348.0, 432.0]);
+            is_run
+        };
+        assert!(of("cpu"));
+        assert!(!of("interp"), "the interpreter sees each launch with its own memory");
     }
 }

@@ -1,9 +1,10 @@
 //! What a device remembers of the schedules that ran on it.
 
 use crate::schedule::Schedule;
+use kiln_runtime::CommandList;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 /// The runs of schedules on a device.
 #[derive(Default)]
@@ -20,6 +21,8 @@ struct Entry {
 pub(crate) struct Known {
     /// How often it ran.
     runs: AtomicUsize,
+    /// Its launches, if there is such a list.
+    list: OnceLock<Option<CommandList>>,
 }
 
 impl Runs {
@@ -43,5 +46,10 @@ impl Known {
     /// Counts a run: how many there were before it.
     pub(crate) fn count(&self) -> usize {
         self.runs.fetch_add(1, Relaxed)
+    }
+
+    /// Its list of commands, made once.
+    pub(crate) fn list(&self, make: impl FnOnce() -> Option<CommandList>) -> Option<&CommandList> {
+        self.list.get_or_init(make).as_ref()
     }
 }

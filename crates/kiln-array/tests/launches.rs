@@ -1,6 +1,7 @@
 //! How plans run: what is compiled, when, and what observers see.
 
-use kiln_array::{Array, Result, Scalar, eval};
+use kiln_array::optimizer::AdamW;
+use kiln_array::{Array, Result, Scalar, eval, value_and_grad};
 use kiln_runtime::{Activity, Device};
 use std::sync::{Arc, Mutex};
 
@@ -85,4 +86,108 @@ fn a_plan_that_fails_names_the_line() {
     assert!(error.to_string().contains("launches.rs"), "{line}: {error}");
     assert_eq!(sums.to_vec::<f32>().unwrap().len(), 8);
     assert_eq!(sums.dtype(), Scalar::F32);
+}
+
+fn bits(array: &Array) -> Vec<u32> {
+    array.to_vec::<f32>().unwrap().iter().map(|x| x.to_bits()).collect()
+}
+
+/// From its third evaluation on a structure runs as a list of commands. What it gives is the same,
+/// bit by bit, as on a device that has not met it.
+#[test]
+fn later_evaluations_give_what_the_first_gives() {
+    let device = apart("cpu");
+    for round in 0..8 {
+        let results = |device: &Device| {
+            let x = ramp(device, &[29, 17]) + (round as f32 * 0.37 + 0.1);
+            x.eval().unwrap();
+            // A number that changes, views that share memory, one without elements.
+            let w = ramp(device, &[17, 9]) * (1.3 + round as f32);
+            let y = program(&x, &w);
+            let (flat, rows) = (y.reshape(&[29 * 9]), x.reshape(&[17, 29]));
+            let empty = y.slice(0, 0..0);
+            eval(&[&flat, &y, &rows, &empty]).unwrap();
+            assert!(empty.to_vec::<f32>().unwrap().is_empty());
+            [bits(&flat), bits(&y), bits(&rows)]
+        };
+        assert_eq!(results(&device), results(&apart("cpu")), "round {round}");
+    }
+}
+
+/// The parameters that a step makes are the next one's.
+#[test]
+fn training_is_the_same_step_by_step() {
+    let train = |devices: &mut dyn FnMut() -> Device| {
+        let mut kept: Vec<Vec<f32>> = Vec::new();
+        let mut device = devices();
+        let mut net = vec![ramp(&device, &[17, 5]), ramp(&device, &[5])];
+        let mut optimizer = AdamW::new(0.05);
+        for step in 0..6 {
+            let x = ramp(&device, &[16, 17]) * (1.0 + step as f32);
+            let (loss, slopes) = value_and_grad(
+                |net: &Vec<Array>| ((x.matmul(&net[0]) + &net[1]).tanh() - 0.5).square().mean(),
+                &net,
+            );
+            optimizer.step(&mut net, slopes).unwrap();
+            kept.push(vec![loss.item().unwrap()]);
+            let moved = devices();
+            if moved != device {
+                // All that there is, on a device that has not met the structure.
+                let there = |array: &Array| array.to_device(&moved);
+                use kiln_array::optimizer::Optimizer;
+                let state = optimizer.state().iter().map(|part| part.iter().map(there).collect()).collect();
+                net = net.iter().map(there).collect();
+                optimizer.restore(step + 1, state);
+                device = moved;
+            }
+        }
+        kept.extend(net.iter().map(|array| array.to_vec::<f32>().unwrap()));
+        kept
+    };
+    let one = apart("cpu");
+    assert_eq!(train(&mut || one.clone()), train(&mut || apart("cpu")));
+}
+
+#[test]
+fn observers_see_the_launches_of_every_evaluation() {
+    let device = apart("cpu");
+    let (x, w) = (ramp(&device, &[27, 17]), ramp(&device, &[17, 9]));
+    let run = || seen(&device, || program(&x, &w).eval()).1;
+    let first = run();
+    for _ in 0..5 {
+        program(&x, &w).eval().unwrap();
+    }
+    assert_eq!(run(), first);
+}
+
+/// What runs again and again keeps no array alive.
+#[test]
+fn lists_keep_no_memory() {
+    let device = apart("cpu");
+    let (x, w) = (ramp(&device, &[25, 17]), ramp(&device, &[17, 9]));
+    for _ in 0..6 {
+        let y = program(&x, &w);
+        let mut made = y.tensor().unwrap();
+        drop(y);
+        assert!(made.is_sole());
+    }
+    let mut read = x.tensor().unwrap();
+    drop(x);
+    assert!(read.is_sole());
+}
+
+#[test]
+fn threads_that_evaluate_a_structure_at_once() {
+    let device = apart("cpu");
+    let expected = bits(&program(&ramp(&device, &[23, 17]), &ramp(&device, &[17, 9])));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let (x, w) = (ramp(&device, &[23, 17]), ramp(&device, &[17, 9]));
+                for _ in 0..20 {
+                    assert_eq!(bits(&program(&x, &w)), expected);
+                }
+            });
+        }
+    });
 }

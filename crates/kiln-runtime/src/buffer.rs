@@ -2,7 +2,7 @@
 //! streams.
 
 use crate::activity::{CallSite, CopyKind};
-use crate::capture::state::{self, Mode};
+use crate::capture::state;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::host_memory::zeroed;
@@ -75,7 +75,7 @@ pub(crate) struct Buffer {
     device: Device,
     ptr: DevicePtr,
     bytes: usize,
-    /// Whether there is no memory: the buffer was made while kernels were only compiled.
+    /// Whether there is no memory: the buffer was made while launches were only compiled or listed.
     is_hollow: bool,
     /// The call that allocated it.
     site: CallSite,
@@ -98,7 +98,7 @@ struct BufferState {
 impl Buffer {
     /// Allocates `bytes`, uninitialized. Zero bytes allocate nothing.
     pub(crate) fn new(device: &Device, bytes: usize, log: &mut Log) -> Result<Buffer> {
-        let is_hollow = bytes > 0 && state::mode(device.identity()) == Some(Mode::Precompile);
+        let is_hollow = bytes > 0 && state::is_hollow(device.identity());
         let ptr = match bytes {
             0 => DevicePtr(0),
             // As well aligned as any, so that kernels are specialized as they will be.
@@ -128,6 +128,11 @@ impl Buffer {
 
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Whether it has no memory, though it has bytes.
+    pub(crate) fn is_hollow(&self) -> bool {
+        self.is_hollow
     }
 
     pub(crate) fn residency(&self) -> Residency {
@@ -193,7 +198,8 @@ impl Buffer {
 
     #[cold]
     fn without_memory(&self) -> Error {
-        let what = "a tensor that a `precompile` has made, and that has no memory, was used".to_owned();
+        let what = "a tensor without memory was used: it was made while launches were compiled or listed";
+        let what = what.to_owned();
         Error::Precompile { what, device: self.device.id().to_owned(), location: self.site }
     }
 

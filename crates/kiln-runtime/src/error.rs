@@ -262,6 +262,14 @@ pub enum Error {
         /// `file:line:column` of the call.
         location: &'static Location<'static>,
     },
+    /// What was launched cannot be repeated by a [`CommandList`](crate::CommandList).
+    #[error("{location}: no list of commands: {what}")]
+    Commands {
+        /// Why.
+        what: String,
+        /// `file:line:column` of the call.
+        location: &'static Location<'static>,
+    },
     /// A graph has no part that a change of it asks for.
     #[error("{location}: {what}")]
     GraphUpdate {

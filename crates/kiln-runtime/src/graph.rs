@@ -5,6 +5,7 @@ use crate::buffer::Access;
 use crate::capture::node::{Recorded, Work};
 use crate::capture::plan::Plan;
 use crate::capture::recording::Recording;
+use crate::capture::state::Mode;
 use crate::device::Device;
 use crate::error::Result;
 use crate::log::Log;
@@ -191,7 +192,7 @@ impl Capture {
     fn begin(device: &Device, site: CallSite) -> Result<Capture> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         device.check_not_printing()?;
-        let recording = Recording::begin(device, site)?;
+        let recording = Recording::begin(device, Mode::Record, site)?;
         Ok(Capture { recording, number: NUMBER.fetch_add(1, Relaxed) })
     }
 }

@@ -279,7 +279,7 @@ impl Settings {
             None => loaded.grid(args.numbers())?,
         };
         loaded.check_limits(grid, device.properties())?;
-        if mode == Some(Mode::Record) {
+        if mode.is_some() {
             recording::launch(Launched { kernel: loaded, grid, args }, &self.queue, site);
             return Ok(());
         }

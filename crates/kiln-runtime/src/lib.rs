@@ -13,6 +13,7 @@
 //! | `args.rs`, `tensor_params.rs` | its arguments |
 //! | `params.rs`, `facts.rs` | what is known of them, and what a program relies on |
 //! | `graph.rs`, `graph_update.rs`, `capture/` | graphs: recorded, replayed, changed |
+//! | `commands/` | command lists: recorded without memory, and run on any of the same kinds |
 //! | `dyn_kernel.rs` | kernels from IR, launched on arguments of any type |
 //! | `cache/` | compiled programs, and choices that were measured, in memory and on disk |
 //! | `observe.rs`, `activity.rs`, `log.rs` | observers, and the activities that they receive |
@@ -78,6 +79,7 @@ mod backends;
 mod buffer;
 mod cache;
 mod capture;
+mod commands;
 mod device;
 mod dyn_kernel;
 mod error;
@@ -105,6 +107,7 @@ pub use activity::{
 };
 pub use buffer::Residency;
 pub use cache::{DiskCache, DiskStats, ProgramCache};
+pub use commands::CommandList;
 pub use device::Device;
 pub use dyn_kernel::{DynArg, DynKernel, DynLaunch};
 pub use error::{Error, Result};

@@ -208,8 +208,8 @@ impl Queue {
         self.work();
         let threads = std::mem::take(&mut self.lock().threads);
         for thread in threads {
-            // The launch that needs what a thread panicked over compiles it again, and panics in the
-            // user's thread.
+            // The launch that needs what a thread panicked over compiles it again, and panics in
+            // the user's thread.
             let _ = thread.join();
         }
         std::mem::take(&mut self.lock().done)

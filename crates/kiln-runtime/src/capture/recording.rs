@@ -27,13 +27,13 @@ impl Recording {
     ///
     /// # Errors
     /// [`Error::Capture`] where this thread records already.
-    pub(crate) fn begin(device: &Device, site: CallSite) -> Result<Recording> {
+    pub(crate) fn begin(device: &Device, mode: Mode, site: CallSite) -> Result<Recording> {
         let nested = || Error::Capture {
             what: "another graph was captured".to_owned(),
             device: device.id().to_owned(),
             location: site,
         };
-        Ok(Recording { _capturing: Capturing::begin(device.identity(), Mode::Record).ok_or_else(nested)? })
+        Ok(Recording { _capturing: Capturing::begin(device.identity(), mode).ok_or_else(nested)? })
     }
 
     /// How many nodes there are.
@@ -92,6 +92,10 @@ pub(crate) fn copy(to: &Place, from: &Place, bytes: usize, site: CallSite) {
 pub(crate) fn write(to: &Place, data: &[u8], log: &mut Log) -> Result<()> {
     if data.is_empty() || state::is_precompiling() {
         return Ok(());
+    }
+    if state::mode(to.buffer.device().identity()) == Some(Mode::Commands) {
+        let what = "elements were copied from the host, which a list of commands does not keep".to_owned();
+        return Err(Error::Commands { what, location: log.site() });
     }
     let constant = Arc::new(Buffer::new(to.buffer.device(), data.len(), log)?);
     constant.access(Named::Tensor)?.write(0, data, log)?;

@@ -11,6 +11,8 @@ pub(crate) enum Mode {
     Record,
     /// The kernels of launches are compiled; nothing else becomes of them.
     Precompile,
+    /// They become the commands of a list, whose tensors have no memory.
+    Commands,
 }
 
 thread_local! {
@@ -45,6 +47,12 @@ pub(crate) fn mode(identity: usize) -> Option<Mode> {
 #[inline]
 pub(crate) fn is_precompiling() -> bool {
     now().is_some_and(|(_, mode)| mode == Mode::Precompile)
+}
+
+/// Whether tensors that this thread makes on the device of this identity have no memory.
+#[inline]
+pub(crate) fn is_hollow(identity: usize) -> bool {
+    matches!(mode(identity), Some(Mode::Precompile | Mode::Commands))
 }
 
 /// As long as this is there, this thread captures.

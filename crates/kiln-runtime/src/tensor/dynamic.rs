@@ -129,7 +129,7 @@ impl DynTensor {
         Ok(DynTensor::over(Arc::new(Buffer::new(device, bytes, log)?), dtype, layout))
     }
 
-    fn over(buffer: Arc<Buffer>, dtype: Scalar, layout: Layout) -> DynTensor {
+    pub(crate) fn over(buffer: Arc<Buffer>, dtype: Scalar, layout: Layout) -> DynTensor {
         let address = buffer.ptr().0 + (layout.offset * dtype.bytes() as usize) as u64;
         let facts = facts::bits(&layout, address, dtype.bytes() as usize);
         DynTensor { buffer, dtype, layout, facts }

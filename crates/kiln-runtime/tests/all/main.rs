@@ -3,6 +3,7 @@
 mod absurd;
 mod awaited;
 mod cache;
+mod commands;
 mod display;
 mod dyn_kernels;
 mod dyn_tensors;

@@ -29,6 +29,8 @@ struct Inner {
     has_graphs: AtomicBool,
     compiles_slowly: AtomicBool,
     compiling: AtomicUsize,
+    /// What was freed, and is given again to who asks for as many bytes; `None` if nothing is.
+    pool: Mutex<Option<Vec<(DevicePtr, usize)>>>,
 }
 
 /// How often each was called.
@@ -63,6 +65,7 @@ impl Probe {
             has_graphs: AtomicBool::new(false),
             compiles_slowly: AtomicBool::new(false),
             compiling: AtomicUsize::new(0),
+            pool: Mutex::default(),
         }));
         (Device::with_backend(Box::new(probe.clone()), disk), probe)
     }
@@ -104,6 +107,15 @@ impl Probe {
     /// From now on it has graphs of its own.
     pub fn provide_graphs(&self) {
         self.0.has_graphs.store(true, SeqCst);
+    }
+
+    /// From now on freed memory is given again, as by the pool of a driver.
+    pub fn pool_memory(&self) {
+        *self.pool() = Some(Vec::new());
+    }
+
+    fn pool(&self) -> MutexGuard<'_, Option<Vec<(DevicePtr, usize)>>> {
+        self.0.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// From now on a kernel takes a while to compile.
@@ -152,13 +164,20 @@ impl Backend for Probe {
     }
 
     fn allocate(&self, bytes: usize, stream: StreamId) -> Result<DevicePtr> {
-        let at = self.0.interp.allocate(bytes, stream)?;
+        let pooled = self.pool().as_mut().and_then(|pool| {
+            let found = pool.iter().rposition(|(_, size)| *size == bytes)?;
+            Some(pool.remove(found).0)
+        });
+        let at = pooled.map_or_else(|| self.0.interp.allocate(bytes, stream), Ok)?;
         self.order().allocated(at.0, bytes as u64, stream.0);
         Ok(at)
     }
 
     unsafe fn free(&self, ptr: DevicePtr, bytes: usize, stream: StreamId) {
         self.order().freed(ptr.0, stream.0);
+        if let Some(pool) = self.pool().as_mut() {
+            return pool.push((ptr, bytes));
+        }
         unsafe { self.0.interp.free(ptr, bytes, stream) }
     }
 
