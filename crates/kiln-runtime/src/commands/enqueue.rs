@@ -31,6 +31,9 @@ pub(super) struct Commands {
     all: Vec<Command>,
     /// Of each slot, and then of each number, the commands that use it.
     users: Vec<Vec<usize>>,
+    /// The commands that each one runs after in a graph: those before it that share memory with it
+    /// of which one of the two writes.
+    after: Vec<Vec<usize>>,
     slots: usize,
     /// Addresses of runs that had no graph, latest last.
     seen: Vec<SmallVec<[u64; 32]>>,
@@ -51,6 +54,36 @@ impl Drop for Kept {
     }
 }
 
+/// Who has used a slot so far.
+#[derive(Default, Clone)]
+struct Users {
+    writer: Option<usize>,
+    readers: Vec<usize>,
+}
+
+/// The commands that each one runs after.
+fn order(all: &[Command], slots: usize) -> Vec<Vec<usize>> {
+    let mut users = vec![Users::default(); slots];
+    let mut order = Vec::with_capacity(all.len());
+    for (at, command) in all.iter().enumerate() {
+        let mut after: Vec<usize> = Vec::new();
+        for (piece, &slot) in command.slots.iter().enumerate() {
+            let users = &mut users[slot];
+            after.extend(users.writer.filter(|writer| *writer != at));
+            if command.writes(piece) {
+                after.extend(users.readers.drain(..).filter(|reader| *reader != at));
+                users.writer = Some(at);
+            } else {
+                users.readers.push(at);
+            }
+        }
+        after.sort_unstable();
+        after.dedup();
+        order.push(after);
+    }
+    order
+}
+
 impl Commands {
     pub(super) fn new(all: Vec<Command>, slots: usize, numbers: usize) -> Commands {
         let mut users = vec![Vec::new(); slots + numbers];
@@ -62,7 +95,8 @@ impl Commands {
                 }
             }
         }
-        Commands { all, users, slots, graphs: Vec::new(), seen: Vec::new(), builds: 0 }
+        let after = order(&all, slots);
+        Commands { all, users, after, slots, graphs: Vec::new(), seen: Vec::new(), builds: 0 }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -148,12 +182,9 @@ impl Commands {
             return Ok(false);
         }
         self.all.iter_mut().for_each(|command| command.bind(addresses, numbers));
-        // One after the other, as in a stream.
-        let numbers: Vec<usize> = (0..self.all.len()).collect();
-        let after = |at: usize| at.checked_sub(1).map_or(&[][..], |before| &numbers[before..at]);
-        let nodes = self.all.iter().enumerate();
+        let nodes = self.all.iter().zip(&self.after);
         let nodes: Vec<GraphNode<'_>> =
-            nodes.map(|(at, command)| GraphNode { work: command.for_backend(), after: after(at) }).collect();
+            nodes.map(|(command, after)| GraphNode { work: command.for_backend(), after }).collect();
         self.builds += 1;
         // SAFETY: the arguments were checked when the launches were recorded.
         let graph = unsafe { graphs.build_graph(&nodes, StreamId::default()) }?;

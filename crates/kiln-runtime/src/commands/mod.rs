@@ -63,6 +63,8 @@ pub struct CommandList {
     inputs: Vec<Input>,
     outputs: Vec<Output>,
     slots: Vec<Slot>,
+    /// The bytes of what a run makes for itself, if it is one allocation.
+    shared_bytes: usize,
     numbers: Vec<Number>,
     commands: Mutex<Commands>,
 }
@@ -95,8 +97,11 @@ struct Number {
 enum Slot {
     /// That of the input of this number, and of others that share it.
     Given(usize),
-    /// One of so many bytes that the run makes.
+    /// One of so many bytes that the run makes and gives.
     Made(usize),
+    /// One of so many bytes that the run makes for itself, at an offset in what all of these have
+    /// in common where they are one allocation.
+    Own { bytes: usize, offset: usize },
 }
 
 impl CommandList {
@@ -114,7 +119,7 @@ impl CommandList {
     pub fn bytes(&self) -> usize {
         let bytes = |slot: &Slot| match slot {
             Slot::Given(_) => 0,
-            Slot::Made(bytes) => *bytes,
+            Slot::Made(bytes) | Slot::Own { bytes, .. } => *bytes,
         };
         self.slots.iter().map(bytes).sum()
     }
@@ -137,17 +142,24 @@ impl CommandList {
             return None;
         }
         let mut commands = self.commands.try_lock().ok()?;
+        let new = |bytes: usize, log: &mut Log| Buffer::new(device, bytes, log).ok().map(Arc::new);
+        // Where kernels take addresses, one allocation is as good as many: graphs are addresses.
+        let is_shared = self.shared_bytes > 0 && device.backend().graphs().is_some();
+        let shared = if is_shared { Some(new(self.shared_bytes, log)?) } else { None };
         let mut buffers: SmallVec<[Arc<Buffer>; 16]> = SmallVec::new();
+        let mut addresses: SmallVec<[u64; 32]> = SmallVec::new();
         for slot in &self.slots {
-            buffers.push(match *slot {
-                Slot::Given(input) => inputs[input].buffer().clone(),
-                Slot::Made(bytes) => Arc::new(Buffer::new(device, bytes, log).ok()?),
-            });
+            let (buffer, offset) = match (slot, &shared) {
+                (Slot::Given(input), _) => (inputs[*input].buffer().clone(), 0),
+                (Slot::Own { offset, .. }, Some(shared)) => (shared.clone(), *offset),
+                (Slot::Made(bytes) | Slot::Own { bytes, .. }, _) => (new(*bytes, log)?, 0),
+            };
+            addresses.push(buffer.ptr().0 + offset as u64);
+            buffers.push(buffer);
         }
         let queue = Queue::default();
         let mut locked = self.locked(inputs)?;
         locked.iter_mut().try_for_each(|access| access.prepare_read(&queue, log)).ok()?;
-        let addresses: SmallVec<[u64; 32]> = buffers.iter().map(|buffer| buffer.ptr().0).collect();
         let numbers: SmallVec<[u64; 8]> = numbers.iter().map(|number| number.bits()).collect();
         // SAFETY: each launch was checked when it was recorded, on tensors of the same kinds as
         // these: `takes` compared what programs rely on. The buffers are alive until the work is
@@ -158,6 +170,7 @@ impl CommandList {
         let outputs = self.outputs(&buffers, &queue);
         // In the reverse order, so that a pool gives the next run the same.
         while buffers.pop().is_some() {}
+        drop(shared);
         outputs
     }
 
@@ -170,7 +183,7 @@ impl CommandList {
                 && given.device() == device
                 && match self.slots[input.slot] {
                     Slot::Given(first) => Arc::ptr_eq(given.buffer(), inputs[first].buffer()),
-                    Slot::Made(_) => false,
+                    Slot::Made(_) | Slot::Own { .. } => false,
                 }
         };
         inputs.len() == self.inputs.len() && inputs.iter().zip(&self.inputs).all(is_alike)

@@ -17,6 +17,9 @@ use std::collections::{HashMap, HashSet};
 use std::panic::Location;
 use std::sync::{Arc, Mutex};
 
+/// The bytes of which every allocation's address is a multiple, as kernels may rely on.
+const ALIGNMENT: usize = 256;
+
 impl Device {
     /// Records what a closure launches on this device, on this thread, as a list of commands.
     /// Nothing runs, and tensors that the closure makes have no memory. It gives those that each
@@ -181,7 +184,7 @@ impl Recorder {
                 (false, Slot::Made(bytes)) if *bytes > 0 && !self.is_written(slot) => {
                     return Err(refused("a tensor is read that nothing has written", self.site));
                 }
-                (true | false, Slot::Made(_)) => {}
+                (true | false, Slot::Made(_) | Slot::Own { .. }) => {}
             }
         }
         Ok(())
@@ -235,13 +238,23 @@ impl Recorder {
     }
 
     fn finish(self, device: &Device, numbers: &[Literal]) -> Result<CommandList> {
-        let Recorder { commands, inputs, outputs, slots, fixed, .. } = self;
+        let Recorder { commands, inputs, outputs, mut slots, fixed, .. } = self;
+        let mut shared_bytes = 0;
+        for (slot, of) in slots.iter_mut().enumerate() {
+            if let Slot::Made(bytes) = *of
+                && !outputs.iter().any(|output| output.slot == slot)
+            {
+                *of = Slot::Own { bytes, offset: shared_bytes };
+                shared_bytes += bytes.next_multiple_of(ALIGNMENT);
+            }
+        }
         let commands = Commands::new(commands, slots.len(), numbers.len());
         Ok(CommandList {
             device: device.identity(),
             inputs,
             outputs,
             slots,
+            shared_bytes,
             numbers: (numbers.iter().enumerate())
                 .map(|(at, number)| Number {
                     elem: number.elem(),

@@ -334,3 +334,60 @@ fn threads_that_run_a_list_at_once_get_their_own_results() {
         probe.assert_ordered();
     }
 }
+
+/// Random launches on few tensors. The probe's graphs run their nodes in an order as unlike the
+/// recorded one as what they wait for allows.
+#[test]
+fn random_lists_are_in_order() {
+    let [_, (device, probe)] = probes();
+    let mut state = 1u64;
+    let mut random = |below: usize| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) as usize % below
+    };
+    for _ in 0..40 {
+        let x = device.tensor(&[1.0; 20], [20]).unwrap();
+        // What becomes of the values: from where, to where, and whether in memory that was in use.
+        let steps: Vec<[usize; 3]> = (0..30).map(|_| [random(4), random(4), random(3)]).collect();
+        let list = device
+            .command_list(&[x.as_dyn()], &[], |_| {
+                let mut all: Vec<Tensor<f32, 1>> = Vec::new();
+                for at in 0..4 {
+                    let mut new = device.uninit([20])?;
+                    add(&x, &mut new, at as f32).launch(&device)?;
+                    all.push(new);
+                }
+                for &[from, to, how] in &steps {
+                    match how {
+                        0 => double(&mut all[to]).launch(&device)?,
+                        1 if from != to => {
+                            let source = all[from].alias();
+                            add(&source, &mut all[to], 1.0).launch(&device)?;
+                        }
+                        _ => {
+                            let mut new = device.uninit([20])?;
+                            add(&all[from], &mut new, -2.0).launch(&device)?;
+                            all[to] = new;
+                        }
+                    }
+                }
+                Ok(all.into_iter().map(Tensor::into_dyn).collect())
+            })
+            .unwrap();
+        let mut expected = [1.0f32, 2.0, 3.0, 4.0];
+        for &[from, to, how] in &steps {
+            expected[to] = match how {
+                0 => 2.0 * expected[to],
+                1 if from != to => expected[from] + 1.0,
+                _ => expected[from] - 2.0,
+            };
+        }
+        for _ in 0..6 {
+            let made = list.run(&device, &[x.as_dyn()], &[]).unwrap();
+            let got: Vec<f32> = made.iter().map(|tensor| tensor.to_vec::<f32>().unwrap()[19]).collect();
+            assert_eq!(got, expected);
+        }
+    }
+    assert!(graphs(&probe)[2] >= 100, "{:?}", graphs(&probe));
+    probe.assert_ordered();
+}
