@@ -16,7 +16,7 @@ use crate::runs::{Known, Runs};
 use crate::schedule::{Number, Schedule, Share, Source, Work, schedule};
 use crate::spare::Spare;
 use kiln_ir::Literal;
-use kiln_runtime::{CommandList, Device, DynArg, DynKernel, DynTensor, Execution};
+use kiln_runtime::{CommandList, Device, DynArg, DynKernel, DynTensor};
 use smallvec::SmallVec;
 use std::mem;
 use std::panic::Location;
@@ -25,6 +25,9 @@ use std::sync::Arc;
 /// From this evaluation of a schedule on it is run as a list of commands: before, recording it
 /// would be more work than it saves.
 const LISTED_FROM: usize = 2;
+
+/// The most memory of a list on the host's processors, in bytes.
+const MOST_ON_HOST: u64 = 32 << 20;
 
 /// Computes arrays, and leaves their elements in them.
 pub(crate) fn evaluate(targets: &[&Array]) -> Result<()> {
@@ -82,12 +85,14 @@ fn list(
     schedule: &Schedule,
     (device, inputs): (&Device, &[&DynTensor]),
 ) -> Option<CommandList> {
-    // The interpreter is to see each launch with its own memory.
-    if device.capabilities().execution == Execution::Interpreted {
+    // The interpreter is to see each launch with its own memory, and what binds buffers one by one
+    // would have as many as there are arrays.
+    let on_host = device.capabilities().on_host;
+    if device.capabilities().is_interpreted() || device.backend().graphs().is_none() && !on_host {
         return None;
     }
     let list = device.command_list(inputs, &of.constants, |numbers| {
-        let (tensors, spare) = (of.tensors.clone(), Spare::unbounded());
+        let (tensors, spare) = (of.tensors.clone(), Spare::default());
         let mut run = Run { of, constants: numbers, tensors, spare };
         let failed = |error: Error| {
             let (what, location) = (error.to_string(), Location::caller());
@@ -96,9 +101,10 @@ fn list(
         run.launch_all(schedule).and_then(|()| run.results()).map_err(failed)
     });
     // All of a list's memory is there from its first launch on. Where that is much, kernels are so
-    // long that the host waits for them.
+    // long that launches do not matter; large blocks of a host's memory are new pages each time.
+    let most = |free: u64| if on_host { MOST_ON_HOST } else { free / 4 };
     let is_small =
-        |list: &CommandList| device.free_memory().is_ok_and(|free| list.bytes() as u64 <= free / 4);
+        |list: &CommandList| device.free_memory().is_ok_and(|free| list.bytes() as u64 <= most(free));
     list.ok().filter(is_small)
 }
 

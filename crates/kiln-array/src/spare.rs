@@ -12,23 +12,10 @@ use std::sync::Arc;
 const MOST: usize = 8;
 
 /// Tensors that nothing else refers to.
-pub(crate) struct Spare {
-    tensors: SmallVec<[DynTensor; MOST]>,
-    most: usize,
-}
-
-impl Default for Spare {
-    fn default() -> Spare {
-        Spare { tensors: SmallVec::new(), most: MOST }
-    }
-}
+#[derive(Default)]
+pub(crate) struct Spare(SmallVec<[DynTensor; MOST]>);
 
 impl Spare {
-    /// One that keeps all.
-    pub(crate) fn unbounded() -> Spare {
-        Spare { most: usize::MAX, ..Spare::default() }
-    }
-
     /// Keeps the memory of a tensor, if nobody else has it.
     pub(crate) fn give(&mut self, tensor: Option<Arc<DynTensor>>) {
         let Some(mut tensor) = tensor.and_then(Arc::into_inner) else { return };
@@ -37,10 +24,10 @@ impl Spare {
         if is_watched || !tensor.is_contiguous() || !tensor.is_sole() {
             return;
         }
-        if self.tensors.len() == self.most {
-            self.tensors.remove(0);
+        if self.0.len() == MOST {
+            self.0.remove(0);
         }
-        self.tensors.push(tensor);
+        self.0.push(tensor);
     }
 
     /// A tensor whose elements may be anything.
@@ -48,8 +35,8 @@ impl Spare {
         let fits = |tensor: &DynTensor| {
             tensor.dtype() == dtype && tensor.len() == crate::shape::count(shape) && tensor.device() == device
         };
-        match self.tensors.iter().rposition(fits) {
-            Some(at) => self.tensors.remove(at).reshape(shape),
+        match self.0.iter().rposition(fits) {
+            Some(at) => self.0.remove(at).reshape(shape),
             None => DynTensor::uninit(device, dtype, shape),
         }
     }

@@ -320,8 +320,9 @@ impl DynLaunch<'_> {
     /// # Safety
     /// On these arguments and this grid, all that the kernel trusts is so, its addresses lie in
     /// memory that it was given, and no two of its threads access one place at the same time if one
-    /// of them writes it, unless by atomics. Recorded into a [`Graph`](crate::Graph), that holds
-    /// for each replay, with the arguments and contents that it has then.
+    /// of them writes it, unless by atomics. Recorded into a [`Graph`](crate::Graph) or a
+    /// [`CommandList`](crate::CommandList), that holds for each replay or run, with the arguments
+    /// and contents that it has then.
     ///
     /// # Errors
     /// As of [`launch`](Self::launch), but for [`Error::UnsafeKernel`].

@@ -53,6 +53,17 @@
 //! shared buffers. A replay locks and orders the buffers as a launch does. Then the device enqueues
 //! its own graph, where the backend has `Graphs`, or the runtime enqueues node by node.
 //!
+//! # Compiling ahead, command lists
+//!
+//! In two other modes of a capture (`capture/state.rs`) tensors that are made are hollow: they have
+//! bytes and no memory, and whatever uses their contents is refused. `Device::precompile` hands the
+//! kernels of launches to threads that compile. A [`CommandList`] keeps the launches with slots in
+//! the place of buffers: those of its inputs, and those that each run makes. A run compares its
+//! inputs with the recorded ones (type, layout, the facts that programs rely on), locks and orders
+//! them, writes addresses and numbers into the commands, and enqueues these, or one of a few graphs
+//! of the device, whose nodes have such addresses already or get them (`commands/enqueue.rs`). It
+//! holds no memory between runs.
+//!
 //! # Dynamic tensors, kernels from IR, observers
 //!
 //! A [`DynTensor`] is a buffer, an element type and a layout (offset, extents, strides). It has all

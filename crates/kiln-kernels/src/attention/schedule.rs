@@ -161,6 +161,7 @@ struct Order {
 const KEPT: usize = 16;
 
 /// The order for a piece of work, made and copied to the device when it has not been seen lately.
+/// One that is made in a capture is the capture's: it has contents in a replay alone.
 fn kept(device: &Device, work: Work, programs: usize) -> Result<Arc<Order>> {
     static ORDERS: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
     let mut orders = ORDERS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -170,7 +171,11 @@ fn kept(device: &Device, work: Work, programs: usize) -> Result<Arc<Order>> {
         None => {
             let (table, extents) = order(&work, programs);
             let order = Order { table: device.tensor(&table, extents)?, none: device.zeros([1, 4])? };
-            Kept { device: device.clone(), work, programs, order: Arc::new(order) }
+            let order = Arc::new(order);
+            if device.is_capturing() {
+                return Ok(order);
+            }
+            Kept { device: device.clone(), work, programs, order }
         }
     };
     let order = entry.order.clone();

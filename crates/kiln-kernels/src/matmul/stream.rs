@@ -204,7 +204,8 @@ pub(super) fn take<S: Num>(
 const KEPT: usize = 16;
 
 /// At least so many signals, all 0, as each launch leaves them. All launches of a device share
-/// them: those in other streams wait for each other, as for anything that both write.
+/// them: those in other streams wait for each other, as for anything that both write. What is made
+/// in a capture is the capture's: it has contents in a replay alone.
 pub(super) fn signals(device: &Device, count: usize) -> Result<Tensor<u32, 1>> {
     static SIGNALS: Mutex<Vec<(Device, Tensor<u32, 1>)>> = Mutex::new(Vec::new());
     let mut kept = SIGNALS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -213,6 +214,9 @@ pub(super) fn signals(device: &Device, count: usize) -> Result<Tensor<u32, 1>> {
         return Ok(kept[at].1.alias());
     }
     let made = device.zeros([count.next_power_of_two()])?;
+    if device.is_capturing() {
+        return Ok(made);
+    }
     kept.retain(|(of, _)| of != device);
     kept.insert(0, (device.clone(), made.alias()));
     kept.truncate(KEPT);

@@ -11,8 +11,8 @@ use smallvec::SmallVec;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// The graphs that a list keeps: results that are the next run's inputs alternate between two sets
-/// of addresses, sometimes three.
-const MOST_GRAPHS: usize = 3;
+/// of addresses, or three, and a pool may give blocks of one size in turns.
+const MOST_GRAPHS: usize = 4;
 
 /// How often a list builds one. A run whose memory lies elsewhere each time is not worth it.
 const MOST_BUILDS: usize = 12;
@@ -62,12 +62,19 @@ struct Users {
 }
 
 /// The commands that each one runs after.
-fn order(all: &[Command], slots: usize) -> Vec<Vec<usize>> {
+fn order(all: &[Command], slots: usize, followers: &[(usize, usize)]) -> Vec<Vec<usize>> {
     let mut users = vec![Users::default(); slots];
+    let mut follows = vec![Vec::new(); slots];
+    followers.iter().for_each(|&(before, slot)| follows[slot].push(before));
     let mut order = Vec::with_capacity(all.len());
     for (at, command) in all.iter().enumerate() {
         let mut after: Vec<usize> = Vec::new();
         for (piece, &slot) in command.slots.iter().enumerate() {
+            // The first that uses it, and writes it, waits for all that used what lay there.
+            for before in std::mem::take(&mut follows[slot]) {
+                let Users { writer, readers } = &users[before];
+                after.extend(writer.iter().chain(readers).filter(|user| **user != at));
+            }
             let users = &mut users[slot];
             after.extend(users.writer.filter(|writer| *writer != at));
             if command.writes(piece) {
@@ -85,7 +92,13 @@ fn order(all: &[Command], slots: usize) -> Vec<Vec<usize>> {
 }
 
 impl Commands {
-    pub(super) fn new(all: Vec<Command>, slots: usize, numbers: usize) -> Commands {
+    /// The commands of a list with so many slots and numbers. Of `followers` the second slot is in
+    /// the place of the first.
+    pub(super) fn new(
+        all: Vec<Command>,
+        (slots, numbers): (usize, usize),
+        followers: &[(usize, usize)],
+    ) -> Commands {
         let mut users = vec![Vec::new(); slots + numbers];
         for (at, command) in all.iter().enumerate() {
             let numbers = command.numbers.iter().map(|&(_, number)| slots + number);
@@ -95,7 +108,7 @@ impl Commands {
                 }
             }
         }
-        let after = order(&all, slots);
+        let after = order(&all, slots, followers);
         Commands { all, users, after, slots, graphs: Vec::new(), seen: Vec::new(), builds: 0 }
     }
 

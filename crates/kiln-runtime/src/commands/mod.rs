@@ -5,10 +5,12 @@
 //! |---|---|
 //! | `command.rs` | a recorded launch, copy or fill; memory and numbers are given at each run |
 //! | `record.rs` | from what a closure launches to a list |
+//! | `packing.rs` | where tensors that a run makes for itself lie in one allocation |
 //! | `enqueue.rs` | running the commands, by the device's graphs where it has them |
 
 mod command;
 mod enqueue;
+mod packing;
 mod record;
 
 use crate::buffer::{Access, Buffer, Named};
@@ -22,14 +24,16 @@ use kiln_ir::{Literal, Scalar};
 use smallvec::SmallVec;
 use std::fmt;
 use std::panic::Location;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 /// Launches that were recorded once, and that are enqueued again on other tensors of the same kinds
 /// and with other numbers: for libraries that launch the same kernels in the same order again and
 /// again.
 ///
 /// It differs from a [`Graph`](crate::Graph) in that it keeps no memory: what it makes has memory
-/// from the beginning of a run on, what it reads is given to each run. What the launches check is
+/// from the beginning of a run on, what it reads is given to each run. (Tensors that the launches
+/// use beside these are the same in all runs, as tables that a library keeps; they are not kept
+/// alive.) What the launches check is
 /// checked when they are recorded, and of a run only that its tensors are like those.
 ///
 /// ```
@@ -69,6 +73,15 @@ pub struct CommandList {
     commands: Mutex<Commands>,
 }
 
+/// Whether kernels take tensors by address, so that several may lie in one allocation: where there
+/// are bindings, one that is written is no other's.
+fn takes_addresses(device: &Device) -> bool {
+    device.backend().graphs().is_some() || device.capabilities().on_host
+}
+
+/// Buffers that were there at the recording, each with whether it is written.
+type There = SmallVec<[(Arc<Buffer>, bool); 4]>;
+
 /// A tensor that a run is given.
 struct Input {
     dtype: Scalar,
@@ -102,6 +115,9 @@ enum Slot {
     /// One of so many bytes that the run makes for itself, at an offset in what all of these have
     /// in common where they are one allocation.
     Own { bytes: usize, offset: usize },
+    /// One that was there at the recording, and whether it is written. The list does not keep it
+    /// alive.
+    There(Weak<Buffer>, bool),
 }
 
 impl CommandList {
@@ -115,13 +131,14 @@ impl CommandList {
         self.len() == 0
     }
 
-    /// The bytes of the tensors that a run makes, those which it gives among them.
+    /// The bytes that a run allocates: of the tensors that it gives, and of one allocation in which
+    /// the others lie, those that are not used at the same time in the same place.
     pub fn bytes(&self) -> usize {
         let bytes = |slot: &Slot| match slot {
-            Slot::Given(_) => 0,
-            Slot::Made(bytes) | Slot::Own { bytes, .. } => *bytes,
+            Slot::Made(bytes) => *bytes,
+            Slot::Given(_) | Slot::Own { .. } | Slot::There(..) => 0,
         };
-        self.slots.iter().map(bytes).sum()
+        self.shared_bytes + self.slots.iter().map(bytes).sum::<usize>()
     }
 
     /// Enqueues all of it in the default stream, and gives what the closure gave at the recording,
@@ -142,15 +159,18 @@ impl CommandList {
             return None;
         }
         let mut commands = self.commands.try_lock().ok()?;
+        let there = self.there()?;
         let new = |bytes: usize, log: &mut Log| Buffer::new(device, bytes, log).ok().map(Arc::new);
         // Where kernels take addresses, one allocation is as good as many: graphs are addresses.
-        let is_shared = self.shared_bytes > 0 && device.backend().graphs().is_some();
+        let is_shared = self.shared_bytes > 0 && takes_addresses(device);
         let shared = if is_shared { Some(new(self.shared_bytes, log)?) } else { None };
         let mut buffers: SmallVec<[Arc<Buffer>; 16]> = SmallVec::new();
         let mut addresses: SmallVec<[u64; 32]> = SmallVec::new();
+        let mut next_there = there.iter();
         for slot in &self.slots {
             let (buffer, offset) = match (slot, &shared) {
                 (Slot::Given(input), _) => (inputs[*input].buffer().clone(), 0),
+                (Slot::There(..), _) => (next_there.next()?.0.clone(), 0),
                 (Slot::Own { offset, .. }, Some(shared)) => (shared.clone(), *offset),
                 (Slot::Made(bytes) | Slot::Own { bytes, .. }, _) => (new(*bytes, log)?, 0),
             };
@@ -158,20 +178,38 @@ impl CommandList {
             buffers.push(buffer);
         }
         let queue = Queue::default();
-        let mut locked = self.locked(inputs)?;
-        locked.iter_mut().try_for_each(|access| access.prepare_read(&queue, log)).ok()?;
+        let mut locked = self.locked(inputs, &there)?;
+        for (access, writes) in &mut locked {
+            match *writes {
+                true => access.prepare_write(&queue, true, log).ok()?,
+                false => access.prepare_read(&queue, log).ok()?,
+            }
+        }
         let numbers: SmallVec<[u64; 8]> = numbers.iter().map(|number| number.bits()).collect();
         // SAFETY: each launch was checked when it was recorded, on tensors of the same kinds as
         // these: `takes` compared what programs rely on. The buffers are alive until the work is
-        // enqueued, and order their freeing after it; what is read is locked and ordered, and what
-        // is made nobody else has.
-        unsafe { commands.enqueue(device.backend(), &addresses, &numbers) }.ok()?;
+        // enqueued, and order their freeing after it; what was there before is locked and ordered,
+        // and what is made nobody else has.
+        let enqueued = unsafe { commands.enqueue(device.backend(), &addresses, &numbers) };
+        // A failure may have come after some of the commands.
+        locked.iter_mut().filter(|(_, writes)| *writes).for_each(|(access, _)| access.wrote(&queue));
         drop(locked);
+        enqueued.ok()?;
         let outputs = self.outputs(&buffers, &queue);
         // In the reverse order, so that a pool gives the next run the same.
         while buffers.pop().is_some() {}
         drop(shared);
         outputs
+    }
+
+    /// The buffers that were there at the recording, each with whether it is written; `None` if one
+    /// is there no more.
+    fn there(&self) -> Option<There> {
+        let there = |slot: &Slot| match slot {
+            Slot::There(buffer, writes) => Some(buffer.upgrade().map(|buffer| (buffer, *writes))),
+            Slot::Given(_) | Slot::Made(_) | Slot::Own { .. } => None,
+        };
+        self.slots.iter().filter_map(there).collect()
     }
 
     /// Whether tensors are of the kinds that were recorded.
@@ -183,7 +221,7 @@ impl CommandList {
                 && given.device() == device
                 && match self.slots[input.slot] {
                     Slot::Given(first) => Arc::ptr_eq(given.buffer(), inputs[first].buffer()),
-                    Slot::Made(_) | Slot::Own { .. } => false,
+                    Slot::Made(_) | Slot::Own { .. } | Slot::There(..) => false,
                 }
         };
         inputs.len() == self.inputs.len() && inputs.iter().zip(&self.inputs).all(is_alike)
@@ -197,19 +235,25 @@ impl CommandList {
         given.len() == self.numbers.len() && given.iter().zip(&self.numbers).all(is_alike)
     }
 
-    /// The buffers that are read, locked in the order of their addresses, so that launches in
-    /// several threads never wait for each other in a circle. `None` if one is borrowed, or has no
-    /// contents.
-    fn locked<'a>(&self, inputs: &[&'a DynTensor]) -> Option<SmallVec<[Access<'a>; 16]>> {
+    /// The buffers that are used and were there before, locked in the order of their addresses, so
+    /// that launches in several threads never wait for each other in a circle, each with whether it
+    /// is written. `None` if one is borrowed, has no contents, or is written and an input too.
+    fn locked<'a>(
+        &self,
+        inputs: &[&'a DynTensor],
+        there: &'a [(Arc<Buffer>, bool)],
+    ) -> Option<SmallVec<[(Access<'a>, bool); 16]>> {
         let read = inputs.iter().zip(&self.inputs).filter(|(_, input)| input.is_read);
-        let mut read: SmallVec<[&Arc<Buffer>; 16]> = read.map(|(given, _)| given.buffer()).collect();
-        read.sort_unstable_by_key(|buffer| Arc::as_ptr(buffer));
-        read.dedup_by_key(|buffer| Arc::as_ptr(buffer));
-        let lock = |buffer: &&'a Arc<Buffer>| {
-            let access = buffer.access(Named::Tensor).ok()?;
-            access.is_written().then_some(access)
+        let mut used: SmallVec<[(&Arc<Buffer>, bool); 16]> =
+            read.map(|(given, _)| (given.buffer(), false)).collect();
+        used.extend(there.iter().map(|(buffer, writes)| (buffer, *writes)));
+        used.sort_unstable_by_key(|(buffer, _)| Arc::as_ptr(buffer));
+        let lock = |same: &[(&'a Arc<Buffer>, bool)]| {
+            let writes = same.iter().any(|(_, writes)| *writes);
+            let access = same[0].0.access(Named::Tensor).ok()?;
+            (access.is_written() && !(writes && same.len() > 1)).then_some((access, writes))
         };
-        read.iter().map(lock).collect()
+        used.chunk_by(|(a, _), (b, _)| Arc::ptr_eq(a, b)).map(lock).collect()
     }
 
     /// The results, which the run has written.

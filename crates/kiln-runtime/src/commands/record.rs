@@ -2,6 +2,7 @@
 
 use super::command::{Command, Work};
 use super::enqueue::Commands;
+use super::packing::pack;
 use super::{CommandList, Input, Number, Output, Slot};
 use crate::activity::CallSite;
 use crate::buffer::Buffer;
@@ -16,9 +17,6 @@ use kiln_ir::Literal;
 use std::collections::{HashMap, HashSet};
 use std::panic::Location;
 use std::sync::{Arc, Mutex};
-
-/// The bytes of which every allocation's address is a multiple, as kernels may rely on.
-const ALIGNMENT: usize = 256;
 
 impl Device {
     /// Records what a closure launches on this device, on this thread, as a list of commands.
@@ -35,9 +33,9 @@ impl Device {
     ///
     /// # Errors
     /// The error of `record`. [`Error::Commands`] where it cannot be repeated: it writes to an
-    /// input, reads what it has not written, uses another tensor or stream, copies elements from
-    /// the host, launches something else the second time, or makes more of its numbers than
-    /// arguments of launches; and in the capture of a graph.
+    /// input, reads what it has not written, uses another stream, copies elements from the host,
+    /// launches something else the second time, or makes more of its numbers than arguments of
+    /// launches; and in the capture of a graph.
     #[track_caller]
     pub fn command_list(
         &self,
@@ -120,11 +118,13 @@ impl Recorder {
         for output in &outputs {
             let slot = recorder.slot(output.buffer(), &mut of)?;
             let (dtype, layout) = (output.dtype(), output.layout().clone());
-            if let Slot::Made(bytes) = recorder.slots[slot]
-                && bytes > 0
-                && !recorder.is_written(slot)
-            {
-                return Err(refused("a tensor is given that no launch writes", site));
+            let is_there = match recorder.slots[slot] {
+                Slot::Made(bytes) => bytes == 0 || recorder.is_written(slot),
+                Slot::Given(_) => true,
+                Slot::Own { .. } | Slot::There(..) => false,
+            };
+            if !is_there {
+                return Err(refused("a tensor is given that is no input, and that no launch writes", site));
             }
             recorder.outputs.push(Output { dtype, layout, slot });
         }
@@ -136,10 +136,10 @@ impl Recorder {
         if let Some(&slot) = of.get(&Arc::as_ptr(buffer)) {
             return Ok(slot);
         }
-        if !buffer.is_hollow() && buffer.bytes() > 0 {
-            return Err(refused("a tensor is used that is no input, and was made before", self.site));
-        }
-        self.slots.push(Slot::Made(buffer.bytes()));
+        self.slots.push(match buffer.is_hollow() || buffer.bytes() == 0 {
+            true => Slot::Made(buffer.bytes()),
+            false => Slot::There(Arc::downgrade(buffer), false),
+        });
         of.insert(Arc::as_ptr(buffer), self.slots.len() - 1);
         Ok(self.slots.len() - 1)
     }
@@ -184,7 +184,12 @@ impl Recorder {
                 (false, Slot::Made(bytes)) if *bytes > 0 && !self.is_written(slot) => {
                     return Err(refused("a tensor is read that nothing has written", self.site));
                 }
-                (true | false, Slot::Made(_) | Slot::Own { .. }) => {}
+                (true, Slot::There(..)) => {
+                    if let Slot::There(_, writes) = &mut self.slots[slot] {
+                        *writes = true;
+                    }
+                }
+                (true | false, Slot::Made(_) | Slot::Own { .. } | Slot::There(..)) => {}
             }
         }
         Ok(())
@@ -239,16 +244,17 @@ impl Recorder {
 
     fn finish(self, device: &Device, numbers: &[Literal]) -> Result<CommandList> {
         let Recorder { commands, inputs, outputs, mut slots, fixed, .. } = self;
-        let mut shared_bytes = 0;
-        for (slot, of) in slots.iter_mut().enumerate() {
-            if let Slot::Made(bytes) = *of
-                && !outputs.iter().any(|output| output.slot == slot)
-            {
-                *of = Slot::Own { bytes, offset: shared_bytes };
-                shared_bytes += bytes.next_multiple_of(ALIGNMENT);
-            }
+        let is_own = |slot: usize, of: &Slot| match of {
+            Slot::Made(bytes) if outputs.iter().all(|output| output.slot != slot) => Some(*bytes),
+            Slot::Made(_) | Slot::Given(_) | Slot::Own { .. } | Slot::There(..) => None,
+        };
+        let own = slots.iter().enumerate().filter_map(|(slot, of)| Some((slot, is_own(slot, of)?)));
+        let packed = pack(own.collect(), &commands);
+        for own in &packed.all {
+            slots[own.slot] = Slot::Own { bytes: own.bytes, offset: own.offset };
         }
-        let commands = Commands::new(commands, slots.len(), numbers.len());
+        let shared_bytes = packed.bytes;
+        let commands = Commands::new(commands, (slots.len(), numbers.len()), &packed.followers());
         Ok(CommandList {
             device: device.identity(),
             inputs,
