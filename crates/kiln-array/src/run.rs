@@ -11,6 +11,7 @@ use crate::library;
 use crate::node::Array;
 use crate::op::Op;
 use crate::plan::lower::View;
+use crate::plan::sizes::takes_many;
 use crate::plan::structure::Structure;
 use crate::runs::{Known, Runs};
 use crate::schedule::{Number, Schedule, Share, Source, Work, schedule};
@@ -88,7 +89,7 @@ fn list(
     // The interpreter is to see each launch with its own memory, and what binds buffers one by one
     // would have as many as there are arrays.
     let on_host = device.capabilities().on_host;
-    if device.capabilities().is_interpreted() || device.backend().graphs().is_none() && !on_host {
+    if device.capabilities().is_interpreted() || !takes_many(device) {
         return None;
     }
     let list = device.command_list(inputs, &of.constants, |numbers| {

@@ -1,6 +1,7 @@
 //! How many kernels programs take, by counting launches.
 
 use kiln_array::nn::Key;
+use kiln_array::optimizer::AdamW;
 use kiln_array::{Array, eval, explain};
 use kiln_runtime::{Activity, Device};
 use std::sync::Arc;
@@ -277,4 +278,66 @@ fn memory_is_used_again() {
         y.softmax(-1)
     });
     assert_eq!(y.to_vec::<f32>().unwrap(), each.to_vec::<f32>().unwrap());
+}
+
+/// Kernels over as many elements that have nothing else in common are one where they are small.
+#[test]
+fn small_kernels_are_launched_together() {
+    let device = device(7050);
+    let at =
+        |k: usize, n: usize| -> Vec<f32> { (0..n).map(|i| ((i * 7 + k * 13) % 29) as f32 - 9.0).collect() };
+    let arrays = |n: usize, count: usize| -> Vec<[Array; 2]> {
+        (0..count).map(|k| [2 * k, 2 * k + 1].map(|k| Array::new(&device, &at(k, n), &[n]))).collect()
+    };
+    for (n, count, expected) in [(1, 3, 1), (37, 10, 1), (37, 23, 3), (70_000, 2, 2)] {
+        let inputs = arrays(n, count);
+        let updated: Vec<Array> =
+            inputs.iter().enumerate().map(|(k, [x, y])| x * (k as f64 + 0.25) + y.square()).collect();
+        let launched = launches(&device, || eval(&updated.iter().collect::<Vec<_>>()).unwrap());
+        assert_eq!(launched, expected, "{count} of {n}");
+        for (k, array) in updated.iter().enumerate() {
+            let (x, y) = (at(2 * k, n), at(2 * k + 1, n));
+            let expected: Vec<f32> = x.iter().zip(&y).map(|(x, y)| x * (k as f32 + 0.25) + y * y).collect();
+            assert_eq!(array.to_vec::<f32>().unwrap(), expected, "{k} of {n}");
+        }
+    }
+}
+
+/// A kernel that reads what was made after one of as many elements is not made one with it.
+#[test]
+fn small_kernels_stay_in_order() {
+    let device = device(7051);
+    let [x, y, z] = [1usize, 2, 3]
+        .map(|k| Array::new(&device, &(0..41).map(|i| ((i * k) % 11) as f32).collect::<Vec<_>>(), &[41]));
+    let a = &x + 1.0;
+    let b = &y * a.square().sum();
+    let c = &z - b.max();
+    let d = &z * 2.0;
+    eval(&[&a, &b, &c, &d]).unwrap();
+    let of = |array: &Array| array.to_vec::<f32>().unwrap();
+    let (x, y, z) = (of(&x), of(&y), of(&z));
+    let sum: f32 = x.iter().map(|x| (x + 1.0) * (x + 1.0)).sum();
+    let most = y.iter().map(|y| y * sum).fold(f32::MIN, f32::max);
+    assert_eq!(of(&b), y.iter().map(|y| y * sum).collect::<Vec<_>>());
+    assert_eq!(of(&c), z.iter().map(|z| z - most).collect::<Vec<_>>());
+    assert_eq!(of(&d), z.iter().map(|z| z * 2.0).collect::<Vec<_>>());
+}
+
+/// Four parameters a launch, where their gradients are there.
+#[test]
+fn a_step_of_an_optimizer_is_a_few_launches() {
+    let device = device(7052);
+    let net = |from: usize| -> Vec<Array> {
+        (0..8).map(|k| Array::new(&device, &numbers(37 + from + k)[from + k..], &[37])).collect()
+    };
+    let (mut together, slopes) = (net(0), net(5));
+    let launched = launches(&device, || {
+        AdamW::new(0.1).step(&mut together, slopes.clone()).unwrap();
+    });
+    assert_eq!(launched, 2);
+    for ((new, old), slope) in together.iter().zip(net(0)).zip(slopes) {
+        let mut alone = old;
+        AdamW::new(0.1).step(&mut alone, slope).unwrap();
+        assert_eq!(new.to_vec::<f32>().unwrap(), alone.to_vec::<f32>().unwrap());
+    }
 }

@@ -152,6 +152,11 @@ impl Body {
         }
     }
 
+    /// The body of a group without members.
+    pub(crate) fn nothing() -> Body {
+        Body::empty(Vec::new())
+    }
+
     fn empty(dims: Vec<Dim>) -> Body {
         Body {
             dims,

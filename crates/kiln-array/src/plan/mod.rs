@@ -8,6 +8,7 @@
 //! | `body.rs` | what a kernel computes for each element, down to what it reads |
 //! | `affine.rs` | indices through views |
 //! | `chain.rs` | what is the epilogue of a product |
+//! | `merge.rs` | small kernels made one |
 //! | `lower.rs` | from a body to a program and its arguments |
 //! | `program.rs` | a kernel before it is IR |
 //! | `sizes.rs` | how large tiles are |
@@ -19,6 +20,7 @@ pub(crate) mod chain;
 pub(crate) mod graph;
 pub(crate) mod hash;
 pub(crate) mod lower;
+pub(crate) mod merge;
 pub(crate) mod partition;
 pub(crate) mod program;
 pub(crate) mod sizes;

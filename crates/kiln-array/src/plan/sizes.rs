@@ -14,6 +14,12 @@ pub(crate) const CROSSED: usize = 64;
 /// The row of which a program on a CPU takes one at a time, in elements.
 const LONG_ROW: usize = 256;
 
+/// Whether kernels take many tensors, by their addresses: elsewhere each is a binding, of which
+/// there are few.
+pub(crate) fn takes_many(device: &Device) -> bool {
+    device.backend().graphs().is_some() || device.capabilities().on_host
+}
+
 /// Whether a tile holds a row.
 pub(crate) fn fits_tile(row: usize) -> bool {
     row <= LONGEST_ROW

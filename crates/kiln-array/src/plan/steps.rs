@@ -4,6 +4,7 @@ use super::body::{Body, Group};
 use super::chain::{Fused, epilogues};
 use super::graph::Graph;
 use super::lower::{Launch, lower};
+use super::merge::merge;
 use super::partition::{Part, Partition, alone, partition};
 use crate::op::Op;
 
@@ -26,10 +27,12 @@ pub(crate) enum Step {
 
 /// Plans a graph.
 pub(crate) fn plan(graph: &Graph) -> Plan {
-    let partition = partition(graph);
+    let mut partition = partition(graph);
     let mut steps = Vec::new();
     let results = partition.results(graph);
     let epilogues = epilogues(graph, &partition, &results);
+    merge(graph, &mut partition, &results, &epilogues);
+    let results = partition.results(graph);
     let with_epilogue: Vec<usize> = epilogues.iter().flatten().map(|fused| fused.product).collect();
     for ((part, results), epilogue) in partition.parts.iter().zip(results).zip(epilogues) {
         if let Some(fused) = epilogue {
