@@ -183,6 +183,10 @@ impl Commands {
             self.graphs[at..].rotate_left(1);
             return Ok(true);
         }
+        // What differs from a graph in numbers alone would differ from the next one too.
+        if self.graphs.iter().any(|kept| kept.given[..self.slots] == *addresses) {
+            return Ok(false);
+        }
         let is_again = self.seen.iter().any(|seen| seen[..] == *addresses);
         if !is_again || self.builds == MOST_BUILDS {
             if self.seen.len() == 2 * MOST_GRAPHS {

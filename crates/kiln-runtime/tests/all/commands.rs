@@ -119,6 +119,31 @@ fn runs_with_the_same_memory_are_one_call_of_the_device() {
     probe.assert_ordered();
 }
 
+#[test]
+fn a_graph_is_not_built_where_all_numbers_change() {
+    let [_, (device, probe)] = probes();
+    let x = device.tensor(&[1.0; 20], [20]).unwrap();
+    let list = device
+        .command_list(&[x.as_dyn()], &[0.0f32.literal()], |numbers| {
+            let mut last = device.uninit([20])?;
+            add(&x, &mut last, f32_of(numbers[0])).launch(&device)?;
+            for _ in 0..5 {
+                let mut next = device.uninit([20])?;
+                add(&last, &mut next, f32_of(numbers[0])).launch(&device)?;
+                last = next;
+            }
+            Ok(vec![last.into_dyn()])
+        })
+        .unwrap();
+    for round in 0..30 {
+        let by = round as f32;
+        let made = list.run(&device, &[x.as_dyn()], &[by.literal()]).unwrap();
+        assert_eq!(made[0].to_vec::<f32>().unwrap(), [1.0 + 6.0 * by; 20]);
+    }
+    assert!(graphs(&probe)[0] <= 2, "{:?}", graphs(&probe));
+    probe.assert_ordered();
+}
+
 /// As parameters in a training: each run reads what the one before has made.
 #[test]
 fn results_that_are_the_next_inputs_alternate_between_graphs() {
