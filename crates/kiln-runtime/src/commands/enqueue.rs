@@ -31,9 +31,6 @@ pub(super) struct Commands {
     all: Vec<Command>,
     /// Of each slot, and then of each number, the commands that use it.
     users: Vec<Vec<usize>>,
-    /// The commands that each one runs after in a graph: those before it that share memory with it
-    /// of which one of the two writes.
-    after: Vec<Vec<usize>>,
     slots: usize,
     /// Addresses of runs that had no graph, latest last.
     seen: Vec<SmallVec<[u64; 32]>>,
@@ -54,51 +51,9 @@ impl Drop for Kept {
     }
 }
 
-/// Who has used a slot so far.
-#[derive(Default, Clone)]
-struct Users {
-    writer: Option<usize>,
-    readers: Vec<usize>,
-}
-
-/// The commands that each one runs after.
-fn order(all: &[Command], slots: usize, followers: &[(usize, usize)]) -> Vec<Vec<usize>> {
-    let mut users = vec![Users::default(); slots];
-    let mut follows = vec![Vec::new(); slots];
-    followers.iter().for_each(|&(before, slot)| follows[slot].push(before));
-    let mut order = Vec::with_capacity(all.len());
-    for (at, command) in all.iter().enumerate() {
-        let mut after: Vec<usize> = Vec::new();
-        for (piece, &slot) in command.slots.iter().enumerate() {
-            // The first that uses it, and writes it, waits for all that used what lay there.
-            for before in std::mem::take(&mut follows[slot]) {
-                let Users { writer, readers } = &users[before];
-                after.extend(writer.iter().chain(readers).filter(|user| **user != at));
-            }
-            let users = &mut users[slot];
-            after.extend(users.writer.filter(|writer| *writer != at));
-            if command.writes(piece) {
-                after.extend(users.readers.drain(..).filter(|reader| *reader != at));
-                users.writer = Some(at);
-            } else {
-                users.readers.push(at);
-            }
-        }
-        after.sort_unstable();
-        after.dedup();
-        order.push(after);
-    }
-    order
-}
-
 impl Commands {
-    /// The commands of a list with so many slots and numbers. Of `followers` the second slot is in
-    /// the place of the first.
-    pub(super) fn new(
-        all: Vec<Command>,
-        (slots, numbers): (usize, usize),
-        followers: &[(usize, usize)],
-    ) -> Commands {
+    /// The commands of a list with so many slots and numbers.
+    pub(super) fn new(all: Vec<Command>, slots: usize, numbers: usize) -> Commands {
         let mut users = vec![Vec::new(); slots + numbers];
         for (at, command) in all.iter().enumerate() {
             let numbers = command.numbers.iter().map(|&(_, number)| slots + number);
@@ -108,8 +63,7 @@ impl Commands {
                 }
             }
         }
-        let after = order(&all, slots, followers);
-        Commands { all, users, after, slots, graphs: Vec::new(), seen: Vec::new(), builds: 0 }
+        Commands { all, users, slots, graphs: Vec::new(), seen: Vec::new(), builds: 0 }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -199,9 +153,13 @@ impl Commands {
             return Ok(false);
         }
         self.all.iter_mut().for_each(|command| command.bind(addresses, numbers));
-        let nodes = self.all.iter().zip(&self.after);
+        // One after the other, as in a stream: where they lie in one allocation, what comes later is
+        // in the place of what was there before.
+        let places: Vec<usize> = (0..self.all.len()).collect();
+        let after = |at: usize| at.checked_sub(1).map_or(&[][..], |before| &places[before..at]);
+        let nodes = self.all.iter().enumerate();
         let nodes: Vec<GraphNode<'_>> =
-            nodes.map(|(command, after)| GraphNode { work: command.for_backend(), after }).collect();
+            nodes.map(|(at, command)| GraphNode { work: command.for_backend(), after: after(at) }).collect();
         self.builds += 1;
         // SAFETY: the arguments were checked when the launches were recorded.
         let graph = unsafe { graphs.build_graph(&nodes, StreamId::default()) }?;

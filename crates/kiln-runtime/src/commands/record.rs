@@ -254,7 +254,7 @@ impl Recorder {
             slots[own.slot] = Slot::Own { bytes: own.bytes, offset: own.offset };
         }
         let shared_bytes = packed.bytes;
-        let commands = Commands::new(commands, (slots.len(), numbers.len()), &packed.followers());
+        let commands = Commands::new(commands, slots.len(), numbers.len());
         Ok(CommandList {
             device: device.identity(),
             inputs,

@@ -401,8 +401,9 @@ fn threads_that_run_a_list_at_once_get_their_own_results() {
     }
 }
 
-/// Random launches on few tensors. The probe's graphs run their nodes in an order as unlike the
-/// recorded one as what they wait for allows.
+/// Random launches on few tensors, of which those lie in one place that are not used at the same
+/// time. The probe's graphs run their nodes in an order as unlike the recorded one as what they
+/// wait for allows.
 #[test]
 fn random_lists_are_in_order() {
     let [_, (device, probe)] = probes();
