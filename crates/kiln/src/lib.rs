@@ -68,11 +68,11 @@ pub use kiln_lang::{DeviceValue, E4M3, E5M2, KernelConst, bf16, device, f16, ker
 pub use kiln_ring as ring;
 pub use kiln_runtime::isolate;
 pub use kiln_runtime::{
-    Activity, AllocateActivity, CallSite, Capabilities, Capture, Clock, CompileActivity, CopyActivity,
-    CopyKind, Device, DiskCache, DiskStats, DynArg, DynKernel, DynLaunch, DynTensor, Error, Event, Execution,
-    Extent, Fault, FaultKind, FreeActivity, Graph, GraphLaunch, GraphNode, Launch, LaunchActivity,
-    LaunchTimer, MatrixFormat, MatrixUnits, Observation, Observer, Properties, ReplayActivity, Report,
-    Residency, Result, Stream, Tensor, observe,
+    Activity, AllocateActivity, CallSite, Capabilities, Capture, Clock, CommandList, CompileActivity,
+    CopyActivity, CopyKind, Device, DiskCache, DiskStats, DynArg, DynKernel, DynLaunch, DynTensor, Error,
+    Event, Execution, Extent, Fault, FaultKind, FreeActivity, Graph, GraphLaunch, GraphNode, Launch,
+    LaunchActivity, LaunchTimer, MatrixFormat, MatrixUnits, Observation, Observer, Properties,
+    ReplayActivity, Report, Residency, Result, Stream, Tensor, observe,
 };
 
 /// What programs with kernels import: the language, and devices and tensors.

@@ -153,8 +153,8 @@ impl Commands {
             return Ok(false);
         }
         self.all.iter_mut().for_each(|command| command.bind(addresses, numbers));
-        // One after the other, as in a stream: where they lie in one allocation, what comes later is
-        // in the place of what was there before.
+        // One after the other, as in a stream: in one allocation what comes later is in the place
+        // of what was there before.
         let places: Vec<usize> = (0..self.all.len()).collect();
         let after = |at: usize| at.checked_sub(1).map_or(&[][..], |before| &places[before..at]);
         let nodes = self.all.iter().enumerate();
