@@ -5,9 +5,9 @@
 //! left or come to their end. What the others do meanwhile means nothing. They may even differ in
 //! what is the same in all threads otherwise, as a sum of which an addend is missing, and part
 //! ways: on a GPU, from compute capability 7.0 on, a barrier is one of all threads that have not
-//! ended, wherever they stand (CUDA C++ Programming Guide, "Independent Thread Scheduling"), so that
-//! all come to their end. Here the launch then ends at once. A loop that does not end is reported in
-//! place of the fault.
+//! ended, wherever they stand (CUDA C++ Programming Guide, "Independent Thread Scheduling"), so
+//! that all come to their end. Here the launch then ends at once. A loop that does not end is
+//! reported in place of the fault.
 
 use crate::machine::Machine;
 use crate::mask::Mask;
