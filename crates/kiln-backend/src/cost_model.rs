@@ -234,8 +234,9 @@ impl CostModel {
     /// The model of the GPUs of a compute capability, such as (9, 0).
     ///
     /// NVIDIA GPUs that are not known have the model of an H200, and those without a compute
-    /// capability that of a [card](CostModel::CARD), until one of them was measured: ratios of rates
-    /// differ less between GPUs than the numbers of multiprocessors do, which [`Properties::cost_model`](crate::Properties::cost_model) takes from the device.
+    /// capability that of a [card](CostModel::CARD), until one of them was measured: ratios of
+    /// rates differ less between GPUs than the numbers of multiprocessors do, which
+    /// [`Properties::cost_model`](crate::Properties::cost_model) takes from the device.
     pub const fn of_capability(capability: Option<(u32, u32)>) -> CostModel {
         match capability {
             Some((8, 0)) => CostModel::A100,
