@@ -18,4 +18,5 @@ mod probe;
 mod probe_graphs;
 mod streams;
 mod tensors;
+mod tune;
 mod views;
