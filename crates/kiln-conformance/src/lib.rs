@@ -36,6 +36,7 @@
 //! | `fault_regions.rs` | faults that a kernel survives |
 //! | `launch.rs`, `tensors.rs`, `streams.rs` | the runtime: bad input, data movement, order |
 //! | `graphs.rs` | work that is recorded once and replayed |
+//! | `tuning.rs` | choosing among configurations of kernels |
 //! | `actors*.rs`, `priorities.rs`, `transports.rs` | ring kernels: messages, faults, bad input |
 //! | `telemetry.rs` | what is reported of ring kernels |
 //! | `supervision.rs`, `checkpoints.rs` | ring kernels that fail, move and change |
@@ -108,6 +109,7 @@ mod tensors;
 mod threads;
 mod transports;
 mod trial;
+mod tuning;
 mod uniform;
 mod warps;
 
@@ -167,6 +169,7 @@ pub fn suite() -> Vec<Case> {
         tensors::cases,
         streams::cases,
         graphs::cases,
+        tuning::cases,
     ];
     // Ring kernels.
     let resident: &[fn() -> Vec<Case>] = &[
