@@ -125,8 +125,9 @@ impl Call<'_> {
         let mut trials = Trials { device, launch, check, snapshot: Snapshot::new(self.site), graph: None };
         let outcomes = measure(device, ends, self.names.len(), &mut trials);
         let candidate = fastest(&outcomes).ok_or_else(|| self.none_works(&outcomes))?;
-        if have_several(&outcomes) {
-            let graph = trials.graph(candidate)?;
+        if have_several(&outcomes)
+            && let Ok(graph) = trials.graph(candidate)
+        {
             device.keep_choice(&question, &format!("{}, kernels {}", self.names[candidate], kernels(graph)));
         }
         Ok(Choice { candidate, outcomes, holds: true })

@@ -62,8 +62,8 @@ use std::time::Duration;
 /// copy and fill, but not read a tensor. One that does not compile, exceeds a limit of the device,
 /// faults, or whose result the [check](Self::run_checked) refuses, is dropped: it fails no call.
 /// [`Tuned::trials`] names it with the reason. The first run of each is not timed, then the least
-/// of 5 counts, or of 25 short ones, by the device's clock. The first configuration that works is taken unless
-/// another is at least 2 % faster.
+/// of 5 counts, or of 25 short ones, by the device's clock. The first configuration that works is
+/// taken unless another is at least 2 % faster.
 ///
 /// Before every run of a trial the tensors that it writes are set back to what they held (or, where
 /// nothing had written them, filled with bytes of 255), and once more before the launch of the
@@ -75,9 +75,9 @@ use std::time::Duration;
 /// The key, the name, the list of configurations and the kernels that the first of them launches,
 /// with what they are specialized to; on disk also Kiln's version, the device, its driver and
 /// compiler. In one process the place of [`Tune::new`] stands for the kernels, so that a later call
-/// costs a look at a map. Choices are kept beside the compiled programs: `kiln cache choices` prints them, an
-/// empty `KILN_CACHE_DIR` keeps them in this process alone, and a damaged file is measured anew.
-/// Processes that measure the same at once keep one of their answers.
+/// costs a look at a map. Choices are kept beside the compiled programs: `kiln cache choices`
+/// prints them, an empty `KILN_CACHE_DIR` keeps them in this process alone, and a damaged file is
+/// measured anew. Processes that measure the same at once keep one of their answers.
 ///
 /// # Where nothing is measured
 ///
@@ -161,7 +161,8 @@ impl<C: Clone + fmt::Debug> Tune<C> {
     /// Launches the configuration for a key, after choosing it if there is no choice yet.
     ///
     /// The key says what the fastest configuration depends on beside the kernel's code: shapes,
-    /// most often rounded by [`extent_class`], in any type with `Debug`.
+    /// most often rounded by [`extent_class`], in any type with `Debug`. A configuration that is
+    /// right for one call of a key must be right for all of them: later calls are not checked.
     ///
     /// ```
     /// use kiln_lang::prelude::*;
