@@ -37,6 +37,7 @@
 //! | `fault_regions.rs` | faults that a kernel survives |
 //! | `launch.rs`, `tensors.rs`, `streams.rs` | the runtime: bad input, data movement, order |
 //! | `graphs.rs` | work that is recorded once and replayed |
+//! | `tuning.rs` | choosing among configurations of kernels |
 //! | `actors*.rs`, `priorities.rs`, `transports.rs` | ring kernels: messages, faults, bad input |
 //! | `telemetry.rs` | what is reported of ring kernels |
 //! | `supervision.rs`, `checkpoints.rs` | ring kernels that fail, move and change |
@@ -110,6 +111,7 @@ mod tensors;
 mod threads;
 mod transports;
 mod trial;
+mod tuning;
 mod uniform;
 mod warps;
 
@@ -170,6 +172,7 @@ pub fn suite() -> Vec<Case> {
         tensors::cases,
         streams::cases,
         graphs::cases,
+        tuning::cases,
     ];
     // Ring kernels.
     let resident: &[fn() -> Vec<Case>] = &[

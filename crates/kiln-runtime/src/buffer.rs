@@ -172,15 +172,40 @@ impl Buffer {
             return to.write(0, &bytes, log);
         }
         let queue = from.state.writer.clone();
-        from.prepare_read(&queue, log)?;
-        to.prepare_write(&queue, false, log)?;
+        self.copy_between((&mut to, &mut from), offset, &queue, log)
+    }
+
+    /// Copies all of a buffer of the same device and size in the default stream, whatever other
+    /// streams did with either.
+    pub(crate) fn set_to(&self, source: &Buffer, log: &mut Log) -> Result<()> {
+        debug_assert!(self.bytes == source.bytes && self.device == source.device);
+        if self.bytes == 0 {
+            return Ok(());
+        }
+        let mut from = source.access(Named::Tensor)?;
+        from.check_written(Named::Tensor)?;
+        let mut to = self.access(Named::Tensor)?;
+        self.copy_between((&mut to, &mut from), 0, &Queue::default(), log)
+    }
+
+    /// Copies as many bytes as this buffer has between two of the same device, in a stream.
+    fn copy_between(
+        &self,
+        (to, from): (&mut Access<'_>, &mut Access<'_>),
+        offset: usize,
+        queue: &Queue,
+        log: &mut Log,
+    ) -> Result<()> {
+        from.prepare_read(queue, log)?;
+        to.prepare_write(queue, false, log)?;
         let copy = (CopyKind::DeviceToDevice, self.bytes, queue.id());
+        let source = from.buffer;
         // SAFETY: two distinct allocations, of which the caller chose `self.bytes` bytes inside the
         // source; ordered in `queue`.
         log.copy(&self.device, copy, || unsafe {
             self.device.backend().copy(self.ptr, source.at(offset), self.bytes, queue.id())
         })?;
-        to.wrote(&queue);
+        to.wrote(queue);
         Ok(())
     }
 

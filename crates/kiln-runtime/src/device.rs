@@ -3,7 +3,7 @@
 use crate::activity::CallSite;
 use crate::attached::Attached;
 use crate::backends;
-use crate::cache::{Choices, DiskCache, ProgramCache};
+use crate::cache::{Choices, DiskCache, Measuring, ProgramCache};
 use crate::capture::state::{self, Mode};
 use crate::error::{Error, Result};
 use crate::isolate;
@@ -518,9 +518,21 @@ impl Device {
         self.0.attached.get()
     }
 
-    /// Held while something is measured on the device: two measurements would disturb each other.
-    pub fn measuring(&self) -> MutexGuard<'_, ()> {
+    /// Waits until no other thread measures on the device, for two measurements would disturb each
+    /// other; the others wait while the result is there. `None` if this thread measures already.
+    ///
+    /// ```
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// let measuring = device.measuring();
+    /// assert!(measuring.is_some() && device.measuring().is_none());
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    pub fn measuring(&self) -> Option<Measuring<'_>> {
         self.0.choices.measuring()
+    }
+
+    pub(crate) fn choices(&self) -> &Choices {
+        &self.0.choices
     }
 }
 

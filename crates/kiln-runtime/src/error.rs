@@ -278,6 +278,14 @@ pub enum Error {
         /// `file:line:column` of the call.
         location: &'static Location<'static>,
     },
+    /// No candidate of a [`Tune`](crate::Tune) can be launched with a right result.
+    #[error("`{tune}` has no candidate that works:\n{}", problems.join("\n"))]
+    NoCandidate {
+        /// The name of what was to be tuned.
+        tune: String,
+        /// Each candidate with what is wrong with it.
+        problems: Vec<String>,
+    },
     /// The contents of a tensor were never written.
     #[error("{what} was never written; fill it or pass it as `&mut` to a kernel first")]
     Uninitialized {

@@ -15,6 +15,7 @@
 //! | `graph.rs`, `graph_update.rs`, `capture/` | graphs: recorded, replayed, changed |
 //! | `commands/` | command lists: recorded without memory, and run on any of the same kinds |
 //! | `dyn_kernel.rs` | kernels from IR, launched on arguments of any type |
+//! | `tune/` | choosing among configurations of kernels by measurement |
 //! | `cache/` | compiled programs, and choices that were measured, in memory and on disk |
 //! | `observe.rs`, `activity.rs`, `log.rs` | observers, and the activities that they receive |
 //! | [`isolate`] | devices in processes of their own |
@@ -76,6 +77,13 @@
 //! relaxed load. The log is dropped, and delivers, after all locks are released, so an observer may
 //! launch. One that panics is removed.
 //!
+//! # Tuning
+//!
+//! A [`Tune`] records each candidate's launches as a graph: that compiles it and checks its limits,
+//! names the kernels for the choice's key, and the buffers that it writes, which are copied before
+//! the first trial and set back before each. `tune/measure.rs` times graphs, and whatever else the
+//! kernel library chooses among.
+//!
 //! # Devices in processes of their own
 //!
 //! A device named `isolated:cuda:0` or `isolated:cpu` is one in a child process: a backend that
@@ -111,13 +119,14 @@ mod sanitize;
 mod stream;
 mod tensor;
 mod tensor_params;
+pub mod tune;
 
 pub use activity::{
     Activity, AllocateActivity, CallSite, CompileActivity, CopyActivity, CopyKind, FreeActivity,
     LaunchActivity, LaunchTimer, ReplayActivity,
 };
 pub use buffer::Residency;
-pub use cache::{DiskCache, DiskStats, ProgramCache};
+pub use cache::{DiskCache, DiskStats, Measuring, ProgramCache};
 pub use commands::CommandList;
 pub use device::Device;
 pub use dyn_kernel::{DynArg, DynKernel, DynLaunch};
@@ -134,6 +143,7 @@ pub use observe::{Observation, Observer, observe};
 pub use sanitize::{REPORTS_VARIABLE, SANITIZE_VARIABLE};
 pub use stream::{Event, Stream};
 pub use tensor::{DynTensor, Tensor};
+pub use tune::Tune;
 
 /// What `#[kernel]` names. No part of the public interface.
 #[doc(hidden)]

@@ -7,6 +7,8 @@ use crate::params::ParamInfo;
 use kiln_backend::{Backend, Dump, DumpStage, Program, Properties, Stages};
 use kiln_compiler::{Partition, UnsafeOp, partition, promise};
 use kiln_ir::Kernel;
+use sha2::{Digest as _, Sha256};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use web_time::Instant;
@@ -18,6 +20,8 @@ pub(crate) struct LoadedKernel {
     partition: Partition,
     pub(crate) program: Arc<dyn Program>,
     pub(crate) build: Build,
+    /// A digest of its IR without places in the source.
+    pub(crate) digest: [u8; 32],
     /// What it does that may be right for some numbers alone, if anything.
     pub(crate) promise: Option<UnsafeOp>,
 }
@@ -61,7 +65,7 @@ impl LoadedKernel {
         let name: Arc<str> = name.into();
         let build = Build { kernel: name.clone(), tracing, total: start.elapsed(), stages };
         let (params, promise) = (ParamInfo::list(&kernel.params), promise(kernel));
-        Ok(LoadedKernel { name, params, partition, program, build, promise })
+        Ok(LoadedKernel { name, params, partition, program, build, digest: digest(kernel), promise })
     }
 
     /// The grid that covers the tensors the programs write, by the numbers of the arguments.
@@ -126,6 +130,21 @@ pub(crate) fn header(kernel: &Kernel) -> String {
     let text = kernel.to_string();
     let head = text.lines().find(|line| line.starts_with("kernel")).unwrap_or_default();
     head.trim_end_matches('{').trim_end().to_owned()
+}
+
+/// The SHA-256 of a kernel's text, without places in the source.
+fn digest(kernel: &Kernel) -> [u8; 32] {
+    struct Digest(Sha256);
+    impl fmt::Write for Digest {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            self.0.update(text);
+            Ok(())
+        }
+    }
+    let mut digest = Digest(Sha256::new());
+    // Neither the digest nor the printer of IR fails.
+    let _ = fmt::Write::write_fmt(&mut digest, format_args!("{kernel}"));
+    digest.0.finalize().into()
 }
 
 /// Takes the program from disk if it is there and the device accepts it, else compiles it, says how

@@ -35,6 +35,7 @@
 //! | `array` | lazy arrays: fused into few kernels, with gradients |
 //! | [`Device`], [`Tensor`], [`Stream`], [`Event`] | where kernels run, on what, in which order |
 //! | [`DynTensor`], [`DynKernel`], [`ir`] | tensors with run-time types, kernels from IR |
+//! | [`Tune`] | choosing host constants of a kernel by measurement |
 //! | [`Observer`] | who is told of compiles, launches, copies and allocations |
 //! | [`Error`], [`Fault`] | what can go wrong, in a call and in a kernel |
 //!
@@ -72,7 +73,7 @@ pub use kiln_runtime::{
     CopyActivity, CopyKind, Device, DiskCache, DiskStats, DynArg, DynKernel, DynLaunch, DynTensor, Error,
     Event, Execution, Extent, Fault, FaultKind, FreeActivity, Graph, GraphLaunch, GraphNode, Launch,
     LaunchActivity, LaunchTimer, MatrixFormat, MatrixUnits, Observation, Observer, Properties,
-    ReplayActivity, Report, Residency, Result, Stream, Tensor, observe,
+    ReplayActivity, Report, Residency, Result, Stream, Tensor, Tune, observe, tune,
 };
 
 /// What programs with kernels import: the language, and devices and tensors.

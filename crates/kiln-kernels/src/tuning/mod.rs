@@ -8,7 +8,9 @@
 mod agreement;
 
 use agreement::{agree, poison};
-use kiln_runtime::{Device, DynTensor, Event, Result};
+pub(crate) use kiln_runtime::tune::extent_class as class;
+use kiln_runtime::tune::{self, Contenders};
+use kiln_runtime::{Device, DynTensor, Result};
 use std::time::Duration;
 use web_time::Instant;
 
@@ -65,24 +67,12 @@ impl Tuning {
 
 /// Ways that are tried at most.
 pub(crate) const MOST: usize = 8;
-/// Timed calls of each; the least counts, for what disturbs a call makes it longer.
-const ROUNDS: usize = 5;
-/// What the estimate's choice must be beaten by, so that noise does not decide between equals.
-const GAIN: f32 = 0.98;
 
 /// A way to compute something, with a name that identifies it among the others of its class.
 #[derive(Clone, Debug)]
 pub(crate) struct Way<W> {
     pub(crate) name: String,
     pub(crate) way: W,
-}
-
-/// An extent as classes have it.
-pub(crate) fn class(extent: usize) -> usize {
-    if extent <= 16 {
-        return extent;
-    }
-    extent.next_multiple_of(1 << ((extent - 1).ilog2() - 2))
 }
 
 /// What is to be chosen.
@@ -120,102 +110,72 @@ impl Choosing<'_> {
         if ways.len() < 2 {
             return Ok(None);
         }
-        let _measuring = device.measuring();
+        // Within another measurement the estimate will do.
+        let Some(_measuring) = device.measuring() else { return Ok(None) };
         // Another thread may have measured while this one waited.
         if let Some(name) = device.choice(question) {
             return Ok(named(&name));
         }
         device.synchronize()?;
-        let trial = Trial { device, ends: Instant::now() + budget, result, run };
-        let Some(fastest) = trial.fastest(&ways).ok().flatten() else { return Ok(None) };
+        let ends = Instant::now().checked_add(budget);
+        let Some(fastest) = fastest_of(device, &ways, ends, result, run).ok().flatten() else {
+            return Ok(None);
+        };
         device.keep_choice(question, &fastest.name);
         Ok(Some(fastest.way))
     }
 }
 
-/// Trying ways `W` of computing tensors of rank 3.
-struct Trial<'a, W> {
+/// The fastest way, if there was time for more than the first.
+fn fastest_of<'w, W: Copy>(
+    device: &Device,
+    ways: &'w [Way<W>],
+    ends: Option<Instant>,
+    result: &dyn Fn() -> Result<DynTensor>,
+    run: &dyn Fn(W, &mut DynTensor) -> Result<()>,
+) -> Result<Option<&'w Way<W>>> {
+    let (expected, other) = (result()?, result()?);
+    let mut trials = Trials { device, ways, run, expected, is_computed: false, other };
+    let outcomes = tune::measure(device, ends, ways.len(), &mut trials);
+    let several = trials.is_computed && tune::have_several(&outcomes);
+    Ok(tune::fastest(&outcomes).filter(|_| several).map(|fastest| &ways[fastest]))
+}
+
+/// Ways of computing tensors of rank 3, the first of which says what the others must come to.
+struct Trials<'a, W> {
     device: &'a Device,
-    ends: Instant,
-    result: &'a dyn Fn() -> Result<DynTensor>,
+    ways: &'a [Way<W>],
     run: &'a dyn Fn(W, &mut DynTensor) -> Result<()>,
+    /// Of the first way.
+    expected: DynTensor,
+    /// Whether it is there.
+    is_computed: bool,
+    other: DynTensor,
 }
 
-impl<W: Copy> Trial<'_, W> {
-    /// The fastest way, if there was time for more than the first.
-    fn fastest<'w>(&self, ways: &'w [Way<W>]) -> Result<Option<&'w Way<W>>> {
-        let Some((first, others)) = ways.split_first() else { return Ok(None) };
-        let (mut expected, mut other) = ((self.result)()?, (self.result)()?);
-        self.once(first.way, &mut expected)?;
-        let mut least = self.time(first.way, &mut expected)?;
-        let (mut fastest, mut tried) = (None, false);
-        for way in others {
-            if Instant::now() >= self.ends {
-                break;
-            }
-            tried = true;
-            // A way that the device refuses, or that fails, is none.
-            let Ok(true) = self.once(way.way, &mut other).and_then(|()| agree(&expected, &other)) else {
-                continue;
-            };
-            let Ok(time) = self.time(way.way, &mut other) else { continue };
-            if fastest.as_ref().is_none_or(|(_, best)| time < *best) {
-                fastest = Some((way, time));
-            }
+impl<W: Copy> Contenders for Trials<'_, W> {
+    fn first_run(&mut self, number: usize) -> Result<bool> {
+        // Nothing can be compared with a result that is not there.
+        if number > 0 && !self.is_computed {
+            return Ok(false);
         }
-        if !tried {
-            return Ok(None);
-        }
-        // Once more, for clocks may have changed since.
-        least = least.min(self.time(first.way, &mut expected)?);
-        Ok(Some(fastest.filter(|(_, time)| *time < GAIN * least).map_or(first, |(way, _)| way)))
-    }
-
-    /// Runs a way for the first time: what it leaves out is seen.
-    fn once(&self, way: W, to: &mut DynTensor) -> Result<()> {
-        poison(to)?;
-        (self.run)(way, to)?;
-        self.device.synchronize()
-    }
-
-    /// The least time of a call, in milliseconds. All are enqueued before the first wait, so that
-    /// the device does not wait for the host.
-    fn time(&self, way: W, to: &mut DynTensor) -> Result<f32> {
-        let mut events = Vec::with_capacity(ROUNDS + 1);
-        events.push(Event::now(self.device)?);
-        for _ in 0..ROUNDS {
-            (self.run)(way, to)?;
-            events.push(Event::now(self.device)?);
-        }
+        // What it leaves out is seen.
+        poison(if number == 0 { &mut self.expected } else { &mut self.other })?;
+        self.run(number)?;
         self.device.synchronize()?;
-        let mut times = events.windows(2).map(|pair| pair[1].milliseconds_since(&pair[0]));
-        times.try_fold(f32::INFINITY, |least, time| Ok(least.min(time?)))
+        if number == 0 {
+            self.is_computed = true;
+            return Ok(true);
+        }
+        agree(&self.expected, &self.other)
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+    fn prepare(&mut self, _: usize) -> Result<()> {
+        Ok(())
+    }
 
-    #[test]
-    fn classes_are_quarters_of_octaves() {
-        for (extent, expected) in [
-            (0, 0),
-            (1, 1),
-            (16, 16),
-            (17, 20),
-            (20, 20),
-            (21, 24),
-            (32, 32),
-            (33, 40),
-            (4096, 4096),
-            (4097, 5120),
-        ] {
-            assert_eq!(class(extent), expected, "{extent}");
-        }
-        for extent in 17..5000 {
-            let rounded = class(extent);
-            assert!(rounded >= extent && rounded < extent + extent.div_ceil(4) && class(rounded) == rounded);
-        }
+    fn run(&mut self, number: usize) -> Result<()> {
+        let to = if number == 0 { &mut self.expected } else { &mut self.other };
+        (self.run)(self.ways[number].way, to)
     }
 }

@@ -7,6 +7,7 @@
 
 use super::disk::DiskCache;
 use kiln_backend::{Artifacts, Backend, Properties};
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,7 +19,26 @@ pub(crate) struct Choices {
     known: Mutex<HashMap<String, Option<String>>>,
     /// How many were kept by this process.
     kept: AtomicU64,
+    /// Candidates that a [`Tune`](crate::Tune) settled on in this process, by all that identifies
+    /// the call but for its kernels.
+    settled: Mutex<HashMap<String, usize>>,
     measuring: Mutex<()>,
+}
+
+thread_local! {
+    /// Whether this thread measures, on whatever device.
+    static MEASURES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Held while something is measured on a device.
+pub struct Measuring<'a> {
+    _alone: MutexGuard<'a, ()>,
+}
+
+impl Drop for Measuring<'_> {
+    fn drop(&mut self) {
+        let _ = MEASURES.try_with(|measures| measures.set(false));
+    }
 }
 
 impl Choices {
@@ -47,10 +67,26 @@ impl Choices {
         self.kept.load(Ordering::Acquire)
     }
 
-    /// Held while something is measured on the device.
-    pub(crate) fn measuring(&self) -> MutexGuard<'_, ()> {
+    /// Waits for other threads' measurements. `None` if this thread measures already, in whose
+    /// middle nothing else can be measured.
+    pub(crate) fn measuring(&self) -> Option<Measuring<'_>> {
+        if MEASURES.get() {
+            return None;
+        }
         // It protects nothing that could be left half-done.
-        self.measuring.lock().unwrap_or_else(PoisonError::into_inner)
+        let alone = self.measuring.lock().unwrap_or_else(PoisonError::into_inner);
+        MEASURES.set(true);
+        Some(Measuring { _alone: alone })
+    }
+
+    /// The candidate that this process has settled on.
+    pub(crate) fn settled(&self, call: &str) -> Option<usize> {
+        self.settled.lock().unwrap_or_else(PoisonError::into_inner).get(call).copied()
+    }
+
+    /// Settles on a candidate.
+    pub(crate) fn settle(&self, call: String, candidate: usize) {
+        self.settled.lock().unwrap_or_else(PoisonError::into_inner).insert(call, candidate);
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<String, Option<String>>> {

@@ -6,6 +6,7 @@ mod entry;
 mod memory;
 
 pub(crate) use choices::Choices;
+pub use choices::Measuring;
 pub use disk::{DiskCache, DiskStats};
 pub use memory::ProgramCache;
 pub(crate) use memory::Specialization;

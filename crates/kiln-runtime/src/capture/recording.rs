@@ -63,6 +63,18 @@ fn add(work: Work, queue: &Queue, site: CallSite) {
     NODES.with_borrow_mut(|nodes| nodes.push(Recorded { work, queue: queue.clone(), site }));
 }
 
+/// How much this thread has recorded so far.
+pub(crate) fn recorded() -> usize {
+    NODES.with_borrow(Vec::len)
+}
+
+/// Forgets what this thread has recorded since there was so much.
+pub(crate) fn forget_after(recorded: usize) {
+    let gone = NODES.with_borrow_mut(|nodes| nodes.split_off(recorded.min(nodes.len())));
+    // Outside of the borrow: what it drops may free memory.
+    drop(gone);
+}
+
 /// Records a launch.
 pub(crate) fn launch(launch: Launched, queue: &Queue, site: CallSite) {
     add(Work::Launch(Box::new(launch)), queue, site);

@@ -20,4 +20,5 @@ mod probe;
 mod probe_graphs;
 mod streams;
 mod tensors;
+mod tune;
 mod views;

@@ -3,7 +3,7 @@
 
 use crate::order::Order;
 use kiln_backend::{
-    Artifacts, Backend, Compiled, DevicePtr, Error, EventId, Graphs, Launch, Mapped, MappedMemory,
+    Artifacts, Backend, Compiled, DevicePtr, Error, EventId, Execution, Graphs, Launch, Mapped, MappedMemory,
     MappedPlace, MappedPlaces, PrintSink, Program, Properties, Report, ResidentId, Residents, Result, Stages,
     StreamId, Tenant,
 };
@@ -53,8 +53,21 @@ pub struct Counts {
 impl Probe {
     /// A device, `unified` or with memory of its own, over a cache, and the probe in it.
     pub fn device(unified: bool, disk: DiskCache) -> (Device, Probe) {
+        Probe::device_with(disk, |properties| properties.unified = unified)
+    }
+
+    /// One that counts as a device whose times mean something.
+    pub fn timed_device(unified: bool, disk: DiskCache) -> (Device, Probe) {
+        Probe::device_with(disk, |properties| {
+            properties.unified = unified;
+            properties.capabilities.execution = Execution::Simd;
+        })
+    }
+
+    fn device_with(disk: DiskCache, change: impl FnOnce(&mut Properties)) -> (Device, Probe) {
         let interp = Interp::new(Options::fast());
-        let properties = Properties { unified, id: "probe".into(), ..interp.properties().clone() };
+        let mut properties = Properties { id: "probe".into(), ..interp.properties().clone() };
+        change(&mut properties);
         let probe = Probe(Arc::new(Inner {
             interp,
             properties,
