@@ -9,11 +9,10 @@
 //!
 //! The rows of a matrix are shared out over all warps of the launch. Every block has a copy of the
 //! vector `x` of its own and adds to it what the others hand on, so that nobody waits for who has
-//! added it. At each bar blocks wait for each other: for the numbers that they read (`line.rs`),
-//! or, where blocks may run one after the other between barriers, at a barrier of the grid. A warp
-//! begins to load its weights of the next product before it waits, for they do not depend on that.
-//! With barriers one more warp in each block has no rows: it waits with no loads of its own under
-//! way.
+//! added it. At each bar blocks wait for each other: at a barrier of the grid, or for the numbers
+//! that they read (`line.rs`). A warp begins to load its weights of the next product before it
+//! waits, for they do not depend on that. With barriers one more warp in each block has no rows: it
+//! waits with no loads of its own under way.
 
 use super::attention::{Parts, attend, join};
 use super::line::{Line, numbers, pass, receive};

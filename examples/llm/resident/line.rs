@@ -1,10 +1,11 @@
 //! Numbers that blocks hand on to each other.
 //!
-//! With stamps, each number travels in one word of 64 bits with the stamp of its layer. Who reads
-//! it loads until the stamp is there: a store and a load, where a barrier takes a fence, a count
-//! and then the load. A word is written anew in the next layer at the earliest. Its writer has read
-//! numbers of the last product from every block by then, each of which that block stored after all
-//! that it has read in the layer before; so nobody waits any more for what is overwritten.
+//! Between products blocks wait at a barrier of the grid, or, on request, for the numbers alone.
+//! Then each number travels in one word of 64 bits with the stamp of its layer. Who reads it loads
+//! until the stamp is there: a store and a load, where a barrier takes a fence, a count and then
+//! the load. A word is written anew in the next layer at the earliest. Its writer has read numbers
+//! of the last product from every block by then, each of which that block stored after all that it
+//! has read in the layer before; so nobody waits any more for what is overwritten.
 
 use kiln::prelude::*;
 

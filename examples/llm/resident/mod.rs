@@ -46,7 +46,7 @@ pub struct Form {
 
 impl Default for Form {
     fn default() -> Form {
-        Form { half: true, at_once: AT_ONCE, stamped: true, blocks: None, warps: None }
+        Form { half: true, at_once: AT_ONCE, stamped: false, blocks: None, warps: None }
     }
 }
 

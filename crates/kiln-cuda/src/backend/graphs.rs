@@ -47,7 +47,8 @@ impl Graphs for Cuda {
                     // Launches with barriers of the grid count in one place: one by one, each from
                     // 0 on.
                     if let Some(arrived) = program.arrived(&queue)? {
-                        after.extend(last_counted);
+                        // The driver refuses a node that is named twice.
+                        after.extend(last_counted.filter(|last| !after.contains(last)));
                         after = vec![self.check(builder.fill(arrived, 0, size_of::<u64>(), &after))?];
                         counted = true;
                     }
