@@ -15,6 +15,7 @@
 //! | `cache/` | compiled programs, and choices that were measured, in memory and on disk |
 //! | `observe.rs`, `activity.rs`, `log.rs` | observers, and the activities that they receive |
 //! | [`isolate`] | devices in processes of their own |
+//! | `debug.rs` | programs under `kiln debug` |
 //! | `sanitize.rs` | programs under `kiln sanitize` |
 //! | `error.rs` | what can go wrong |
 //!
@@ -75,6 +76,8 @@ mod backends;
 mod buffer;
 mod cache;
 mod capture;
+#[cfg(feature = "interp")]
+mod debug;
 mod device;
 mod dyn_kernel;
 mod error;
@@ -113,7 +116,7 @@ pub use kiln_backend::{
 pub use launch::Launch;
 pub use loaded::Build;
 pub use observe::{Observation, Observer, observe};
-pub use sanitize::{REPORTS_VARIABLE, SANITIZE_VARIABLE};
+pub use sanitize::{COMMANDS_VARIABLE, DEBUG_VARIABLE, REPORTS_VARIABLE, SANITIZE_VARIABLE};
 pub use stream::{Event, Stream};
 pub use tensor::{DynTensor, Tensor};
 

@@ -105,7 +105,9 @@ pub fn run_grid(base: Machine<'_>) -> Result<(), Error> {
     for memory in &mut memories {
         idle.push(placeholder(memory)?);
     }
-    let Machine { loaded, grid, block, registers, views, spaces, prints, order, schedule, time, .. } = base;
+    let Machine {
+        loaded, grid, block, registers, views, spaces, prints, order, schedule, time, debug, ..
+    } = base;
     let (active_regions, left) = (Vec::new(), None);
     let mut base = Machine {
         kernel,
@@ -122,6 +124,7 @@ pub fn run_grid(base: Machine<'_>) -> Result<(), Error> {
         schedule,
         seat: None,
         time,
+        debug,
     };
     let [x, y, z] = base.grid;
     let mut linear = 0;
@@ -246,6 +249,7 @@ impl<'m> Machine<'m> {
             schedule: self.schedule.clone(),
             seat: self.seat.clone(),
             time: self.time.clone(),
+            debug: self.debug.clone(),
         }
     }
 
