@@ -32,15 +32,23 @@ pub enum Failure {
     /// A kernel given as text is wrong; every line names its place.
     #[error("{0}")]
     Source(String),
+    /// A program of the user's ended with this status, and has said why.
+    #[error("")]
+    Program(u8),
     /// Something failed that the output already reports.
     #[error("")]
     Reported,
 }
 
 impl Failure {
-    /// 2 for a wrong command line, as for those that the argument parser refuses, else 1.
+    /// 2 for a wrong command line, as for those that the argument parser refuses, a program's own
+    /// status, else 1.
     pub fn code(&self) -> ExitCode {
-        ExitCode::from(if matches!(self, Failure::Usage(_)) { 2 } else { 1 })
+        ExitCode::from(match self {
+            Failure::Usage(_) => 2,
+            Failure::Program(status) => *status,
+            _ => 1,
+        })
     }
 }
 

@@ -8,6 +8,8 @@
 //! | `cache.rs` | the programs kept on disk |
 //! | `fuzz.rs`, `fuzz/` | random kernels, compared with the interpreter |
 //! | `accuracy.rs`, `accuracy/` | errors of mathematical functions |
+//! | `debug.rs` | a program of the user's under the debugger |
+//! | `records.rs` | what those two programs write down |
 //! | `sanitize.rs` | a program of the user's under the sanitizer |
 //! | `selftest.rs` | the conformance suite on a device |
 //! | `ring.rs`, `ring/` | the actors of running programs |
@@ -19,10 +21,12 @@ mod accuracy;
 mod bench;
 mod cache;
 mod compile;
+mod debug;
 mod device;
 mod doctor;
 mod failure;
 mod fuzz;
+mod records;
 mod ring;
 mod sanitize;
 mod selftest;
@@ -38,8 +42,9 @@ Exit status:
   0  done
   1  it failed: a device is missing, a case failed, kernels differ, a file cannot be read
   2  the command line is wrong, or names a device, row or case that does not exist
+That of debug is the program's.
 
-Every command has --json, which prints one JSON document to standard output. Progress and errors go to
+Every command but debug has --json, which prints one JSON document to standard output. Progress and errors go to
 standard error.";
 
 /// Compiles and runs GPU kernels written in Rust.
@@ -58,6 +63,7 @@ enum Command {
     Fuzz(fuzz::Args),
     Accuracy(accuracy::Args),
     Sanitize(sanitize::Args),
+    Debug(debug::Args),
     Compile(compile::Args),
     Cache(cache::Args),
     Ring(ring::Args),
@@ -72,6 +78,7 @@ fn main() -> ExitCode {
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Accuracy(args) => accuracy::run(&args),
         Command::Sanitize(args) => sanitize::run(&args),
+        Command::Debug(args) => debug::run(&args),
         Command::Compile(args) => compile::run(&args),
         Command::Cache(args) => cache::run(&args),
         Command::Ring(args) => ring::run(&args),

@@ -1,10 +1,11 @@
 //! `kiln sanitize`: a program of the user's on the interpreter, whose sanitizer looks for errors.
 
 use crate::failure::Failure;
+use crate::records::{Records, no_device};
 use kiln_runtime::{REPORTS_VARIABLE, SANITIZE_VARIABLE};
 use serde_json::json;
 use std::ffi::OsString;
-use std::io::{ErrorKind, Write as _, stderr, stdout};
+use std::io::{Write as _, stderr, stdout};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
@@ -36,20 +37,12 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let file = std::env::temp_dir().join(format!("kiln-sanitize-{}", std::process::id()));
-    // One of a process that had this number before.
-    let _ = std::fs::remove_file(&file);
-    let status = run_program(args, &file);
-    let records = read_records(&file);
-    let _ = std::fs::remove_file(&file);
-    let (status, records) = (status?, records?);
+    let file = Records::new("sanitize");
+    let status = run_program(args, file.path())?;
+    let records = file.read()?;
     let of_kind = |kind: char| records.iter().filter_map(move |record| record.strip_prefix(kind));
     if of_kind('d').next().is_none() {
-        return Err(Failure::Wrong(format!(
-            "`{}` has opened no device ({status}); is it a program that uses this version of Kiln, with the feature \
-             `interp`?",
-            args.program.display()
-        )));
+        return Err(no_device(&args.program, status));
     }
     let reports: Vec<(&str, usize)> = counted(of_kind('r'));
     let count: usize = reports.iter().map(|(_, times)| times).sum();
@@ -72,16 +65,6 @@ fn run_program(args: &Args, reports: &Path) -> Result<ExitStatus, Failure> {
         command.stdout(Stdio::from(stderr()));
     }
     command.status().map_err(|source| Failure::File { path: args.program.clone(), source })
-}
-
-/// The records that the program has written; none if it has not.
-fn read_records(file: &Path) -> Result<Vec<String>, Failure> {
-    let bytes = match std::fs::read(file) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
-        other => other.map_err(|source| Failure::File { path: file.to_owned(), source })?,
-    };
-    let records = bytes.split(|&byte| byte == 0).filter(|record| !record.is_empty());
-    Ok(records.map(|record| String::from_utf8_lossy(record).into_owned()).collect())
 }
 
 /// Each text once, in the order of their first, and how often it is there.

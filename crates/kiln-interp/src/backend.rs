@@ -1,5 +1,6 @@
 //! The interpreter as a device.
 
+use crate::debug::Session;
 use crate::explicit::{self, has_grid_barrier};
 use crate::launch;
 use crate::memory::GlobalMemory;
@@ -127,6 +128,7 @@ pub struct Interp {
     state: Mutex<DeviceState>,
     prints: Prints,
     on_fault: Option<FaultSink>,
+    session: Option<Arc<Session>>,
     /// What was dropped inside the print sink, while a launch had the state.
     dropped: Mutex<Vec<Dropped>>,
 }
@@ -203,6 +205,7 @@ impl Interp {
             }),
             prints: Prints::default(),
             on_fault: None,
+            session: None,
             dropped: Mutex::default(),
         }
     }
@@ -216,6 +219,14 @@ impl Interp {
     /// ```
     pub fn on_fault(mut self, sink: impl Fn(&Fault) + Send + Sync + 'static) -> Interp {
         self.on_fault = Some(Box::new(sink));
+        self
+    }
+
+    /// Lets a debugger's session stop the device's launches, which have no time limit then.
+    ///
+    /// [`Session`] has an example.
+    pub fn debugged(mut self, session: Arc<Session>) -> Interp {
+        self.session = Some(session);
         self
     }
 
@@ -285,8 +296,9 @@ impl Interp {
             None => Order::increasing(blocks),
         };
         state.launches += 1;
-        let (memory, time) = (&mut state.memory, Time::new(limit));
-        match launch::run(loaded, launch, order, memory, &self.prints, time) {
+        let session = self.session.as_deref();
+        let (memory, time) = (&mut state.memory, Time::new(limit.filter(|_| session.is_none())));
+        match launch::run(loaded, launch, order, memory, &self.prints, time, session) {
             Ok(()) => Ok(None),
             Err(Error::Fault(fault)) => {
                 if let Some(sink) = &self.on_fault {

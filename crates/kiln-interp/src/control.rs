@@ -59,6 +59,7 @@ impl Machine<'_> {
                 break;
             }
             self.set_induction(iv, bounds, trip).map_err(|trap| self.error(trap, data.loc))?;
+            self.debug_round(&active);
             self.run_block(body, &active)?;
             self.assign(carried, self.yields(body), &active, data)?;
             self.take_step(op, &active);
@@ -75,6 +76,7 @@ impl Machine<'_> {
         self.assign(carried, &data.operands, mask, data)?;
         let mut active = mask.clone();
         loop {
+            self.debug_round(&active);
             self.run_block(test, &active)?;
             let condition = self.yields(test).first().copied();
             let condition = condition.ok_or_else(|| self.bug("a loop without a condition", data))?;

@@ -1,5 +1,6 @@
 //! A launch: its memory, its registers, and the loop over its blocks.
 
+use crate::debug::{Debugging, Session};
 use crate::eval;
 use crate::explicit::{agents, blocks_at_once, run_grid, takes_turns};
 use crate::in_flight::{Begun, InFlight};
@@ -28,6 +29,7 @@ pub fn run(
     memory: &mut GlobalMemory,
     prints: &Prints,
     time: Time,
+    session: Option<&Session>,
 ) -> Result<(), Error> {
     let (sanitize, room) = (memory.sanitizes(), (memory.free_bytes(), memory.limit()));
     let too_much =
@@ -75,6 +77,7 @@ pub fn run(
         schedule,
         seat: None,
         time,
+        debug: session.map(|session| Debugging::new(session, loaded.lanes())),
     };
     machine.bind(launch)?;
     machine.set_constants()?;
@@ -140,7 +143,9 @@ impl Machine<'_> {
             let block = self.order.block(earlier);
             self.block = [block % x, block / x % y, block / (x * y)].map(|index| index as u32);
             self.spaces.begin_block(block as u32);
+            self.debug_begin_block();
             self.run_body(block as u32, &everyone)?;
+            self.debug_end_block(&everyone);
             if let Some(left) = self.left.take() {
                 return Err(left.fault);
             }

@@ -27,6 +27,7 @@
 //! | `order.rs` | in which order blocks run |
 //! | `schedule.rs`, `strands.rs` | in which order the threads of a block run |
 //! | `threads.rs`, `mask.rs` | thread indices, votes, shuffles; active threads |
+//! | `debug/` | the debugger's sessions |
 //! | `time.rs` | how long a launch may run |
 //! | `eval/` | operations on registers |
 //! | `value.rs`, `register.rs` | registers, and their elements by type |
@@ -63,6 +64,7 @@
 mod access;
 mod backend;
 mod control;
+mod debug;
 mod eval;
 mod explain;
 mod explicit;
@@ -98,3 +100,4 @@ mod value;
 mod warpgroup;
 
 pub use backend::{Interp, Options};
+pub use debug::{Session, Terminal};

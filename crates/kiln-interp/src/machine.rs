@@ -1,5 +1,6 @@
 //! The state of a launch while it runs, and the walk over the operations of a block.
 
+use crate::debug::Debugging;
 use crate::explicit::Seat;
 use crate::mask::Mask;
 use crate::order::Order;
@@ -12,7 +13,7 @@ use crate::time::Time;
 use crate::trap::Trap;
 use crate::value::{Data, View};
 use kiln_backend::{Error, Fault, FaultKind, Prints};
-use kiln_ir::{Block, ClusterOp, Kernel, Loc, Op, OpKind, Shape, Value};
+use kiln_ir::{Block, ClusterOp, Kernel, Loc, Op, OpData, OpKind, Shape, Value};
 
 /// Runs the blocks of one launch, one after the other, in increasing order (x fastest) or in
 /// another. All threads of a block execute an operation before any executes the next one, unless
@@ -49,6 +50,8 @@ pub struct Machine<'a> {
     pub seat: Option<Seat<'a>>,
     /// How long it may run.
     pub time: Time,
+    /// The debugger's session, if there is one.
+    pub debug: Option<Debugging<'a>>,
 }
 
 impl Machine<'_> {
@@ -62,28 +65,45 @@ impl Machine<'_> {
         let kernel = self.kernel;
         for &op in ops {
             let data = kernel.op(op);
-            self.spaces.global.steps += 1;
-            self.spaces.op = Some(op);
-            if data.kind == OpKind::GridBarrier {
-                self.grid_barrier(data, mask)?;
+            if self.debug.is_some() {
+                self.run_debugged(op, data, mask)?;
                 continue;
             }
-            if !self.active_regions.is_empty() || self.left.is_some() {
-                self.run_in_fault_region(op, data, mask)?;
-                continue;
-            }
-            if let OpKind::Explicit(op) = &data.kind {
-                self.explicit(data, op)?;
-            } else if data.kind == OpKind::Cluster(ClusterOp::Barrier) {
-                self.cluster_barrier(data, mask)?;
-            } else if !self.run_regions(op, data, mask)? {
-                match self.step(op, data, mask) {
-                    Ok(()) => {}
-                    Err(trap) => self.trapped(trap, data, mask)?,
-                }
-            }
+            self.run_op(op, data, mask)?;
         }
         Ok(())
+    }
+
+    /// Runs an operation where a session may stop before it, and where it fails.
+    #[cold]
+    fn run_debugged(&mut self, op: Op, data: &OpData, mask: &Mask) -> Result<(), Error> {
+        self.debug_before(op, data, mask);
+        self.run_op(op, data, mask).inspect_err(|error| self.debug_fault(error, op, data, mask))
+    }
+
+    #[inline(always)]
+    fn run_op(&mut self, op: Op, data: &OpData, mask: &Mask) -> Result<(), Error> {
+        self.spaces.global.steps += 1;
+        self.spaces.op = Some(op);
+        if data.kind == OpKind::GridBarrier {
+            return self.grid_barrier(data, mask);
+        }
+        if !self.active_regions.is_empty() || self.left.is_some() {
+            return self.run_in_fault_region(op, data, mask);
+        }
+        if let OpKind::Explicit(op) = &data.kind {
+            return self.explicit(data, op);
+        }
+        if data.kind == OpKind::Cluster(ClusterOp::Barrier) {
+            return self.cluster_barrier(data, mask);
+        }
+        if self.run_regions(op, data, mask)? {
+            return Ok(());
+        }
+        match self.step(op, data, mask) {
+            Ok(()) => Ok(()),
+            Err(trap) => self.trapped(trap, data, mask),
+        }
     }
 
     /// A trap with its place added.

@@ -187,6 +187,7 @@ impl Machine<'_> {
         let set = self.set_induction(args[0], &data.for_bounds(), trip);
         let set = set.and_then(|()| self.restore(kept, &args[..1], &mask));
         set.map_err(|trap| self.error(trap, data.loc))?;
+        self.debug_round(&mask);
         Ok(Some(Frame { block: body, next: 0, mask, region: Region::Round(op, trip, trips, all) }))
     }
 
@@ -231,6 +232,7 @@ impl Machine<'_> {
                 let test = data.regions[0];
                 self.assign(&kernel.block(test).args, self.yields(block), &mask, data)?;
                 self.check_time(data)?;
+                self.debug_round(&mask);
                 Some(Frame { block: test, next: 0, mask, region: Region::Test(op, all) })
             }
         };

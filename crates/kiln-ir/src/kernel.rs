@@ -174,6 +174,49 @@ pub enum Def {
     Arg(Block, u32),
 }
 
+/// What a name stands for.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Named {
+    /// A value of the kernel.
+    Value(Value),
+    /// A constant of the host, as text.
+    Host(String),
+}
+
+/// A name that stands for something from a position of a block on, until another of the same name
+/// does. In nested regions too.
+///
+/// ```
+/// use kiln_ir::{Kernel, Level, Named, Naming};
+/// let mut kernel = Kernel::new("k", Level::Tile { warps: None });
+/// let what = Named::Host("256".to_owned());
+/// let body = kernel.body;
+/// kernel.names.push(Naming { block: body, at: 0, name: "block".to_owned(), what, file: 0, lines: (3, 9) });
+/// assert!(kernel.names[0].is_in_scope(0, 4) && !kernel.names[0].is_in_scope(0, 10));
+/// ```
+#[derive(Clone, PartialEq, Debug)]
+pub struct Naming {
+    /// The block.
+    pub block: Block,
+    /// The number of the operation in the block before which it begins.
+    pub at: usize,
+    /// The name.
+    pub name: String,
+    /// What it stands for.
+    pub what: Named,
+    /// The file that declares it, an index into [`Kernel::files`].
+    pub file: u32,
+    /// The first and the last line of its scope.
+    pub lines: (u32, u32),
+}
+
+impl Naming {
+    /// Whether a line of a file is in the name's scope.
+    pub fn is_in_scope(&self, file: u32, line: u32) -> bool {
+        file == self.file && (self.lines.0..=self.lines.1).contains(&line)
+    }
+}
+
 /// A kernel: one function over tiles and threads.
 ///
 /// Entities that no block reaches any more are allowed to stay in the arenas; [`Kernel::walk`]
@@ -201,6 +244,9 @@ pub struct Kernel {
     pub contract: bool,
     /// Bytes of block scratch memory, set by the lowering to threads.
     pub scratch_bytes: u32,
+    /// Names of the user's for values, where the kernel was recorded for a debugger. Their
+    /// positions hold in the kernel as it was recorded: no pass keeps them up.
+    pub names: Vec<Naming>,
     values: Vec<(Type, Def)>,
     ops: Vec<OpData>,
     blocks: Vec<BlockData>,
@@ -219,6 +265,7 @@ impl Kernel {
             cluster: 1,
             contract: false,
             scratch_bytes: 0,
+            names: Vec::new(),
             values: Vec::new(),
             ops: Vec::new(),
             blocks: vec![BlockData::default()],

@@ -21,7 +21,8 @@
 //! | `matrix.rs`, `sums.rs` | products on matrix units whose fragments only they can read |
 //! | `warpgroup.rs` | products of warpgroups, and how matrices lie in shared memory for them |
 //! | `operands.rs` | operands by name |
-//! | `kernel.rs` | the arenas, parameters, facts, source locations |
+//! | `kernel.rs` | the arenas, parameters, facts, source locations, names for a debugger |
+//! | `shown.rs` | arrays as text |
 //! | `eval.rs` | what element-wise operations compute, for folding and the interpreter |
 //! | `numeric/` | the arithmetic of elements as Rust types; `rounding.rs` rounds to 16-bit floats |
 //! | `builder.rs` | appending operations |
@@ -102,6 +103,7 @@ mod operands;
 mod parse;
 mod print;
 mod rounding;
+mod shown;
 mod sums;
 mod types;
 mod uniformity;
@@ -116,11 +118,14 @@ pub use fault::OpFault;
 pub use fault_region::{BUDGET_EXCEEDED, FaultRegions, FaultSite, recorded};
 pub use float8::{E4M3, E5M2};
 pub use fragment::FragmentOp;
-pub use kernel::{Block, BlockData, Def, Facts, IntFact, Kernel, Level, Loc, Op, OpData, Param, Value, WARP};
+pub use kernel::{
+    Block, BlockData, Def, Facts, IntFact, Kernel, Level, Loc, Named, Naming, Op, OpData, Param, Value, WARP,
+};
 pub use literal::Literal;
 pub use matrix::{MATRIX, MatrixGrid, MatrixOp};
 pub use op::*;
 pub use parse::{ParseError, parse};
+pub use shown::Shown;
 pub use sums::lies_in_fragments;
 pub use types::{MAX_VIEW_RANK, Scalar, Shape, Space, TileType, Type, ViewType};
 pub use uniformity::Uniformity;

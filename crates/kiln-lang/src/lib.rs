@@ -78,7 +78,7 @@ pub use ops::{
 pub use param::trace;
 pub use thread::*;
 pub use time::{clock_cycles, clock_ns, sleep_ns};
-pub use trace::{TraceError, TraceErrors, traced_now};
+pub use trace::{TraceError, TraceErrors, record_names, traced_now};
 pub use val::{Idx, IntoIndex, IntoVal, Tile, Val, val};
 pub use view::{
     AtomicOrder, Atomics, Indices, Offsets, OwnIndex, ThreadIndex, TileView, TileViewMut, View, ViewMut,
@@ -134,6 +134,7 @@ pub mod __private {
     };
     pub use crate::flow::logic::{and, or};
     pub use crate::flow::loops::{Loop, LoopProbe, While};
+    pub use crate::flow::naming::named;
     pub use crate::flow::range::RangeProbe;
     pub use crate::flow::refuse::{
         Castable, Formattable, HostCondition, HostOperand, LoopSource, Matchable, OperandProbe, RefuseProbe,

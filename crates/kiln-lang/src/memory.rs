@@ -116,7 +116,7 @@ impl Shared<u32, 1> {
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Local<T: Elem> {
-    view: ViewMut<T, 1>,
+    pub(crate) view: ViewMut<T, 1>,
 }
 
 /// Allocates an array of `len` elements for each thread.

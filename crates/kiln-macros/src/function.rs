@@ -52,7 +52,8 @@ pub fn rewritten(options: &Options, item: &mut ItemFn, references: bool) -> syn:
                 let kind =
                     if references { names::kind_of_type(&arg.ty, &arg.pat) } else { names::Kind::Plain };
                 rebind.extend(rewriter.rebind(&mut arg.pat, span));
-                rebind.extend(rewriter.declare(bound, kind, span));
+                let end = item.block.brace_token.span.close();
+                rebind.extend(rewriter.scoped(end, |r| r.declare(bound, kind, span)));
             }
             FnArg::Receiver(receiver) => {
                 if let (Some(token), None) = (&receiver.mutability, &receiver.reference) {

@@ -14,7 +14,7 @@ type Opened = Result<Box<dyn Backend>>;
 /// for a backend that this build lacks, and what the backend refuses.
 pub(crate) fn open(name: &str) -> Opened {
     let opened = find(name).unwrap_or_else(|| Err(unknown(name)))?;
-    if sanitize::device().is_some() {
+    if sanitize::substitute().is_some() {
         sanitize::opened(name);
     }
     Ok(opened)
@@ -61,7 +61,7 @@ pub(crate) fn other_gpu() -> Option<String> {
 }
 
 /// The name that a device has of several that it is opened by, and in a program under `kiln
-/// sanitize` that of the device to open in its place.
+/// sanitize` or `kiln debug` that of the device to open in its place.
 pub(crate) fn canonical(name: &str) -> String {
     sanitize::replaced(match name {
         "cuda" => "cuda:0".to_owned(),
@@ -206,14 +206,17 @@ mod cpu {
 #[cfg(feature = "interp")]
 mod interp {
     use super::Opened;
-    use crate::sanitize;
+    use crate::{debug, sanitize};
     use kiln_interp::{Interp, Options};
 
     pub(super) fn open(name: &str) -> Option<Opened> {
-        let device = Interp::new(Options::named(name)?);
-        Some(Ok(match sanitize::device() {
-            Some(_) => Box::new(device.on_fault(|fault| sanitize::report(&fault.to_string()))),
-            None => Box::new(device),
+        let mut device = Interp::new(Options::named(name)?);
+        if sanitize::device().is_some() {
+            device = device.on_fault(|fault| sanitize::report(&fault.to_string()));
+        }
+        Some(debug::session().map(|session| match session {
+            Some(session) => Box::new(device.debugged(session)) as Box<_>,
+            None => Box::new(device) as Box<_>,
         }))
     }
 }

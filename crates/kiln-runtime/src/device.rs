@@ -66,7 +66,7 @@ impl Device {
     // It can fail, and `Device::default()?` is what a user expects to write.
     #[allow(clippy::should_implement_trait)]
     pub fn default() -> Result<Device> {
-        if let Some(name) = sanitize::device() {
+        if let Some(name) = sanitize::substitute() {
             return Device::open(&name);
         }
         let wish = std::env::var("KILN_DEVICE").ok();
@@ -91,8 +91,8 @@ impl Device {
     /// | `interp:fast`, `interp:fast:SEED` | the interpreter without the sanitizer |
     /// | `isolated:cpu`, `isolated:cuda:N` | a device in a [process of its own](crate::isolate) |
     ///
-    /// Where the environment variable `KILN_SANITIZE` names a device, every name opens that one:
-    /// `kiln sanitize` sets it to `interp`.
+    /// Where the environment variable `KILN_SANITIZE` or `KILN_DEBUG` names a device, every name
+    /// opens that one: `kiln sanitize` and `kiln debug` set it to `interp`.
     ///
     /// ```
     /// use kiln_runtime::{Device, Error};

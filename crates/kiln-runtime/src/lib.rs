@@ -19,6 +19,7 @@
 //! | `cache/` | compiled programs, and choices that were measured, in memory and on disk |
 //! | `observe.rs`, `activity.rs`, `log.rs` | observers, and the activities that they receive |
 //! | [`isolate`] | devices in processes of their own |
+//! | `debug.rs` | programs under `kiln debug` |
 //! | `sanitize.rs` | programs under `kiln sanitize` |
 //! | `error.rs` | what can go wrong |
 //!
@@ -99,6 +100,8 @@ mod buffer;
 mod cache;
 mod capture;
 mod commands;
+#[cfg(feature = "interp")]
+mod debug;
 mod device;
 mod dyn_kernel;
 mod error;
@@ -140,7 +143,7 @@ pub use kiln_backend::{
 pub use launch::Launch;
 pub use loaded::Build;
 pub use observe::{Observation, Observer, observe};
-pub use sanitize::{REPORTS_VARIABLE, SANITIZE_VARIABLE};
+pub use sanitize::{COMMANDS_VARIABLE, DEBUG_VARIABLE, REPORTS_VARIABLE, SANITIZE_VARIABLE};
 pub use stream::{Event, Stream};
 pub use tensor::{DynTensor, Tensor};
 pub use tune::Tune;

@@ -1,5 +1,6 @@
-//! Programs under `kiln sanitize`: every device they open is the interpreter with its sanitizer,
-//! and what it finds is written to a file. Two variables of the environment say so.
+//! Programs under `kiln sanitize` and `kiln debug`: every device they open is the interpreter. What
+//! its sanitizer finds is written to a file, and so is that a device was opened. Variables of the
+//! environment say so.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -12,12 +13,33 @@ pub const SANITIZE_VARIABLE: &str = "KILN_SANITIZE";
 /// name and a zero byte.
 pub const REPORTS_VARIABLE: &str = "KILN_SANITIZE_REPORTS";
 
+/// The environment variable that names the device to open in place of every other, and lets its
+/// launches stop at breakpoints. `kiln debug` sets it.
+pub const DEBUG_VARIABLE: &str = "KILN_DEBUG";
+/// The environment variable that names the file from which the commands of a debugger's session are
+/// read, in place of the terminal.
+pub const COMMANDS_VARIABLE: &str = "KILN_DEBUG_COMMANDS";
+
 /// What the names of devices begin with.
 const BACKENDS: [&str; 5] = ["cuda", "wgpu", "cpu", "interp", "isolated"];
 
 /// The name of the device that is opened in place of every other, if this program is sanitized.
 pub(crate) fn device() -> Option<String> {
-    let name = std::env::var(SANITIZE_VARIABLE).ok()?;
+    of_environment(SANITIZE_VARIABLE)
+}
+
+/// The name of the device that is opened in place of every other, if this program is debugged.
+pub(crate) fn debugged() -> Option<String> {
+    of_environment(DEBUG_VARIABLE)
+}
+
+/// The name of the device that is opened in place of every other, if there is one.
+pub(crate) fn substitute() -> Option<String> {
+    debugged().or_else(device)
+}
+
+fn of_environment(variable: &str) -> Option<String> {
+    let name = std::env::var(variable).ok()?;
     let name = name.trim();
     (!name.is_empty()).then(|| name.to_owned())
 }
@@ -26,7 +48,7 @@ pub(crate) fn device() -> Option<String> {
 /// it is refused as ever.
 pub(crate) fn replaced(name: String) -> String {
     let is_device = BACKENDS.contains(&name.split(':').next().unwrap_or_default());
-    device().filter(|_| is_device).unwrap_or(name)
+    substitute().filter(|_| is_device).unwrap_or(name)
 }
 
 /// Notes that a device was opened, which tells a program without devices from one without errors.

@@ -122,7 +122,9 @@ pub fn run_grid(base: Machine<'_>) -> Result<(), Error> {
     for memory in &mut memories {
         idle.push(placeholder(memory)?);
     }
-    let Machine { loaded, grid, block, registers, views, spaces, prints, order, schedule, time, .. } = base;
+    let Machine {
+        loaded, grid, block, registers, views, spaces, prints, order, schedule, time, debug, ..
+    } = base;
     let (active_regions, left) = (Vec::new(), None);
     let mut base = Machine {
         kernel,
@@ -139,6 +141,7 @@ pub fn run_grid(base: Machine<'_>) -> Result<(), Error> {
         schedule,
         seat: None,
         time,
+        debug,
     };
     // The blocks of a cluster follow each other along x, which they divide.
     let all: u32 = base.grid.iter().product();
@@ -259,6 +262,7 @@ impl<'m> Machine<'m> {
             schedule: self.schedule.clone(),
             seat: self.seat.clone(),
             time: self.time.clone(),
+            debug: self.debug.clone(),
         }
     }
 

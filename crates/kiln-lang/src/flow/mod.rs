@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `value.rs` | [`DeviceValue`]: values, tuples, arrays and structs of them |
 //! | `variable.rs` | `let mut`, reads, assignment |
+//! | `naming.rs` | names, for a debugger |
 //! | `watch.rs` | changes by plain Rust: `mem::swap`, methods, functions without the attribute |
 //! | `condition.rs` | [`Condition`]: what `if` and `while` decide on |
 //! | `branch.rs` | `if`, and the predicates on what follows an exit |
@@ -42,6 +43,7 @@ pub mod exit;
 pub mod fault_region;
 pub mod logic;
 pub mod loops;
+pub mod naming;
 pub mod range;
 pub mod refuse;
 mod value;

@@ -42,6 +42,8 @@ pub(crate) enum Item {
     Get { var: Var, result: Id },
     /// Writes a variable.
     Set { var: Var, value: Id },
+    /// A name of the user's for a value or a variable, for a debugger.
+    Name(Box<NameItem>),
     /// Runs one of two regions.
     If { cond: Id, then: Region, otherwise: Region, site: Site, live: Live },
     /// Runs a region that a fault may end. Then its writes are undone, `fault` is the fault's site,
@@ -51,6 +53,24 @@ pub(crate) enum Item {
     Tasks { tasks: Vec<(Task, Region)>, site: Site },
     /// A loop.
     Loop { head: Loop, body: Region, site: Site, live: Live },
+}
+
+/// A name, with the last line of its scope.
+#[derive(Debug)]
+pub(crate) struct NameItem {
+    pub name: String,
+    pub what: NamedAs,
+    pub site: Site,
+    pub last: u32,
+}
+
+/// What a name is bound to.
+#[derive(Clone, Debug)]
+pub(crate) enum NamedAs {
+    /// A value or a variable of the device.
+    Device(Raw),
+    /// A constant of the host.
+    Host(String),
 }
 
 /// What decides how often a loop runs.
@@ -78,7 +98,7 @@ impl Region {
     pub fn is_pure(&self) -> bool {
         self.items.iter().all(|item| match item {
             Item::Op { kind, .. } => kind.is_pure(),
-            Item::Get { .. } => true,
+            Item::Get { .. } | Item::Name(_) => true,
             Item::Set { .. }
             | Item::If { .. }
             | Item::FaultRegion { .. }

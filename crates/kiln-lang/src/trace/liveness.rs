@@ -1,7 +1,7 @@
 //! Which variables an `if`, a fault region or a loop must hand on: those it writes that are read
 //! afterwards.
 
-use super::item::{Item, Loop, Region, Var};
+use super::item::{Item, Loop, NamedAs, Raw, Region, Var};
 use std::collections::BTreeSet;
 
 type Vars = BTreeSet<Var>;
@@ -13,7 +13,7 @@ pub(super) fn annotate(region: &mut Region, after: &Vars) -> Vars {
     let mut births = births(region);
     for (position, item) in region.items.iter_mut().enumerate().rev() {
         match item {
-            Item::Op { .. } => {}
+            Item::Op { .. } | Item::Name(_) => {}
             Item::Get { var, .. } => {
                 live.insert(*var);
             }
@@ -75,6 +75,68 @@ pub(super) fn annotate(region: &mut Region, after: &Vars) -> Vars {
     live
 }
 
+/// Lets every step inside a region hand on those of some variables that it writes, also where
+/// nothing reads them afterwards: a debugger may ask for them.
+pub(super) fn keep(region: &mut Region, kept: &Vars) {
+    for item in &mut region.items {
+        let mut written = Vars::new();
+        let handed_on = match item {
+            Item::Op { .. } | Item::Name(_) | Item::Get { .. } | Item::Set { .. } => continue,
+            Item::Tasks { tasks, .. } => {
+                tasks.iter_mut().for_each(|(_, region)| keep(region, kept));
+                continue;
+            }
+            Item::If { then, otherwise, live, .. } => {
+                for arm in [then, otherwise] {
+                    writes(arm, &mut written);
+                    keep(arm, kept);
+                }
+                live
+            }
+            Item::FaultRegion { body, live, .. } => {
+                writes(body, &mut written);
+                keep(body, kept);
+                live
+            }
+            Item::Loop { head, body, live, .. } => {
+                writes(body, &mut written);
+                keep(body, kept);
+                if let Loop::While { test, .. } = head {
+                    writes(test, &mut written);
+                    keep(test, kept);
+                }
+                live
+            }
+        };
+        let more = written.intersection(kept).filter(|var| !handed_on.contains(var));
+        let more: Vec<Var> = more.copied().collect();
+        handed_on.extend(more);
+    }
+}
+
+/// The variables that have a name, in a region and inside it.
+pub(super) fn named(region: &Region, into: &mut Vars) {
+    for item in &region.items {
+        match item {
+            Item::Name(item) => {
+                if let NamedAs::Device(Raw::Var(var)) = item.what {
+                    into.insert(var);
+                }
+            }
+            Item::Op { .. } | Item::Get { .. } | Item::Set { .. } => {}
+            Item::Tasks { tasks, .. } => tasks.iter().for_each(|(_, region)| named(region, into)),
+            Item::If { then, otherwise, .. } => [then, otherwise].iter().for_each(|arm| named(arm, into)),
+            Item::FaultRegion { body, .. } => named(body, into),
+            Item::Loop { head, body, .. } => {
+                named(body, into);
+                if let Loop::While { test, .. } = head {
+                    named(test, into);
+                }
+            }
+        }
+    }
+}
+
 /// The variables that a region owns, each with the position of the first step that mentions it, in
 /// order: before that, none is live.
 fn births(region: &Region) -> Vec<(usize, Var)> {
@@ -101,7 +163,7 @@ fn mentions(item: &Item, visit: &mut dyn FnMut(Var)) {
         }
     };
     match item {
-        Item::Op { .. } => {}
+        Item::Op { .. } | Item::Name(_) => {}
         Item::Get { var, .. } | Item::Set { var, .. } => visit(*var),
         Item::If { then, otherwise, .. } => {
             inside(then);
@@ -123,7 +185,7 @@ fn writes(region: &Region, into: &mut Vars) {
     let mut inner = Vars::new();
     for item in &region.items {
         match item {
-            Item::Op { .. } | Item::Get { .. } => {}
+            Item::Op { .. } | Item::Get { .. } | Item::Name(_) => {}
             Item::Set { var, .. } => {
                 inner.insert(*var);
             }

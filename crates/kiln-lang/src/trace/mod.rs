@@ -14,6 +14,7 @@
 //! | `liveness.rs` | which variables are still read after an `if` or a loop |
 //! | `promote.rs` | variables to SSA |
 //! | `panics.rs` | where a panic of the kernel's happened |
+//! | `naming.rs` | whether names of the user's are recorded, for a debugger |
 //! | `error.rs` | what a kernel can do wrong while it is traced |
 
 mod error;
@@ -21,6 +22,7 @@ mod exits;
 mod item;
 mod liveness;
 mod loops;
+mod naming;
 mod panics;
 mod promote;
 mod recorder;
@@ -31,9 +33,11 @@ mod site;
 pub use error::{TraceError, TraceErrors};
 pub(crate) use exits::ExitKind;
 pub use item::Raw;
-pub(crate) use item::{Id, Item, Region, Var};
+pub(crate) use item::{Id, Item, NameItem, NamedAs, Region, Var};
 pub(crate) use liveness::writes_outer;
 pub(crate) use loops::Bounds;
+pub use naming::record_names;
+pub(crate) use naming::records_names;
 pub(crate) use recorder::{Depth, Recorder, RegionKind, error, with};
 pub use run::traced_now;
 pub(crate) use run::{NEVER_RETURNS, abort, trace_at, unless_aborted};

@@ -3,17 +3,28 @@
 //! One walk in order. [`Held`] maps each variable to its value here; a region that writes a
 //! variable which is read later yields it, and a loop carries it.
 
-use super::item::{Id, Item, Loop, Region, Var};
+use super::item::{Id, Item, Loop, NameItem, NamedAs, Raw, Region, Var};
 use super::liveness;
+use super::naming::records_names;
 use super::recorder::Recorder;
 use super::site::Site;
-use kiln_ir::{Block, ExplicitOp, Kernel, Literal, Loc, OpKind, Task, Type, Value};
-use std::collections::{BTreeSet, HashMap};
+use kiln_ir::{Block, ExplicitOp, Kernel, Level, Literal, Loc, Named, Naming, OpKind, Task, Type, Value};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The kernel that a finished trace describes.
 pub(super) fn promote(mut recorder: Recorder) -> Kernel {
     let mut body = recorder.close();
     liveness::annotate(&mut body, &BTreeSet::new());
+    if records_names() {
+        let mut kept = BTreeSet::new();
+        liveness::named(&body, &mut kept);
+        // A tile in code over threads may be written where only some threads are.
+        let tiles = matches!(recorder.level, Level::Tile { .. });
+        kept.retain(|var: &Var| {
+            recorder.vars[var.0 as usize].as_tile().is_some_and(|ty| tiles || ty.shape.rank() == 0)
+        });
+        liveness::keep(&mut body, &kept);
+    }
     let mut kernel = Kernel::new(std::mem::take(&mut recorder.name), recorder.level);
     kernel.messages = std::mem::take(&mut recorder.messages);
     kernel.cluster = recorder.cluster;
@@ -24,7 +35,7 @@ pub(super) fn promote(mut recorder: Recorder) -> Kernel {
     }
     let block = kernel.body;
     let held = Held { values: vec![None; recorder.vars.len()], undo: Vec::new() };
-    let mut promoter = Promoter { kernel, values, recorder: &recorder, held };
+    let mut promoter = Promoter { kernel, values, recorder: &recorder, held, names: BTreeMap::new() };
     promoter.region(&body, block);
     promoter.kernel
 }
@@ -58,6 +69,8 @@ struct Promoter<'a> {
     values: HashMap<Id, Value>,
     recorder: &'a Recorder,
     held: Held,
+    /// The names of each variable.
+    names: BTreeMap<Var, Vec<Naming>>,
 }
 
 impl Promoter<'_> {
@@ -80,7 +93,9 @@ impl Promoter<'_> {
                 Item::Set { var, value } => {
                     let value = self.value(*value);
                     self.held.set(*var, value);
+                    self.rename(*var, block);
                 }
+                Item::Name(item) => self.name(item, block),
                 Item::If { cond, then, otherwise, site, live } => {
                     self.branch(*cond, [then, otherwise], live, site, block)
                 }
@@ -108,7 +123,7 @@ impl Promoter<'_> {
         let types = self.types(live);
         let loc = self.loc(site);
         let op = self.kernel.append(block, OpKind::If, &[cond], &types, &blocks, loc);
-        self.hand_on(op, 0, live);
+        self.hand_on(op, 0, live, block);
     }
 
     /// The fallbacks are what the variables hold before.
@@ -134,7 +149,7 @@ impl Promoter<'_> {
         let loc = self.loc(site);
         let op = self.kernel.append(block, OpKind::FaultRegion, &operands, &types, &[inner], loc);
         self.values.insert(fault, self.kernel.result(op));
-        self.hand_on(op, 1, live);
+        self.hand_on(op, 1, live, block);
     }
 
     fn tasks(&mut self, tasks: &[(Task, Region)], site: Site, block: Block) {
@@ -184,7 +199,7 @@ impl Promoter<'_> {
         let kind = if index.is_some() { OpKind::For } else { OpKind::While };
         let loc = self.loc(site);
         let op = self.kernel.append(block, kind, &operands, &types, &blocks, loc);
-        self.hand_on(op, 0, live);
+        self.hand_on(op, 0, live, block);
     }
 
     /// A block of a loop, whose arguments are the index of a `for` and the carried variables.
@@ -197,6 +212,7 @@ impl Promoter<'_> {
         for (var, ty) in live.iter().zip(types) {
             let arg = self.kernel.add_arg(inner, ty.clone());
             self.held.set(*var, arg);
+            self.rename(*var, inner);
         }
         inner
     }
@@ -211,10 +227,40 @@ impl Promoter<'_> {
     }
 
     /// The variables hold the results from `first` on.
-    fn hand_on(&mut self, op: kiln_ir::Op, first: usize, live: &[Var]) {
+    fn hand_on(&mut self, op: kiln_ir::Op, first: usize, live: &[Var], block: Block) {
         for (i, var) in live.iter().enumerate() {
             self.held.set(*var, self.kernel.op(op).results[first + i]);
+            self.rename(*var, block);
         }
+    }
+
+    /// Writes down a name for what it is bound to.
+    fn name(&mut self, item: &NameItem, block: Block) {
+        let what = match &item.what {
+            NamedAs::Host(text) => Named::Host(text.clone()),
+            NamedAs::Device(Raw::Const(literal)) => Named::Host(format!("{literal} {}", literal.elem())),
+            NamedAs::Device(Raw::Value(id)) => match self.values.get(id) {
+                Some(&value) => Named::Value(value),
+                None => return,
+            },
+            NamedAs::Device(Raw::Var(var)) => Named::Value(self.held(*var, block)),
+            NamedAs::Device(Raw::Poison) => return,
+        };
+        let Loc { file, line, .. } = self.loc(item.site);
+        let at = self.kernel.block(block).ops.len();
+        let naming = Naming { block, at, name: item.name.clone(), what, file, lines: (line, item.last) };
+        if let NamedAs::Device(Raw::Var(var)) = item.what {
+            self.names.entry(var).or_default().push(naming.clone());
+        }
+        self.kernel.names.push(naming);
+    }
+
+    /// The names of a variable stand for what it holds now.
+    fn rename(&mut self, var: Var, block: Block) {
+        let (Some(names), Some(value)) = (self.names.get(&var), self.held.get(var)) else { return };
+        let at = self.kernel.block(block).ops.len();
+        let again = |naming: &Naming| Naming { block, at, what: Named::Value(value), ..naming.clone() };
+        self.kernel.names.extend(names.iter().map(again));
     }
 
     /// What a variable holds; zeros before its first write.

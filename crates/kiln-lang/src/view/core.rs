@@ -40,6 +40,11 @@ impl ViewCore {
         ViewCore { view: Raw::Poison, rank: 0, fixed: [None; MAX_VIEW_RANK] }
     }
 
+    /// The handle of the view, if none of its axes is fixed.
+    pub fn all(&self) -> Option<Raw> {
+        self.fixed.iter().all(Option::is_none).then_some(self.view)
+    }
+
     /// Calls `visit` on every handle.
     pub fn handles(&self, visit: impl FnMut(Raw)) {
         std::iter::once(self.view).chain(self.fixed.into_iter().flatten()).for_each(visit);

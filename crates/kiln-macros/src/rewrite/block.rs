@@ -22,7 +22,8 @@ impl Rewriter<'_> {
     /// Rewrites the statements of a block, which open a scope of names.
     pub fn block(&mut self, block: syn::Block, tail: Tail) -> TokenStream {
         let depth = self.names.len();
-        let tokens = self.statements(block.stmts.into(), tail, block.brace_token.span.close());
+        let end = block.brace_token.span.close();
+        let tokens = self.scoped(end, |r| r.statements(block.stmts.into(), tail, end));
         self.names.truncate(depth);
         tokens
     }
@@ -272,7 +273,9 @@ impl Rewriter<'_> {
         quote_spanned!(span=> #(let mut #mutable = #p::Probe(#mutable).variable();)*)
     }
 
-    /// Brings names into scope; gives the statements that record how deep they are declared.
+    /// Brings names into scope; gives the statements that record how deep they are declared, and
+    /// what they are called. These bind them again, so that a name that nothing else uses remains
+    /// an unused one.
     pub fn declare(&mut self, bound: Vec<(Ident, bool)>, kind: Kind, span: Span) -> TokenStream {
         let p = self.private(span);
         let mut out = TokenStream::new();
@@ -283,6 +286,14 @@ impl Rewriter<'_> {
             if has_depth {
                 let depth = depth_name(&ident);
                 out.extend(quote_spanned!(span=> let #depth = #p::depth();));
+            }
+            if !ident.to_string().starts_with("__kiln") {
+                let (text, last) = (ident.to_string(), self.ends.last().copied().unwrap_or(u32::MAX));
+                let (p, mutability) = (self.private(ident.span()), mutable.then(|| quote!(mut)));
+                let allowed = self.guarded.then(|| quote!(#[allow(unused_variables)]));
+                out.extend(quote_spanned!(ident.span()=>
+                    #allowed let #mutability #ident = #p::named(#ident, #text, #last);
+                ));
             }
             let (ident, level) = (ident.to_string(), self.level);
             self.names.push(Name { ident, mutable, has_depth, level, kind });

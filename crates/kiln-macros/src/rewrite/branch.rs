@@ -104,7 +104,8 @@ impl Rewriter<'_> {
         let span = i.if_token.span;
         let mut cond = *i.cond;
         let mut rebind = TokenStream::new();
-        self.let_chain(&mut cond, &mut rebind);
+        let end = i.then_branch.brace_token.span.close();
+        self.guarded(end, |r| r.let_chain(&mut cond, &mut rebind));
         let then = self.block(i.then_branch, Tail::Value);
         self.names.truncate(depth);
         let otherwise = i.else_branch.map(|(token, e)| {
@@ -163,7 +164,7 @@ impl Rewriter<'_> {
             let depth = self.names.len();
             let bound = super::names::bound(&arm.pat);
             let rebind = self.rebind(&mut arm.pat, span);
-            let depths = self.declare(bound, kind, span);
+            let depths = self.guarded(arm.body.span(), |r| r.declare(bound, kind, span));
             let guard = arm.guard.map(|(token, mut guard)| {
                 self.condition(&mut guard);
                 quote!(#token #guard)

@@ -32,7 +32,8 @@ impl Rewriter<'_> {
             let bound = names::bound(pat);
             rebind.extend(self.rebind(pat, span));
             let kind = names::kind_of_parameter(pat);
-            rebind.extend(self.declare(bound, kind, span));
+            let end = c.body.span();
+            rebind.extend(self.scoped(end, |r| r.declare(bound, kind, span)));
         }
         let has_type = !matches!(c.output, ReturnType::Default);
         let body_span = c.body.span();

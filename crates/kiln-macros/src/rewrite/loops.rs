@@ -82,7 +82,8 @@ impl Rewriter<'_> {
         let bound = names::bound(&pat);
         let rebind = self.rebind(&mut pat, span);
         self.level += 1;
-        let depths = self.declare(bound, kind, span);
+        let end = l.body.brace_token.span.close();
+        let depths = self.scoped(end, |r| r.declare(bound, kind, span));
         let body = self.body(&looping, l.body);
         self.level -= 1;
         self.names.truncate(depth);

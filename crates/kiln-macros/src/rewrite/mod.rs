@@ -90,6 +90,10 @@ pub struct Rewriter<'a> {
     /// The names of other languages that were reported.
     reported: HashSet<&'static str>,
     ids: usize,
+    /// The last lines of the scopes around, the innermost last.
+    ends: Vec<u32>,
+    /// Whether what is bound may be used by a guard alone, which its own rebinding does not see.
+    guarded: bool,
 }
 
 impl<'a> Rewriter<'a> {
@@ -107,6 +111,8 @@ impl<'a> Rewriter<'a> {
             is_kernel: false,
             reported: HashSet::new(),
             ids: 0,
+            ends: Vec::new(),
+            guarded: false,
         }
     }
 
@@ -121,6 +127,22 @@ impl<'a> Rewriter<'a> {
     fn id(&mut self) -> usize {
         self.ids += 1;
         self.ids
+    }
+
+    /// Rewrites something whose names are in scope up to the end of `span`.
+    pub fn scoped<T>(&mut self, span: Span, rewrite: impl FnOnce(&mut Self) -> T) -> T {
+        self.ends.push(last_line(span));
+        let rewritten = rewrite(self);
+        self.ends.pop();
+        rewritten
+    }
+
+    /// As [`scoped`](Self::scoped), of names that a guard may use too.
+    fn guarded<T>(&mut self, span: Span, rewrite: impl FnOnce(&mut Self) -> T) -> T {
+        let outer = std::mem::replace(&mut self.guarded, true);
+        let rewritten = self.scoped(span, rewrite);
+        self.guarded = outer;
+        rewritten
     }
 
     /// Rewrites something that runs where the device may decide.
@@ -329,6 +351,12 @@ impl VisitMut for Rewriter<'_> {
     fn visit_path_mut(&mut self, _: &mut syn::Path) {}
     fn visit_pat_mut(&mut self, _: &mut syn::Pat) {}
     fn visit_item_mut(&mut self, _: &mut syn::Item) {}
+}
+
+/// The line in which something ends; the largest number where that is not known.
+fn last_line(span: Span) -> u32 {
+    let known = proc_macro::is_available().then(|| u32::try_from(span.unwrap().end().line()).ok());
+    known.flatten().unwrap_or(u32::MAX)
 }
 
 /// Whether exits inside the expression are dealt with by its own rewriting.

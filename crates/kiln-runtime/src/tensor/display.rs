@@ -3,14 +3,9 @@
 use super::dynamic::DynTensor;
 use super::typed::Tensor;
 use crate::error::Result;
-use kiln_ir::Scalar;
+use kiln_ir::{Scalar, Shown};
 use kiln_lang::{E4M3, E5M2, Elem, bf16, f16};
-use std::fmt::{self, Debug, Display, Formatter, Write};
-
-/// Tensors of more elements than this are printed in part, as by NumPy.
-const WHOLE: usize = 1000;
-/// So many elements are printed of either end of an axis then.
-const EDGE: usize = 3;
+use std::fmt::{self, Debug, Display, Formatter};
 
 /// Prints the elements in brackets, an axis each; of more than 1000 the first and the last three of
 /// each axis. A precision is that of each float: `{x:.2}`. Only what is printed is read from the
@@ -35,60 +30,11 @@ impl<T: Elem, const R: usize> Display for Tensor<T, R> {
 /// As of [`Tensor`].
 impl Display for DynTensor {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match axis(self, self.len() <= WHOLE, f.precision()) {
-            Ok(shown) => shown.write(0, shown.width(), f),
+        match axis(self, self.len() <= Shown::WHOLE, f.precision()) {
+            Ok(shown) => Display::fmt(&shown, f),
             Err(error) => {
                 let (dtype, shape, device) = (self.dtype(), self.shape(), self.device().id());
                 write!(f, "a tensor of {dtype} and shape {shape:?} on {device} that cannot be read: {error}")
-            }
-        }
-    }
-}
-
-/// A part of a tensor, ready to be written.
-enum Shown {
-    Number(String),
-    Axis(Vec<Shown>),
-    /// Elements that are left out.
-    Gap,
-}
-
-impl Shown {
-    /// Characters of the longest number.
-    fn width(&self) -> usize {
-        match self {
-            Shown::Number(text) => text.len(),
-            Shown::Axis(parts) => parts.iter().map(Shown::width).max().unwrap_or(0),
-            Shown::Gap => 0,
-        }
-    }
-
-    /// Axes below this one.
-    fn depth(&self) -> usize {
-        match self {
-            Shown::Axis(parts) => 1 + parts.first().map_or(0, Shown::depth),
-            Shown::Number(_) | Shown::Gap => 0,
-        }
-    }
-
-    /// Writes with numbers of one width. `indent` axes are open around it.
-    fn write(&self, indent: usize, width: usize, f: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            Shown::Number(text) => write!(f, "{text:>width$}"),
-            Shown::Gap => f.write_str("..."),
-            Shown::Axis(parts) => {
-                // Matrices stand apart by one line more than rows, and so on.
-                let lines = self.depth() - 1;
-                f.write_char('[')?;
-                for (number, part) in parts.iter().enumerate() {
-                    match (number, lines) {
-                        (0, _) => {}
-                        (_, 0) => f.write_str(", ")?,
-                        _ => write!(f, ",{}{:indent$}", "\n".repeat(lines), "", indent = indent + 1)?,
-                    }
-                    part.write(indent + 1, width, f)?;
-                }
-                f.write_char(']')
             }
         }
     }
@@ -106,12 +52,12 @@ fn axis(tensor: &DynTensor, whole: bool, precision: Option<usize>) -> Result<Sho
             _ => (from..to).map(|i| axis(&tensor.select(0, i)?, whole, precision)).collect(),
         }
     };
-    if whole || extent <= 2 * EDGE {
+    if whole || extent <= 2 * Shown::EDGE {
         return part(0, extent).map(Shown::Axis);
     }
-    let mut parts = part(0, EDGE)?;
+    let mut parts = part(0, Shown::EDGE)?;
     parts.push(Shown::Gap);
-    parts.extend(part(extent - EDGE, extent)?);
+    parts.extend(part(extent - Shown::EDGE, extent)?);
     Ok(Shown::Axis(parts))
 }
 

@@ -1,0 +1,65 @@
+//! `kiln debug`: a program of the user's on the interpreter, stopped at breakpoints.
+
+use crate::failure::Failure;
+use crate::records::{Records, no_device};
+use kiln_runtime::{COMMANDS_VARIABLE, DEBUG_VARIABLE, REPORTS_VARIABLE};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus};
+
+/// Runs a program and stops its kernels at breakpoints, to look at values and to step.
+///
+/// The program needs no changes: whatever devices it opens, it gets the interpreter. When it opens
+/// the first one, commands are read from the terminal, also where the program reads standard input
+/// or its output goes elsewhere:
+///
+/// break FILE:LINE | LINE | KERNEL, delete, run, continue, step, next, finish, print NAME[SLICE],
+/// info locals | args | break | threads, where, list, block N, thread N, directory, quit. `help`
+/// prints them with their short forms.
+///
+/// A fault stops where it happens. The exit status is the program's, or 0 after `quit`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Reads the commands from a file, and prints them and their output to standard output; after
+    /// the last one the program runs to its end
+    #[arg(long, value_name = "FILE")]
+    commands: Option<PathBuf>,
+    /// Runs the threads of each block in a random order between two barriers, which follows from
+    /// this seed, instead of in lockstep
+    #[arg(long)]
+    seed: Option<u64>,
+    /// The program, such as target/debug/train
+    program: PathBuf,
+    /// What the program is called with
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<OsString>,
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let device = args.seed.map_or_else(|| "interp".to_owned(), |seed| format!("interp:{seed}"));
+    let records = Records::new("debug");
+    let mut command = Command::new(&args.program);
+    command.args(&args.arguments).env(DEBUG_VARIABLE, device).env(REPORTS_VARIABLE, records.path());
+    command.env_remove(COMMANDS_VARIABLE);
+    if let Some(file) = &args.commands {
+        // The program may run in another folder, and would only say later that there is no file.
+        let found = file.canonicalize();
+        let found = found.map_err(|source| Failure::File { path: file.clone(), source })?;
+        command.env(COMMANDS_VARIABLE, found);
+    }
+    let status = command.status().map_err(|source| Failure::File { path: args.program.clone(), source })?;
+    if !records.read()?.iter().any(|record| record.starts_with('d')) {
+        return Err(no_device(&args.program, status));
+    }
+    if status.success() { Ok(()) } else { Err(Failure::Program(exit_code(status))) }
+}
+
+/// The exit status of the program, as a shell gives it.
+fn exit_code(status: ExitStatus) -> u8 {
+    #[cfg(unix)]
+    if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
+        return u8::try_from(128 + signal).unwrap_or(1);
+    }
+    status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}
