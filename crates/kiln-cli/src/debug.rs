@@ -47,6 +47,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         let found = file.canonicalize();
         let found = found.map_err(|source| Failure::File { path: file.clone(), source })?;
         command.env(COMMANDS_VARIABLE, found);
+    } else if cfg!(unix) && std::fs::File::open("/dev/tty").is_err() {
+        let message =
+            "there is no terminal to read commands from: give them in a file, with `--commands FILE`";
+        return Err(Failure::Usage(message.to_owned()));
     }
     let status = command.status().map_err(|source| Failure::File { path: args.program.clone(), source })?;
     if !records.read()?.iter().any(|record| record.starts_with('d')) {

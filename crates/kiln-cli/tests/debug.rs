@@ -84,7 +84,7 @@ fn what_cannot_be_debugged_is_said() {
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(text.contains("has opened no device (exit status: 0)"), "{text}");
     for (arguments, said) in [
-        (&["debug", "no-such-program"][..], "kiln: no-such-program: "),
+        (&["debug", "--commands", "Cargo.toml", "no-such-program"][..], "kiln: no-such-program: "),
         (&["debug", "--commands", "no-such-file", "no-such-program"], "kiln: no-such-file: "),
     ] {
         let output = Command::new(env!("CARGO_BIN_EXE_kiln")).args(arguments).output().unwrap();
