@@ -21,8 +21,8 @@ pub trait Terminal: Send {
     }
 }
 
-/// A debugger's session: devices that it was given to ([`Interp::debugged`](crate::Interp::debugged))
-/// stop at breakpoints, and read commands then.
+/// A debugger's session: devices that it was given to
+/// ([`Interp::debugged`](crate::Interp::debugged)) stop at breakpoints, and read commands then.
 ///
 /// ```
 /// use kiln_interp::{Interp, Options, Session, Terminal};
