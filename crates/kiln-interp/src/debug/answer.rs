@@ -33,8 +33,8 @@ const NOWHERE: &str =
     "no kernel has begun yet: `run` goes on to the first breakpoint, `step` into the first kernel";
 
 impl Session {
-    /// Reads commands before the first launch, such as those that set breakpoints, until one of them
-    /// goes on.
+    /// Reads commands before the first launch, such as those that set breakpoints, until one of
+    /// them goes on.
     pub fn begin(&self) {
         converse(&mut self.lock(), None);
     }
