@@ -79,7 +79,7 @@ fn joined(
     };
     let device_of = |group: &Group| graph[group.members.first()?.vertex].array.device();
     let is_there = |value: &Value| match value {
-        Value::Read { vertex, .. } => partition.home[*vertex].is_none_or(|home| home < into),
+        Value::Read { vertex, .. } => partition.is_there_before(*vertex, into),
         _ => true,
     };
     if results[into].len() + results[at].len() > MOST_RESULTS
@@ -91,6 +91,10 @@ fn joined(
     let members: Vec<Member> = first.members.iter().chain(&group.members).cloned().collect();
     let joined = Group { axes: first.axes.clone(), members };
     let body = Body::of(graph, &joined, &partition.is_stored).ok()?;
+    // What was stored after a part was made is read by this body, though not by the part's.
+    if !body.values.iter().all(is_there) {
+        return None;
+    }
     if body.values.iter().filter(|value| matches!(value, Value::Read { .. })).count() > MOST_READS {
         return None;
     }

@@ -232,6 +232,13 @@ impl Partition {
         })
     }
 
+    /// Whether an array is there before a part, or what it shares memory with is.
+    pub(crate) fn is_there_before(&self, vertex: usize, part: usize) -> bool {
+        let shared = self.aliases.iter().find(|(array, _)| *array == vertex);
+        let is_shared_before = shared.is_none_or(|&(_, with)| self.is_there_before(with, part));
+        is_shared_before && self.home[vertex].is_none_or(|home| home < part)
+    }
+
     /// Inserts a part before another one.
     fn insert(&mut self, at: usize, vertex: usize, part: Part) {
         self.home.iter_mut().flatten().filter(|home| **home >= at).for_each(|home| *home += 1);
