@@ -106,6 +106,7 @@ mod book {
     pages! {
         Readme "README.md"
         Arrays "book/src/arrays.md"
+        Derivatives "book/src/derivatives.md"
     }
     // This one keeps parameters in files.
     #[cfg(all(feature = "array", feature = "files"))]
