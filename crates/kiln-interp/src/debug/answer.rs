@@ -304,7 +304,11 @@ impl Stop<'_, '_> {
             };
             text += &value.map_or_else(|_| String::new(), |value| format!("{name} = {value}\n"));
         }
-        if text.is_empty() { "no names in scope beside the parameters\n".to_owned() } else { text }
+        if text.is_empty() {
+            "no names in scope beside the parameters; builds for speed keep none\n".to_owned()
+        } else {
+            text
+        }
     }
 
     fn parameters(&self) -> impl Iterator<Item = (&'_ str, Value)> + use<'_> {

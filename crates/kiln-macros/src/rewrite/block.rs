@@ -291,7 +291,9 @@ impl Rewriter<'_> {
                 let (text, last) = (ident.to_string(), self.ends.last().copied().unwrap_or(u32::MAX));
                 let (p, mutability) = (self.private(ident.span()), mutable.then(|| quote!(mut)));
                 let allowed = self.guarded.then(|| quote!(#[allow(unused_variables)]));
+                // In the user's crate: programs that are built for speed keep no names.
                 out.extend(quote_spanned!(ident.span()=>
+                    #[cfg(debug_assertions)]
                     #allowed let #mutability #ident = #p::named(#ident, #text, #last);
                 ));
             }
