@@ -1,8 +1,8 @@
 //! Names of the user's for values, for a debugger.
 //!
-//! The macros call [`named`] where a name is bound, in builds with debug assertions. It is generic without a bound, so that it has
-//! no say in what type the compiler infers, and finds out by the type's identity whether there is
-//! something to record.
+//! The macros call [`named`] where a name is bound, in builds with debug assertions. It is generic
+//! without a bound, so that it has no say in what type the compiler infers, and finds out by the
+//! type's identity whether there is something to record.
 
 use crate::elem::{Elem, for_host_numbers};
 use crate::memory::{Local, Shared};
