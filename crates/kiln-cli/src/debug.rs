@@ -13,7 +13,7 @@ use std::process::{Command, ExitStatus};
 /// the first one, commands are read from the terminal, also where the program reads standard input
 /// or its output goes elsewhere:
 ///
-/// break FILE:LINE | LINE | KERNEL, delete, run, continue, step, next, finish, print NAME[SLICE],
+/// break FILE:LINE | LINE | KERNEL, delete, run, continue, step, next, finish, `print NAME[SLICE]`,
 /// info locals | args | break | threads, where, list, block N, thread N, directory, quit. `help`
 /// prints them with their short forms.
 ///
