@@ -24,7 +24,8 @@
 //!   memory, a few fragments of each warp at a time.
 //!
 //! A warp has up to 16 fragments of sums, 128 registers a thread. Products that do not fit, and
-//! kernels for which shared memory does not suffice, are multiply-adds as elsewhere.
+//! those of kernels for which shared memory does not suffice or with checks that all threads leave
+//! at, are multiply-adds as elsewhere.
 //!
 //! | file | holds |
 //! |---|---|
@@ -60,11 +61,21 @@ pub(crate) fn lowered(kernel: &Kernel, target: &Target) -> Result<Option<Kernel>
     let Some(found) = Found::of(&before, target) else { return Ok(None) };
     let on_units = rewrite::rewrite(&before, &found);
     match pipeline::run(&on_units, target, AFTER) {
-        Ok(lowered) => Ok(Some(lowered.kernel)),
+        Ok(lowered) => Ok(Some(lowered.kernel).filter(|kernel| !returns(kernel))),
         Err(error @ CompileError::Internal { .. }) => Err(error),
         // Exchanges of the rest take too much shared memory beside the factors.
         Err(_) => Ok(None),
     }
+}
+
+/// Whether a check may end a thread by itself. All threads of a program over tiles return together,
+/// but naga does not see that, and accepts no matrix units behind such a return.
+fn returns(kernel: &Kernel) -> bool {
+    let mut any = false;
+    kernel.walk(|_, data| {
+        any |= matches!(data.kind, OpKind::Assert(_) | OpKind::CheckBounds | OpKind::CheckDivisor);
+    });
+    any
 }
 
 /// Whether a kernel is one over tiles with products of f16, or of what becomes f16.
