@@ -24,6 +24,7 @@
 //! | `explicit_faults.rs` | faults where others wait |
 //! | `explicit_attention.rs` | products from registers, copies of a task, attention |
 //! | `memory.rs` | boxes, gather and scatter, strides, local arrays |
+//! | `made_views.rs` | views that a kernel makes |
 //! | `flow.rs`, `language.rs` | control flow; structs, closures, generics, constants |
 //! | `functions.rs`, `integers.rs`, `parts_of_floats.rs` | functions that are made of operations |
 //! | `directions.rs` | rounding in a direction |
@@ -86,6 +87,7 @@ mod launch;
 mod library;
 mod library_create;
 mod library_rows;
+mod made_views;
 mod math;
 mod matrix_units;
 mod matrix_units_copied;
@@ -149,6 +151,7 @@ pub fn suite() -> Vec<Case> {
         explicit_extents::cases,
         explicit_faults::cases,
         memory::cases,
+        made_views::cases,
         flow::cases,
         language::cases,
         threads::cases,

@@ -68,7 +68,7 @@ pub(crate) fn scalar_of(raw: Raw) -> Option<Scalar> {
 }
 
 /// 0, 1, 2, … as i32 along an axis of `len` with so many axes inside.
-pub(super) fn counted_along(len: u32, inside: usize, site: Site) -> Raw {
+pub(crate) fn counted_along(len: u32, inside: usize, site: Site) -> Raw {
     let counted = with(|r| r.op(OpKind::Iota, &[], Type::tile(Scalar::I32, Shape::new(&[len])), site));
     let mut extents: SmallVec<[u32; 4]> = SmallVec::from_elem(1, 1 + inside);
     extents[0] = len;
@@ -81,7 +81,7 @@ pub(super) fn int(value: u32) -> Raw {
 }
 
 /// Records a comparison of values of one type.
-pub(super) fn compared(op: CompareOp, a: Raw, b: Raw, site: Site) -> Raw {
+pub(crate) fn compared(op: CompareOp, a: Raw, b: Raw, site: Site) -> Raw {
     elementwise(OpKind::Compare(op), &[a, b], Scalar::Bool, site)
 }
 

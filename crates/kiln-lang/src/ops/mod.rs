@@ -47,12 +47,14 @@ mod shape;
 mod sort;
 
 pub use any::AnyVal;
-pub(crate) use axis::scalar_of;
+pub(crate) use axis::{compared, counted_along, scalar_of};
 pub use combine_with::AlongAxis;
 pub use compare::select;
+pub(crate) use convert::cast;
 pub use dot::{Accumulate, Float8, Int8, dot, dot_acc, dot_with};
 pub(crate) use each::Choose;
 pub use random::{philox, rand, randint, randint4x, randn};
+pub(crate) use rearrange::stretched;
 pub use reduce::Combine;
 pub use shape::{IntoShape, full, iota, zeros};
 pub(crate) use shape::{checked_shape, reshaped};

@@ -179,7 +179,7 @@ fn join(a: Raw, b: Raw, site: Site) -> Raw {
 }
 
 /// A value stretched to a shape.
-pub(super) fn stretched(raw: Raw, shape: &Shape, site: Site) -> Raw {
+pub(crate) fn stretched(raw: Raw, shape: &Shape, site: Site) -> Raw {
     Raw::of(with(|r| r.read_as(raw, shape, site)).flatten())
 }
 

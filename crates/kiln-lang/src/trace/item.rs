@@ -1,7 +1,7 @@
 //! The tree that a traced kernel leaves.
 
 use super::site::Site;
-use kiln_ir::{Literal, OpKind, Task};
+use kiln_ir::{Literal, MAX_VIEW_RANK, OpKind, Task};
 use smallvec::SmallVec;
 
 /// A recorded value: a parameter or the result of an operation.
@@ -25,6 +25,26 @@ pub enum Raw {
     /// a second error.
     Poison,
 }
+
+/// A view that the kernel made: extents, strides and the place of its first element are values.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MadeView {
+    /// The view of rank 1 whose elements it has: its value, its axes and those that are fixed, and
+    /// the number of it where the kernel made it too.
+    pub view: Raw,
+    pub rank: usize,
+    pub fixed: [Option<Raw>; MAX_VIEW_RANK],
+    pub made: Option<MadeId>,
+    /// The index of the first element.
+    pub offset: Raw,
+    /// Those beyond the rank mean nothing.
+    pub extents: [Raw; MAX_VIEW_RANK],
+    pub strides: [Raw; MAX_VIEW_RANK],
+}
+
+/// The number of a view among those that the kernel made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct MadeId(pub(super) u32);
 
 impl Raw {
     /// The handle of a value, or poison where there is none.

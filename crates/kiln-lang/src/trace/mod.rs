@@ -33,7 +33,7 @@ mod site;
 pub use error::{TraceError, TraceErrors};
 pub(crate) use exits::ExitKind;
 pub use item::Raw;
-pub(crate) use item::{Id, Item, NameItem, NamedAs, Region, Var};
+pub(crate) use item::{Id, Item, MadeId, MadeView, NameItem, NamedAs, Region, Var};
 pub(crate) use liveness::writes_outer;
 pub(crate) use loops::Bounds;
 pub use naming::record_names;

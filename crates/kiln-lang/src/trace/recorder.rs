@@ -1,7 +1,7 @@
 //! The trace that is being recorded on this thread: open regions, types of values, errors.
 
 use super::error::TraceError;
-use super::item::{Id, Item, Raw, Region, Var};
+use super::item::{Id, Item, MadeId, MadeView, Raw, Region, Var};
 use super::scope::Scope;
 use super::site::{Site, SourceLocation};
 use kiln_ir::{BinaryOp, Level, Literal, Message, OpKind, Param, Scalar, Shape, Space, Type};
@@ -111,6 +111,8 @@ pub(crate) struct Recorder {
     pub tasks: u32,
     /// Memory of the block through which tiles are rearranged.
     staging: HashMap<(Scalar, Shape), Id>,
+    /// The views that the kernel made.
+    made: Vec<MadeView>,
 }
 
 impl Recorder {
@@ -136,6 +138,7 @@ impl Recorder {
             uids: 0,
             tasks: 0,
             staging: HashMap::new(),
+            made: Vec::new(),
         };
         recorder.open(RegionKind::Device);
         recorder
@@ -473,6 +476,17 @@ impl Recorder {
         let made = self.op(kind, &[], Type::view(elem, shape.rank() as u32, Space::Shared), site);
         self.staging.insert(key, made);
         made
+    }
+
+    /// The number of a view that the kernel makes.
+    pub fn make_view(&mut self, view: MadeView) -> MadeId {
+        self.made.push(view);
+        MadeId(self.made.len() as u32 - 1)
+    }
+
+    /// A view that the kernel made.
+    pub fn made_view(&self, id: MadeId) -> Option<MadeView> {
+        self.made.get(id.0 as usize).copied()
     }
 
     /// The number of a message text.

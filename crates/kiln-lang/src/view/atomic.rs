@@ -11,13 +11,15 @@
 //! # Ok::<(), kiln_lang::TraceErrors>(())
 //! ```
 
-use super::element::{Access, Selection};
+use super::made::{Placed, bounds_of};
+use super::selection::{Access, Selection};
 use super::{Indices, ViewMut};
 use crate::elem::{Bits, Elem, Num};
 use crate::thread::block;
 use crate::trace::{Raw, Recorder, Site, with};
 use crate::val::{IntoVal, Val};
 use kiln_ir::{AtomicOp, Bounds, OpKind, Scalar, Scope, Shape, Type};
+use smallvec::SmallVec;
 use std::panic::Location;
 
 /// What an atomic operation orders, beyond being whole.
@@ -82,6 +84,14 @@ fn bounds_for(access: &Access) -> Bounds {
 }
 
 impl Selection<'_> {
+    /// The same elements of the view that this one was made of, if the kernel made it.
+    fn placed_with(&self, value: Raw, trusted: bool, site: Site) -> Option<Placed> {
+        self.view.made()?;
+        let operands: SmallVec<[Raw; 8]> =
+            self.indices.iter().copied().chain(self.mask).chain([value]).collect();
+        self.placed(if trusted { Bounds::Trust } else { bounds_of(&operands, site) }, site)
+    }
+
     fn atomic(
         &self,
         (op, ordering): (AtomicOp, Ordering),
@@ -92,6 +102,9 @@ impl Selection<'_> {
     ) -> Raw {
         if !ordering.is_there(site) {
             return Raw::Poison;
+        }
+        if let Some(below) = self.placed_with(value, trusted, site) {
+            return below.selection().atomic((op, ordering), value, trusted, elem, site);
         }
         let id = with(|r| {
             let mut access = self.access(r, Some(value), site)?;
@@ -120,6 +133,10 @@ impl Selection<'_> {
     ) -> Raw {
         if !ordering.is_there(site) {
             return Raw::Poison;
+        }
+        if let Some(mut below) = self.placed_with(desired, trusted, site) {
+            below.fold_mask(site);
+            return below.selection().compare_exchange([expected, desired], ordering, trusted, elem, site);
         }
         let id = with(|r| {
             let mut access = self.access(r, Some(desired), site)?;

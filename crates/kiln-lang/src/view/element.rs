@@ -1,14 +1,12 @@
 //! Single elements: a thread's loads and stores, and gather and scatter over tiles of indices.
 
-use super::core::ViewCore;
+use super::selection::Selection;
 use super::thread_index::OwnIndex;
 use super::{View, ViewMut};
 use crate::elem::Elem;
-use crate::ops::common_shape;
-use crate::trace::{Id, Raw, Recorder, Site, with};
+use crate::trace::{Raw, Site};
 use crate::val::{IntoVal, Val};
-use kiln_ir::{Bounds, Literal, OpKind, Scalar, Shape, Type};
-use smallvec::SmallVec;
+use kiln_ir::{Bounds, Literal};
 use std::panic::Location;
 
 /// Indices into a view of rank `R`: one for rank 1, else a tuple with one for each axis. Tiles of
@@ -27,57 +25,6 @@ impl<I: super::Offsets<R>, const R: usize> Indices<R> for I {
     #[track_caller]
     fn indices(self) -> [Raw; R] {
         self.offsets()
-    }
-}
-
-/// Elements of a view that are reached by indices, whatever their type.
-#[derive(Clone, Copy)]
-pub(super) struct Selection<'a> {
-    pub view: &'a ViewCore,
-    /// One for each axis that is not fixed.
-    pub indices: &'a [Raw],
-    pub mask: Option<Raw>,
-}
-
-/// What an operation on a selection needs.
-pub(super) struct Access {
-    /// The view, the indices and the mask.
-    pub operands: SmallVec<[Id; 4]>,
-    pub shape: Shape,
-}
-
-impl Selection<'_> {
-    /// Stretches view, indices and mask to one shape, that of the value too.
-    pub(super) fn access(&self, r: &mut Recorder, value: Option<Raw>, site: Site) -> Option<Access> {
-        let mut all: SmallVec<[Raw; 8]> = SmallVec::from_slice(self.indices);
-        all.extend(self.mask);
-        all.extend(value);
-        let shape = common_shape(r, &all, site)?;
-        let mut operands = self.view.operands(r, self.indices, &shape, site)?;
-        if let Some(mask) = self.mask {
-            operands.push(r.read_as(mask, &shape, site)?);
-        }
-        Some(Access { operands, shape })
-    }
-
-    fn gather(&self, other: Raw, bounds: Bounds, elem: Scalar, site: Site) -> Raw {
-        let id = with(|r| {
-            let mut access = self.access(r, None, site)?;
-            access.operands.push(r.read_as(other, &Shape::scalar(), site)?);
-            let kind = OpKind::Gather { bounds, masked: self.mask.is_some() };
-            Some(r.op(kind, &access.operands, Type::tile(elem, access.shape), site))
-        });
-        Raw::of(id.flatten())
-    }
-
-    fn scatter(&self, value: Raw, bounds: Bounds, site: Site) {
-        with(|r| {
-            let mut access = self.access(r, Some(value), site)?;
-            access.operands.push(r.read_as(value, &access.shape, site)?);
-            let kind = OpKind::Scatter { bounds, masked: self.mask.is_some() };
-            r.effect(kind, &access.operands, site);
-            Some(())
-        });
     }
 }
 

@@ -5,16 +5,21 @@
 //! | `core.rs` | a view and the axes that are fixed at an index |
 //! | `tile.rs` | boxes of elements: masked loads and stores |
 //! | `element.rs` | single elements, gather and scatter |
+//! | `view_at.rs`, `made.rs` | views that the kernel makes, and accesses of them |
 //! | `thread_index.rs` | the thread's own index |
+//! | `selection.rs` | elements at indices, where a mask holds |
 //! | `atomic.rs` | atomic operations |
 //! | `ordered.rs` | single elements and quads that others write meanwhile |
 
 mod atomic;
 pub(crate) mod core;
 mod element;
+mod made;
 mod ordered;
+mod selection;
 mod thread_index;
 mod tile;
+mod view_at;
 
 pub use atomic::{AtomicOrder, Atomics};
 pub use element::Indices;

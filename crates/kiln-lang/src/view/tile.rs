@@ -1,12 +1,14 @@
 //! Boxes of elements. Elements outside the view are padding on a load and dropped on a store.
 
 use super::core::ViewCore;
+use super::made::box_indices;
+use super::selection::Selection;
 use super::{View, ViewMut};
 use crate::elem::Elem;
-use crate::ops::{IntoShape, checked_shape, reshaped};
+use crate::ops::{IntoShape, checked_shape, reshaped, stretched};
 use crate::trace::{Raw, Site, error, with};
 use crate::val::{IntoIndex, IntoVal, Val, shape_of};
-use kiln_ir::{MAX_VIEW_RANK, OpKind, Reuse, Scalar, Shape, Type};
+use kiln_ir::{Bounds, MAX_VIEW_RANK, OpKind, Reuse, Scalar, Shape, Type};
 use smallvec::SmallVec;
 use std::marker::PhantomData;
 use std::panic::Location;
@@ -127,6 +129,11 @@ impl TileCore {
 
     fn load(&self, other: Raw, elem: Scalar, site: Site) -> Raw {
         let Some((offsets, shape)) = self.placed() else { return Raw::Poison };
+        if self.view.made().is_some() {
+            let indices = box_indices(offsets, &shape, site);
+            let selection = Selection { view: &self.view, indices: &indices, mask: None };
+            return stretched(selection.gather(other, Bounds::Mask, elem, site), &shape, site);
+        }
         let whole = self.view.box_shape(&shape);
         let id = with(|r| {
             let mut operands = self.view.operands(r, offsets, &Shape::scalar(), site)?;
@@ -139,6 +146,11 @@ impl TileCore {
     fn store(&self, value: Raw, disjoint: bool, elem: Scalar, site: Site) {
         let Some((offsets, shape)) = self.placed() else { return };
         let Some(value) = with(|r| r.read_as(value, &shape, site)).flatten() else { return };
+        if self.view.made().is_some() {
+            let indices = box_indices(offsets, &shape, site);
+            let selection = Selection { view: &self.view, indices: &indices, mask: None };
+            return selection.scatter(Raw::Value(value), Bounds::Mask, site);
+        }
         let whole = reshaped(Raw::Value(value), self.view.box_shape(&shape), elem, site);
         with(|r| {
             let mut operands = self.view.operands(r, offsets, &Shape::scalar(), site)?;
