@@ -1,10 +1,12 @@
 //! Matrix products.
 
+use super::binary;
+use super::rearrange::{stacked, unstacked};
 use crate::elem::{Elem, Num, Numeric};
 use crate::trace::{Raw, Site, error, with};
 use crate::val::{Val, shape_of};
 use half::{bf16, f16};
-use kiln_ir::{E4M3, E5M2, Literal, OpKind, Precision, Scalar, Shape, Type};
+use kiln_ir::{BinaryOp, E4M3, E5M2, Literal, OpKind, Precision, Scalar, Shape, Type};
 use std::panic::Location;
 
 /// An element type of factors, and the type in which their products accumulate.
@@ -66,12 +68,18 @@ accumulate! {
 /// Products of `f32` are never rounded to less, unless [`dot_with`] is told to: they run on the
 /// ordinary units.
 ///
+/// Tiles of rank 3, `[b, m, k]` and `[b, k, n]`, are a batch: `b` products, one after the other, of
+/// which each begins at zero and what they are added to is added last. Factors and products pass
+/// through memory of the block, which they all need room in.
+///
 /// ```
 /// # use kiln_lang::{bf16, dot, trace, zeros, Level, Val};
 /// # trace("k", Level::Tile { warps: None }, |_| {
 /// let (a, b) = (zeros::<bf16>([16, 32]), zeros::<bf16>([32, 8]));
 /// let c: Val<f32> = dot(a, b);
 /// assert_eq!(c.shape(), [16, 8]);
+/// let (a, b) = (zeros::<bf16>([4, 16, 32]), zeros::<bf16>([4, 32, 8]));
+/// assert_eq!(dot(a, b).shape(), [4, 16, 8]);
 /// # })?;
 /// # Ok::<(), kiln_lang::TraceErrors>(())
 /// ```
@@ -84,7 +92,7 @@ where
     dot_acc(a, b, Val::from_raw(Raw::Const(Literal::zero(<T::Acc as Elem>::SCALAR))))
 }
 
-/// `acc` plus the product of an `[m, k]` and a `[k, n]` tile.
+/// `acc` plus the product of an `[m, k]` and a `[k, n]` tile, or of batches of them.
 #[track_caller]
 pub fn dot_acc<T, U>(a: Val<T>, b: Val<U>, acc: Val<T::Acc>) -> Val<T::Acc>
 where
@@ -119,6 +127,21 @@ where
     Val::from_raw(product(factors, acc.raw(), precision, (elem, sum), Location::caller()))
 }
 
+/// Records the products of a batch: each of two matrices, and on top of the sum.
+fn batch([a, b]: [Raw; 2], acc: Raw, precision: Precision, (elem, sum): (Scalar, Scalar), site: Site) -> Raw {
+    let zero = Raw::Const(Literal::zero(sum));
+    let (Some(lefts), Some(rights)) = (unstacked(a, "dot", site), unstacked(b, "dot", site)) else {
+        return Raw::Poison;
+    };
+    let each = lefts.into_iter().zip(rights);
+    let products: Vec<Raw> = each.map(|(a, b)| product([a, b], zero, precision, (elem, sum), site)).collect();
+    let products = stacked(&products, "dot", site);
+    match acc {
+        Raw::Const(literal) if literal == Literal::zero(sum) => products,
+        _ => binary(BinaryOp::Add, acc, products, sum, site),
+    }
+}
+
 /// Records a product of factors of the type `elem`, the first of two, in a sum of the type `sum`.
 fn product(
     [a, b]: [Raw; 2],
@@ -128,11 +151,14 @@ fn product(
     site: Site,
 ) -> Raw {
     let (Some(sa), Some(sb)) = (shape_of(a), shape_of(b)) else { return Raw::Poison };
+    if sa.rank() == 3 && sb.rank() == 3 && sa[0] == sb[0] && sa[2] == sb[1] {
+        return batch([a, b], acc, precision, (elem, sum), site);
+    }
     if sa.rank() != 2 || sb.rank() != 2 || sa[1] != sb[0] {
         error(
             site,
             format!("there is no matrix product of shapes {sa} and {sb}"),
-            "they must be [m, k] and [k, n]",
+            "they must be [m, k] and [k, n], or [b, m, k] and [b, k, n]",
         );
         return Raw::Poison;
     }

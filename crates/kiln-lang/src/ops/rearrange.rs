@@ -255,6 +255,42 @@ pub(super) fn slice(raw: Raw, axis: usize, part: Range<usize>, site: Site) -> Ra
     Moved { axis: &axis, parts: &[(raw, 0)], room: axis.len }.run(&result, start.into(), None, "slice", site)
 }
 
+/// The tiles at each index of the first axis, without it.
+pub(super) fn unstacked(raw: Raw, name: &str, site: Site) -> Option<Vec<Raw>> {
+    let shape = shape_of(raw)?;
+    let axis = Axis::of(shape.clone(), 0, site)?;
+    let (each, one) = (axis.removed(), axis.with_len(1));
+    if axis.len == 1 {
+        return Some(vec![seen_as(raw, &each, site)]);
+    }
+    if !may_move(name, site) {
+        return None;
+    }
+    let elem = scalar_of(raw)?;
+    let memory = with(|r| Moved { axis: &axis, parts: &[(raw, 0)], room: axis.len }.write(r, elem, site))??;
+    let moved = Moved { axis: &axis, parts: &[], room: axis.len };
+    let part = |at: u32| seen_as(moved.read(memory, elem, &one, at.into(), None, site), &each, site);
+    Some((0..axis.len).map(part).collect())
+}
+
+/// Tiles of one shape as one, with an axis more before those that they have.
+pub(super) fn stacked(tiles: &[Raw], name: &str, site: Site) -> Raw {
+    let Some(each) = tiles.first().and_then(|&raw| shape_of(raw)) else { return Raw::Poison };
+    let stack = |len: usize| {
+        let mut extents: SmallVec<[u32; 4]> = SmallVec::from_slice(&[len as u32]);
+        extents.extend_from_slice(each.extents());
+        Shape::new(&extents)
+    };
+    let ones: Vec<(Raw, u32)> =
+        tiles.iter().zip(0..).map(|(&raw, at)| (seen_as(raw, &stack(1), site), at)).collect();
+    if let [(only, _)] = ones[..] {
+        return only;
+    }
+    let whole = stack(tiles.len());
+    let Some(axis) = Axis::of(whole.clone(), 0, site) else { return Raw::Poison };
+    Moved { axis: &axis, parts: &ones, room: axis.len }.run(&whole, 0, None, name, site)
+}
+
 /// A tile among so many elements on an axis, of which those before and behind it are `other`.
 pub(super) fn padded(
     raw: Raw,
@@ -331,16 +367,31 @@ impl Moved<'_> {
             return Raw::Poison;
         }
         let Some(elem) = self.parts.first().and_then(|(raw, _)| scalar_of(*raw)) else { return Raw::Poison };
+        match with(|r| self.write(r, elem, site)).flatten() {
+            Some(memory) => self.read(memory, elem, result, start, other, site),
+            None => Raw::Poison,
+        }
+    }
+
+    /// The box of a shape of the memory.
+    fn read(
+        &self,
+        memory: Id,
+        elem: Scalar,
+        result: &Shape,
+        start: i64,
+        other: Option<Literal>,
+        site: Site,
+    ) -> Raw {
         let (shape, at) = folded_axes(self.axis, result[self.axis.at]);
         let read = with(|r| {
-            let memory = self.write(r, elem, site)?;
             let mut operands: SmallVec<[Id; 4]> = SmallVec::from_slice(&[memory]);
             push_offsets(r, &mut operands, shape.rank(), (at, start), site);
             let other = other.unwrap_or_else(|| Literal::zero(elem));
             operands.push(r.constant(other, Shape::scalar(), site));
-            Some(r.op(OpKind::Load(Reuse::Normal), &operands, Type::tile(elem, shape), site))
+            r.op(OpKind::Load(Reuse::Normal), &operands, Type::tile(elem, shape), site)
         });
-        seen_as(Raw::of(read.flatten()), result, site)
+        seen_as(Raw::of(read), result, site)
     }
 
     /// The memory with the tiles in it.
