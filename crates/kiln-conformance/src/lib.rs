@@ -11,6 +11,7 @@
 //! | `case.rs` | [`Case`], [`Outcome`], running a case |
 //! | `trial.rs` | a case's random input, its comparisons |
 //! | `elementwise.rs`, `arithmetic.rs`, `math.rs`, `casts.rs` | element-wise operations |
+//! | `four_bits.rs` | integers and floats of four bits |
 //! | `exact.rs` | arithmetic that has Rust's bits on every device |
 //! | `shapes.rs`, `reduce.rs`, `scan.rs`, `dot.rs` | operations on tiles |
 //! | `rearrange.rs`, `combine_with.rs` | moving elements of tiles, reductions with any function |
@@ -78,6 +79,7 @@ mod extents;
 mod fault_regions;
 mod faults;
 mod flow;
+mod four_bits;
 mod functions;
 mod graphs;
 mod grid;
@@ -129,6 +131,7 @@ pub fn suite() -> Vec<Case> {
         parts_of_floats::cases,
         directions::cases,
         casts::cases,
+        four_bits::cases,
         exact::cases,
         shapes::cases,
         rearrange::cases,

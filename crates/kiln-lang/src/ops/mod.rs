@@ -12,6 +12,7 @@
 //! | `math.rs` | element-wise mathematics |
 //! | `functions.rs`, `bits.rs` | functions of floats and of bits that are made of operations |
 //! | `integers.rs`, `packed.rs` | arithmetic of integers, and of words of several |
+//! | `four_bits.rs` | numbers of four bits, which are storage |
 //! | `floats.rs`, `fast.rs`, `rounding.rs` | parts of floats; quick functions; directed rounding |
 //! | `convert.rs` | casts |
 //! | `shape.rs` | making tiles and changing their shape |
@@ -34,6 +35,7 @@ mod dot;
 mod each;
 mod fast;
 mod floats;
+mod four_bits;
 mod functions;
 mod histogram;
 mod integers;
