@@ -29,8 +29,8 @@ const PAGE: usize = 8;
 
 impl<T: Elem> Cache<T> {
     /// Keys and values sequences × room × heads × width, of which each sequence has as many as
-    /// `lengths` say; a length below 0 counts as 0, one above the room as the room. What lies behind
-    /// them is not looked at. Tensors that are by heads first are views:
+    /// `lengths` say; a length below 0 counts as 0, one above the room as the room. What lies
+    /// behind them is not looked at. Tensors that are by heads first are views:
     /// `by_heads.permute([0, 2, 1, 3])`.
     ///
     /// # Errors

@@ -63,11 +63,11 @@ pub mod kernels {
     }
 
     /// The attention of a query of each sequence (axis 2) and head of keys (axis 1) to the keys of
-    /// a part (axis 0), of as many parts as `sums` have. q is sequences × heads of keys × heads that
-    /// share one × width; k and v are sequences × heads × keys × width, or pages × heads × keys of a
-    /// page × width, where `table` has the pages of each sequence. Keys from a sequence's length on
-    /// are not looked at. `logarithms` are those of the sums of e^score, to base 2, and -∞ for a part
-    /// that sees no key.
+    /// a part (axis 0), of as many parts as `sums` have. q is sequences × heads of keys × heads
+    /// that share one × width; k and v are sequences × heads × keys × width, or pages × heads ×
+    /// keys of a page × width, where `table` has the pages of each sequence. Keys from a sequence's
+    /// length on are not looked at. `logarithms` are those of the sums of e^score, to base 2, and
+    /// -∞ for a part that sees no key.
     #[kernel(crate = kiln_runtime, contract)]
     pub fn parts<T: Float + Accumulate<Acc = f32>>(
         q: &Tensor<T, 4>,
@@ -387,7 +387,7 @@ mod tests {
 
     #[test]
     fn parts_are_as_few_as_keep_a_device_busy() {
-        // 16 sequences of 8 heads on 132 multiprocessors, one, few keys, and more heads than places.
+        // 16 sequences of 8 heads on 132 multiprocessors, one, few keys, more heads than places.
         assert_eq!(parts(132, 128, 1000), 1);
         assert_eq!(parts(132, 8, 1000), 14);
         assert_eq!(parts(132, 8, 3), 3);
