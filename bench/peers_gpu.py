@@ -237,7 +237,8 @@ class AttentionPeer(CudaPeer):
     backend: str
 
     def rows(self) -> list[str]:
-        return [shape.name for shape in rows.GPU_ATTENTION if self.knows(shape)]
+        decoding = [name for name in rows.GPU_DECODING_ROWS if not name.endswith("_paged")]
+        return [shape.name for shape in rows.GPU_ATTENTION if self.knows(shape)] + decoding
 
     def knows(self, shape: rows.GpuAttention) -> bool:
         """Whether the backend does this."""
@@ -263,7 +264,26 @@ class AttentionPeer(CudaPeer):
         result = self.attend(*small, shape._replace(lengths=lengths, window=window))
         torch.testing.assert_close(result.double(), exact, rtol=2e-2, atol=2e-2)
 
+    def decode(self, row: str) -> Callable[[int], list[float]]:
+        """A query of each sequence to many keys, whose heads several of queries share."""
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+
+        bf16, attend = self.torch.bfloat16, self.torch.nn.functional.scaled_dot_product_attention
+        sequences, heads, key_heads, width = rows.GPU_DECODING_SHAPE
+        keys = int(row.split("_")[2])
+        q = self.normal(sequences, heads, 1, width).to(bf16)
+        # As a cache lies in memory that grows by tokens: sequences x keys x heads x width.
+        k, v = (self.normal(sequences, keys, key_heads, width).to(bf16).transpose(1, 2) for _ in range(2))
+
+        def run():
+            with sdpa_kernel(getattr(SDPBackend, self.backend)):
+                return attend(q, k, v, enable_gqa=True)
+
+        return self.timed(run)
+
     def prepare(self, row: str) -> Callable[[int], list[float]]:
+        if row in rows.GPU_DECODING_ROWS:
+            return self.decode(row)
         shape = next(s for s in rows.GPU_ATTENTION if s.name == row)
         self.check(shape)
         length = rows.GPU_POSITIONS if shape.packed else shape.lengths[0]
@@ -299,6 +319,7 @@ class FlashAttentionPeer(AttentionPeer):
         return True
 
     def prepare(self, row: str) -> Callable[[int], list[float]]:
+        # Packed tensors begin where these say.
         self.starts = {lengths: self.starts_of(lengths) for lengths in ((100, 156), rows.GPU_PACKED)}
         return super().prepare(row)
 

@@ -96,6 +96,10 @@ GPU_ATTENTION = (
 )
 GPU_POSITIONS = 16384
 GPU_MODEL = 2048
+# A query for each of 16 sequences to so many keys, in pages of 64 or not; heads, those of keys,
+# width.
+GPU_DECODING = ((16384, False), (65536, False), (16384, True))
+GPU_DECODING_SHAPE = (16, 32, 8, 128)
 LAYER_NORM_EPS = 1e-5
 
 
@@ -189,6 +193,13 @@ def _attention(shape: tuple[int, int, int]) -> dict[str, Row]:
     return {f"attention_f32_{heads}x{length}x{width}": row}
 
 
+def _decoding(keys: int, paged: bool) -> dict[str, Row]:
+    sequences, heads, key_heads, width = GPU_DECODING_SHAPE
+    title = f"decoding attention, bf16, {sequences} x {keys} keys, heads {heads}/{key_heads} x {width}" + (", in pages of 64" if paged else "")
+    size, work = 4 * sequences * width * (keys * key_heads + heads), 4 * sequences * heads * keys * width
+    return {f"decode_bf16_{keys}" + ("_paged" if paged else ""): Row(title, size, work, "copy_f32_2^28")}
+
+
 def _gpu_attention(shape: GpuAttention) -> Row:
     elements = GPU_POSITIONS * GPU_MODEL
     return Row(shape.title, 8 * elements, 4 * GPU_MODEL * shape.pairs, None, arithmetic=True)
@@ -201,6 +212,8 @@ GPU_ROWS: dict[str, Row] = {
 }
 
 GPU_ATTENTION_ROWS: dict[str, Row] = {shape.name: _gpu_attention(shape) for shape in GPU_ATTENTION}
+
+GPU_DECODING_ROWS: dict[str, Row] = {name: row for case in GPU_DECODING for name, row in _decoding(*case).items()}
 
 # Only PyTorch (cuBLAS) is a peer of these.
 GPU_PRODUCT_ROWS: dict[str, Row] = {
@@ -232,9 +245,9 @@ CPU_ROWS: dict[str, Row] = {
     **_attention(CPU_ATTENTION),
 }
 
-ROWS: dict[str, Row] = {**GPU_ROWS, **GPU_PRODUCT_ROWS, **GPU_ATTENTION_ROWS, **LAUNCH_ROWS, **CPU_ROWS}
+ROWS: dict[str, Row] = {**GPU_ROWS, **GPU_PRODUCT_ROWS, **GPU_ATTENTION_ROWS, **GPU_DECODING_ROWS, **LAUNCH_ROWS, **CPU_ROWS}
 
 
 def rows_for(device: str) -> dict[str, Row]:
     """The rows that are measured on a device of Kiln's, such as `cuda:0` or `cpu`."""
-    return {**GPU_ROWS, **GPU_PRODUCT_ROWS, **GPU_ATTENTION_ROWS, **LAUNCH_ROWS} if device.startswith("cuda") else CPU_ROWS
+    return {**GPU_ROWS, **GPU_PRODUCT_ROWS, **GPU_ATTENTION_ROWS, **GPU_DECODING_ROWS, **LAUNCH_ROWS} if device.startswith("cuda") else CPU_ROWS

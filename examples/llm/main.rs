@@ -65,9 +65,6 @@ struct Options {
     /// Warps of a block of it that multiply [default: 12].
     #[arg(long, value_name = "N")]
     warps: Option<usize>,
-    /// Let the blocks of a resident launch wait for numbers with stamps, not at barriers.
-    #[arg(long)]
-    stamps: bool,
     /// Tokens that a resident launch chooses at most.
     #[arg(long, value_name = "N", default_value_t = 16)]
     at_once: usize,
@@ -153,8 +150,8 @@ fn begin(
     let context = options.context;
     let conversation = match options.resident {
         true => {
-            let Options { blocks, warps, at_once, stamps, .. } = *options;
-            let form = Form { at_once, blocks, warps, stamped: stamps, ..Form::default() };
+            let Options { blocks, warps, at_once, .. } = *options;
+            let form = Form { at_once, blocks, warps, ..Form::default() };
             Speaker::Resident(Resident::new(device, source, context, sampling, form)?.into())
         }
         false => Speaker::Launched(Conversation::new(device, source, context, sampling)?.into()),

@@ -4,7 +4,7 @@
 use crate::epilogue::{ChainEpilogue, for_numbers};
 use crate::op::Op;
 use kiln_ir::Scalar;
-use kiln_kernels::attention::Given;
+use kiln_kernels::attention::{Cache, Given};
 use kiln_kernels::matmul::Factor;
 use kiln_kernels::{Attention, Matmul};
 use kiln_lang::prelude::*;
@@ -73,6 +73,7 @@ pub(crate) fn launch(op: &Op, inputs: &[DynTensor], result: &mut DynTensor) -> R
         (Op::AttentionGradient { causal }, [qkv, g, sums, means]) => {
             attention_gradient(qkv, [g, sums, means], *causal, result)
         }
+        (Op::Decode, [q, k, v, lengths]) => decode([q, k, v], lengths, result),
         _ => Ok(()),
     }
 }
@@ -162,6 +163,15 @@ fn attention(qkv: &DynTensor, causal: bool, asked: [Option<&mut DynTensor>; 2]) 
             }
         };
         options(causal).run_with_sums(&q, &k, &v, o, sums)
+    })
+}
+
+/// Decoding attention to keys and values of `[sequences, room, key heads, width]`.
+fn decode([q, k, v]: [&DynTensor; 3], lengths: &DynTensor, result: &mut DynTensor) -> Result<()> {
+    let (q, k, v) = (by_rows(q)?, by_rows(k)?, by_rows(v)?);
+    for_attention!(q.dtype(), T => {
+        let cache = Cache::new(k.downcast_ref::<T, 4>()?, v.downcast_ref()?, lengths.downcast_ref()?)?;
+        Attention::new().decode(q.downcast_ref()?, &cache, result.downcast_mut()?)
     })
 }
 

@@ -71,6 +71,11 @@ pub(crate) enum Op {
     /// results times gradients of each query, `[batch, length, heads]` of f32.
     AttentionGradient { causal: bool },
 
+    /// `(q, k, v, lengths)`, q of `[sequences, heads, width]`, k and v of `[sequences, room, key
+    /// heads, width]`, floats of 16 or 32 bits, and lengths of i32: the attention of each query to
+    /// as many keys of its sequence, of the shape of q.
+    Decode,
+
     /// `()`: each of the arrays that `vmap` applies a function to. It stands for all of them while
     /// the function records, and has no elements.
     Mapped,
@@ -122,6 +127,7 @@ impl Op {
             Op::Attention { .. } => "attention",
             Op::AttentionSums { .. } => "attention_sums",
             Op::AttentionGradient { .. } => "attention_gradient",
+            Op::Decode => "decode_attention",
             Op::Mapped => "vmap",
             Op::Variable => "variable",
             Op::Stop => "stop_gradient",
@@ -161,6 +167,7 @@ impl Op {
             | Op::Attention { .. }
             | Op::AttentionSums { .. }
             | Op::AttentionGradient { .. }
+            | Op::Decode
             | Op::Mapped => false,
         }
     }
@@ -175,6 +182,7 @@ impl Op {
                 | Op::Attention { .. }
                 | Op::AttentionSums { .. }
                 | Op::AttentionGradient { .. }
+                | Op::Decode
         )
     }
 

@@ -2,8 +2,8 @@
 //! out apart.
 
 use kiln_array::nn::{
-    Attention, Batches, Conv2d, Embedding, Key, Linear, load, load_checkpoint, prefetch, save,
-    save_checkpoint,
+    Attention, Batches, Conv2d, Embedding, Key, Linear, decode_attention, load, load_checkpoint, prefetch,
+    save, save_checkpoint,
 };
 use kiln_array::optimizer::{AdamW, Lion, Optimizer, Sgd};
 use kiln_array::{Array, Module, Scalar, grad};
@@ -367,4 +367,99 @@ fn what_is_no_checkpoint_is_refused() {
     let error = load_checkpoint(&mut net, &mut other, &path).unwrap_err().to_string();
     assert!(error.contains("`optimizer.1.weight` is missing"), "{error}");
     assert_eq!(other.steps(), 0);
+}
+
+/// Attention of one query of each sequence, in f64; heads share keys.
+fn decoded(
+    [q, k, v]: [&[f64]; 3],
+    lengths: &[usize],
+    [room, heads, key_heads, width]: [usize; 4],
+) -> Vec<f64> {
+    let mut out = Vec::new();
+    for (b, &known) in lengths.iter().enumerate() {
+        for head in 0..heads {
+            let row = |key: usize| ((b * room + key) * key_heads + head * key_heads / heads) * width;
+            let query = &q[(b * heads + head) * width..][..width];
+            let score = |key: usize| {
+                let products = query.iter().zip(&k[row(key)..]).map(|(a, b)| a * b);
+                (products.sum::<f64>() / (width as f64).sqrt()).exp()
+            };
+            let weights: Vec<f64> = (0..known).map(score).collect();
+            let sum: f64 = weights.iter().sum();
+            let of = |c: usize| weights.iter().enumerate().map(|(key, w)| w * v[row(key) + c]).sum::<f64>();
+            out.extend((0..width).map(|c| if known == 0 { 0.0 } else { of(c) / sum }));
+        }
+    }
+    out
+}
+
+#[test]
+fn decoding_attends_to_as_many_keys_as_a_sequence_has() {
+    let device = device();
+    for (lengths, [room, heads, key_heads, width]) in [
+        (&[3usize, 0, 7][..], [7, 4, 2, 8]),
+        (&[40], [64, 3, 3, 5]),
+        (&[1, 1], [1, 6, 1, 16]),
+        (&[0], [0, 2, 2, 4]),
+    ] {
+        let sequences = lengths.len();
+        let counts = [sequences * heads * width, sequences * room * key_heads * width];
+        let data = [numbers(counts[0], 1), numbers(counts[1], 2), numbers(counts[1], 3)];
+        let q = Array::new(&device, &data[0], &[sequences, heads, width]);
+        let cache = |data: &[f32]| Array::new(&device, data, &[sequences, room, key_heads, width]);
+        let (k, v) = (cache(&data[1]), cache(&data[2]));
+        let known: Vec<i32> = lengths.iter().map(|&known| known as i32).collect();
+        let known = Array::new(&device, &known, &[sequences]);
+        let y = decode_attention(&q, &k, &v, &known);
+        let [q64, k64, v64] = [0, 1, 2].map(|i| wide(&data[i]));
+        let sizes = [room, heads, key_heads, width];
+        close(&y, &decoded([&q64, &k64, &v64], lengths, sizes), "decoding");
+        // In f64 it is written down.
+        let of_f64 = |x: &Array| x.cast(Scalar::F64);
+        let y = decode_attention(&of_f64(&q), &of_f64(&k), &of_f64(&v), &known).cast(Scalar::F32);
+        close(&y, &decoded([&q64, &k64, &v64], lengths, sizes), "decoding in f64");
+    }
+}
+
+#[test]
+fn gradients_of_decoding_are_those_of_small_differences() {
+    let device = device();
+    let (lengths, sizes) = ([3usize, 2], [4usize, 2, 1, 3]);
+    let data = [numbers(12, 1), numbers(24, 2), numbers(24, 3)];
+    let q = Array::new(&device, &data[0], &[2, 2, 3]);
+    let (k, v) = (Array::new(&device, &data[1], &[2, 4, 1, 3]), Array::new(&device, &data[2], &[2, 4, 1, 3]));
+    let known = Array::new(&device, &[3, 2], &[2]);
+    let loss = |of: &(Array, Array, Array)| decode_attention(&of.0, &of.1, &of.2, &known).square().sum();
+    let (of_q, of_k, of_v) = grad(loss, &(q, k, v));
+    let wide = [0, 1, 2].map(|i| wide(&data[i]));
+    for (which, of) in [of_q, of_k, of_v].iter().enumerate() {
+        let slope = |at: usize| {
+            let [low, high] = [-1e-5, 1e-5].map(|by| {
+                let mut moved = wide.clone();
+                moved[which][at] += by;
+                let y = decoded([&moved[0], &moved[1], &moved[2]], &lengths, sizes);
+                y.iter().map(|y| y * y).sum::<f64>()
+            });
+            (high - low) / 2e-5
+        };
+        let expected: Vec<f64> = (0..wide[which].len()).map(slope).collect();
+        close(of, &expected, "gradient of decoding");
+    }
+}
+
+#[test]
+fn decoding_refuses_other_shapes_by_name() {
+    let device = device();
+    let of = |shape: &[usize]| Array::zeros(&device, Scalar::F32, shape);
+    let lengths = Array::new(&device, &[1, 1], &[2]);
+    for (q, k, lengths, named) in [
+        (&[2, 4, 8][..], &[2, 5, 3, 8][..], &lengths, "3 heads of keys do not divide 4 heads"),
+        (&[2, 4, 8], &[2, 5, 2, 4], &lengths, "k of shape [2, 5, 2, 4]"),
+        (&[2, 4, 8], &[2, 5, 8], &lengths, "instead of [sequences, heads, width]"),
+        (&[2, 4, 8], &[2, 5, 2, 8], &of(&[2]), "one integer for each sequence"),
+    ] {
+        let (q, k) = (of(q), of(k));
+        let error = decode_attention(&q, &k, &k, lengths).to_vec::<f32>().unwrap_err().to_string();
+        assert!(error.contains(named) && error.contains("decode_attention"), "{error}");
+    }
 }

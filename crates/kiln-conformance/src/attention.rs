@@ -56,7 +56,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    fn attention(self) -> Attention {
+    pub(crate) fn attention(self) -> Attention {
         let mut attention = Attention::new().window(self.left, self.right);
         if self.tuned {
             attention = attention.tuning(Tuning::budget(Duration::from_secs(60)));

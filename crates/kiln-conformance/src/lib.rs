@@ -34,7 +34,7 @@
 //! | `ordered.rs` | what blocks hand each other |
 //! | `clusters.rs` | what the blocks of a cluster do |
 //! | `grid.rs` | what all blocks of a launch do |
-//! | `library*.rs`, `products*.rs`, `attention.rs` | kernels of `kiln-kernels` |
+//! | `library*.rs`, `products*.rs`, `attention.rs`, `decoding.rs` | kernels of `kiln-kernels` |
 //! | `faults.rs`, `prints.rs` | what a kernel reports |
 //! | `fault_regions.rs` | faults that a kernel survives |
 //! | `launch.rs`, `tensors.rs`, `streams.rs` | the runtime: bad input, data movement, order |
@@ -64,6 +64,7 @@ mod casts;
 mod checkpoints;
 mod clusters;
 mod combine_with;
+mod decoding;
 mod directions;
 mod dot;
 mod elementwise;
@@ -174,6 +175,7 @@ pub fn suite() -> Vec<Case> {
         products::cases,
         products_large::cases,
         attention::cases,
+        decoding::cases,
         launch::cases,
         tensors::cases,
         streams::cases,

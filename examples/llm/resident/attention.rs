@@ -1,9 +1,12 @@
 //! Attention over the keys and values of all places so far, in parts that blocks share out.
 
-use super::line::{AT_ONCE, Line, numbers, pass, receive};
+use super::line::{Line, numbers, pass};
 use super::place::{Factor, Int, Place, at, greatest_of_lanes, put, sum_of_lanes};
 use super::sizes::{EARLIER, KEYS, PARTS, STATE, Sizes, WARP};
 use kiln::prelude::*;
+
+/// The most numbers of parts that a thread loads before it knows their weights.
+const JOINED_EARLY: usize = 10;
 
 /// What the block keeps while it attends and joins.
 #[derive(Clone, Copy)]
@@ -243,18 +246,15 @@ pub fn join(place: Place, parts: Parts, attended: Factor, line: Line, now: Int) 
     for round in 0..heads.div_ceil(warps) {
         let h = place.warp + (round * warps) as i32;
         let scores = (place.lane.min(all_parts - 1) * heads as i32 + h.min(heads as i32 - 1)) * 2;
-        let mut places = vec![scores + at_sums as i32, scores + 1 + at_sums as i32];
-        if round == 0 && 2 + own.len() * PARTS <= AT_ONCE {
-            let part = |i: usize| val(i as i32);
-            let values = own.iter().flat_map(|element| (0..PARTS).map(move |i| (element.number, i)));
-            places.extend(values.map(|(element, i)| of_part(part(i), element) + at_values as i32));
+        let got = numbers(line, at_sums, &[scores, scores + 1]);
+        let (score, sum) = (got[0], got[1]);
+        if round == 0 && own.len() * PARTS <= JOINED_EARLY {
+            let parts = |number: Int| (0..PARTS).map(|i| of_part(val(i as i32), number)).collect::<Vec<_>>();
+            first_values.extend(own.iter().map(|element| numbers(line, at_values, &parts(element.number))));
         }
-        let got: Vec<Val<f32>> =
-            receive(line, &places).into_iter().map(|bits| bits.bitcast::<f32>()).collect();
-        first_values.extend(got[2..].chunks(PARTS).map(<[Val<f32>]>::to_vec));
-        let score = select(place.lane.lt(all_parts), got[0], f32::NEG_INFINITY);
+        let score = select(place.lane.lt(all_parts), score, f32::NEG_INFINITY);
         let weight = (score - greatest_of_lanes(score)).exp2();
-        let sum = sum_of_lanes(weight * got[1], WARP);
+        let sum = sum_of_lanes(weight * sum, WARP);
         let has = place.works & h.lt(heads as i32) & place.lane.lt(room);
         put(parts.weights, has, h * room + place.lane, weight / sum);
     }

@@ -9,10 +9,9 @@
 //!
 //! The rows of a matrix are shared out over all warps of the launch. Every block has a copy of the
 //! vector `x` of its own and adds to it what the others hand on, so that nobody waits for who has
-//! added it. At each bar blocks wait for each other: at a barrier of the grid, or for the numbers
-//! that they read (`line.rs`). A warp begins to load its weights of the next product before it
-//! waits, for they do not depend on that. With barriers one more warp in each block has no rows: it
-//! waits with no loads of its own under way.
+//! added it. At each bar blocks wait for each other at a barrier of the grid. A warp begins to load
+//! its weights of the next product before it waits, for they do not depend on that. One more warp
+//! in each block has no rows: it waits with no loads of its own under way.
 
 use super::attention::{Parts, attend, join};
 use super::line::{Line, numbers, pass, receive};
@@ -84,17 +83,9 @@ fn pass_row(place: Place, line: Line, first: usize, row: Own, value: Val<f32>) {
     pass(line, row.is & place.lane.eq(0), row.number + first as i32, value.bitcast());
 }
 
-/// Waits for all blocks, unless numbers bear stamps.
-fn wait(sizes: Sizes) {
-    if !sizes.stamped {
-        grid_barrier();
-    }
-}
-
 /// Reads the tokens from a place on and chooses those that are not known yet, so many steps.
 /// `gains` are two of each layer and one of the logits; `angles` are cosines, then sines. `tokens`
-/// ends up with what was chosen. Each layer of each step has a stamp of its own, from one on that
-/// no launch has had.
+/// ends up with what was chosen.
 #[kernel(contract)]
 pub fn decode(
     weights: &Tensor<u32, 1>,
@@ -102,12 +93,11 @@ pub fn decode(
     angles: &Tensor<f32, 1>,
     keys: &mut Tensor<f32, 1>,
     values: &mut Tensor<f32, 1>,
-    passed: &mut Tensor<u64, 1>,
+    passed: &mut Tensor<u32, 1>,
     tokens: &mut Tensor<i32, 1>,
     first: Val<i32>,
     known: Val<i32>,
     steps: Val<i32>,
-    stamp: Val<u32>,
     epsilon: Val<f32>,
     temperature: Val<f32>,
     seed: Val<u64>,
@@ -115,6 +105,7 @@ pub fn decode(
 ) {
     let Sizes { width, inner, layers, heads, .. } = sizes;
     let place = Place::new(sizes);
+    let line: Line = passed;
     let [at_qkv, _, _, at_output, at_gates, at_down, at_logits, _] = sizes.passed();
     let width_quads = width / sizes.quad();
     let (row_parts, part_quads) = (sizes.row_parts(), sizes.part_quads());
@@ -147,8 +138,6 @@ pub fn decode(
         let mut ahead_gains = own_gains(place, gains, zero);
         embed(place, kept, embedding, token);
         for layer in range(val(0i32), layers as i32) {
-            let number = (step * layers as i32 + layer).cast::<u32>();
-            let line = Line { passed, stamp: stamp + number, stamped: sizes.stamped };
             // Queries, keys and values.
             let factor = normalize(place, kept, &ahead_gains, epsilon);
             let x = kept.normalized.quads(place, zero, width_quads);
@@ -166,9 +155,9 @@ pub fn decode(
                 pass_row(place, line, at_qkv, own, product(sizes, &quads, &x) * factor);
             }
             let ahead_output = load_rows(place, output, layer * width as i32, width);
-            wait(sizes);
+            grid_barrier();
             attend(place, parts, line, angles, (keys, values), (layer, now));
-            wait(sizes);
+            grid_barrier();
             // The attention's product. A warp has a gate and what it multiplies then.
             let ahead_gates = [0, inner]
                 .map(|skip| load_rows(place, gate_up, layer * 2 * inner as i32 + skip as i32, inner));
@@ -179,7 +168,7 @@ pub fn decode(
             for (round, quads) in ahead_output.iter().enumerate() {
                 pass_row(place, line, at_output, place.row(round as i32, width), product(sizes, quads, &x));
             }
-            wait(sizes);
+            grid_barrier();
             // What gates let through.
             let ahead_down: Vec<Vec<Quad>> = (0..place.rounds(width * row_parts))
                 .map(|round| {
@@ -197,7 +186,7 @@ pub fn decode(
                 let value = gate * gate.fast_sigmoid() * other;
                 pass_row(place, line, at_gates, place.row(round as i32, inner), value);
             }
-            wait(sizes);
+            grid_barrier();
             // The last product.
             ahead = load_qkv((layer + 1) % layers as i32);
             let own = place.own(inner);
@@ -215,7 +204,7 @@ pub fn decode(
             }
             // Those of the next layer, or of the logits.
             ahead_gains = own_gains(place, gains, layer * 2 + 2);
-            wait(sizes);
+            grid_barrier();
             add(place, kept, line, at_down, row_parts);
         }
         let next = now + 1;
@@ -227,7 +216,6 @@ pub fn decode(
             let noise = Noise { temperature, seed, place: now };
             let factor = normalize(place, kept, &ahead_gains, epsilon);
             let mine = likeliest(place, kept, logits, factor, noise);
-            let line = Line { passed, stamp: val(0u32), stamped: false };
             pass_best(place, parts, mine, line, at_logits);
             grid_barrier();
             token = chosen(place, line, at_logits);
@@ -326,7 +314,7 @@ fn chosen(place: Place, line: Line, first: usize) -> Int {
     let mut mine = (val(f32::NEG_INFINITY), val(i32::MAX));
     for i in 0..blocks.div_ceil(WARP) {
         let block = (place.lane + (i * WARP) as i32).min(blocks as i32 - 1) * 2 + first as i32;
-        let got = receive(line, &[block, block + 1]);
+        let got = [0, 1].map(|i| receive(line, block + i));
         mine = better(mine, (got[0].bitcast::<f32>(), got[1].bitcast::<i32>()));
     }
     best_of_lanes(mine).1

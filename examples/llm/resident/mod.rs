@@ -35,9 +35,6 @@ pub struct Form {
     pub half: bool,
     /// Tokens that a launch chooses at most.
     pub at_once: usize,
-    /// Whether blocks wait for the numbers that they read, where they run at the same time, and not
-    /// for each other.
-    pub stamped: bool,
     /// Blocks of a launch; as many as the device has multiprocessors without it.
     pub blocks: Option<usize>,
     /// Warps of a block that multiply.
@@ -46,7 +43,7 @@ pub struct Form {
 
 impl Default for Form {
     fn default() -> Form {
-        Form { half: true, at_once: AT_ONCE, stamped: false, blocks: None, warps: None }
+        Form { half: true, at_once: AT_ONCE, blocks: None, warps: None }
     }
 }
 
@@ -62,9 +59,7 @@ pub struct Resident {
     angles: Tensor<f32, 1>,
     keys: Tensor<f32, 1>,
     values: Tensor<f32, 1>,
-    passed: Tensor<u64, 1>,
-    /// The stamp of the next launch's first layer.
-    stamp: u32,
+    passed: Tensor<u32, 1>,
     tokens: Tensor<i32, 1>,
     /// The tokens that are known, and how many of them were read.
     known: Vec<i32>,
@@ -106,7 +101,6 @@ impl Resident {
             half: form.half,
             own_logits: source.has("output.weight"),
             sampled: sampling.temperature > 0.0,
-            stamped: form.stamped && device.capabilities().concurrent_blocks,
             blocks,
             warps,
         };
@@ -148,7 +142,6 @@ impl Resident {
             keys: device.zeros([cache])?,
             values: device.zeros([cache])?,
             passed: device.zeros([sizes.passed()[7]])?,
-            stamp: 1,
             tokens: device.zeros([context + 1])?,
             known: Vec::new(),
             position: 0,
@@ -212,8 +205,6 @@ impl Resident {
     /// Reads so many tokens, and chooses those behind that are not known.
     fn launch(&mut self, steps: usize) -> kiln::Result<()> {
         let (sizes, Sampling { temperature, seed }) = (self.sizes, self.sampling);
-        let stamp = self.stamp;
-        self.stamp = stamp.wrapping_add((steps * sizes.layers) as u32);
         kernel::decode(
             &self.weights,
             &self.gains,
@@ -225,7 +216,6 @@ impl Resident {
             self.position as i32,
             self.known.len() as i32,
             steps as i32,
-            stamp,
             self.config.epsilon,
             temperature,
             seed,

@@ -64,8 +64,7 @@ impl Place {
     pub fn new(sizes: Sizes) -> Place {
         let [block, thread] = [program_id(0), thread_id(0)].map(|index| index.cast::<i32>());
         let (warp, lane) = (thread / WARP as i32, thread % WARP as i32);
-        let works = if sizes.waiter() == 0 { val(true) } else { warp.lt(sizes.warps as i32) };
-        Place { sizes, block, thread, lane, warp, works }
+        Place { sizes, block, thread, lane, warp, works: warp.lt(sizes.warps as i32) }
     }
 
     /// The warp's row in a round, of so many.
@@ -85,10 +84,7 @@ impl Place {
         let workers = self.sizes.workers();
         let own = (0..length.div_ceil(workers)).map(|i| {
             let element = self.thread + (i * workers) as i32;
-            let is = match (i + 1) * workers <= length && self.sizes.waiter() == 0 {
-                true => val(true),
-                false => self.works & element.lt(length as i32),
-            };
+            let is = self.works & element.lt(length as i32);
             Own { number: element.min(length as i32 - 1), is }
         });
         own.collect()

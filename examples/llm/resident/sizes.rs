@@ -27,9 +27,6 @@ pub struct Sizes {
     pub own_logits: bool,
     /// Whether chance decides between tokens.
     pub sampled: bool,
-    /// Whether blocks wait for the numbers that they read, each of which bears a stamp; else for
-    /// all other blocks, before they read any.
-    pub stamped: bool,
     /// Blocks of the launch.
     pub blocks: usize,
     /// Warps of a block that multiply.
@@ -54,14 +51,9 @@ pub const EARLIER: usize = KEYS * 8;
 pub const STATE: usize = 48;
 
 impl Sizes {
-    /// Threads of a block.
+    /// Threads of a block: those that multiply, and a warp that only waits.
     pub fn threads(self) -> usize {
-        (self.warps + self.waiter()) * WARP
-    }
-
-    /// Warps of a block that wait alone.
-    pub fn waiter(self) -> usize {
-        usize::from(!self.stamped)
+        (self.warps + 1) * WARP
     }
 
     /// Threads of a block that multiply.

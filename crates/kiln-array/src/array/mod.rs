@@ -16,7 +16,7 @@
 //! | `scan.rs` | running sums, products and extremes |
 //! | `sort.rs` | elements in order, and the greatest ones |
 //! | `einsum.rs` | sums of products by named axes |
-//! | `attention.rs` | attention of sequences to themselves |
+//! | `attention.rs`, `decoding.rs` | attention of sequences to themselves, of a query to a cache |
 //! | `rows.rs` | softmax, norms |
 //! | `windows.rs` | windows, convolutions, pooling |
 //! | `convolution.rs` | other convolutions: along one axis, in groups, transposed |
@@ -29,6 +29,7 @@ mod arrange;
 pub(crate) mod attention;
 mod convolution;
 pub(crate) mod create;
+pub(crate) mod decoding;
 mod einsum;
 mod fourier;
 pub(crate) mod functions;

@@ -89,7 +89,8 @@ impl Batch<'_> {
             Op::ArgSort { .. }
             | Op::Attention { .. }
             | Op::AttentionSums { .. }
-            | Op::AttentionGradient { .. } => self.stacked(),
+            | Op::AttentionGradient { .. }
+            | Op::Decode => self.stacked(),
             // The gradient that it was the variable of has been taken.
             Op::Variable => self.whole(0),
             Op::Custom => self.with_rule(),

@@ -177,7 +177,9 @@ impl Tangents<'_> {
                 added(self.of(0).map(|t| product(t, b, site)), self.of(1).map(|t| product(a, t, site)))
             }
             // They are the values of a `Custom`, which has the rule.
-            Op::Attention { .. } | Op::AttentionSums { .. } | Op::AttentionGradient { .. } => None,
+            Op::Attention { .. } | Op::AttentionSums { .. } | Op::AttentionGradient { .. } | Op::Decode => {
+                None
+            }
             Op::Custom => self.of_user(),
         }
     }

@@ -75,7 +75,7 @@ impl Rules<'_> {
             Op::AddParts => vec![Some(g.take(self.input(1), 1)), None],
             // They have rules of their own, by `custom_vjp`.
             Op::Attention { .. } | Op::AttentionSums { .. } => vec![None],
-            Op::AttentionGradient { .. } => vec![None; 4],
+            Op::AttentionGradient { .. } | Op::Decode => vec![None; 4],
             Op::Variable => vec![Some(g.clone())],
             Op::After => vec![Some(g.clone()), None],
             Op::Stop | Op::ArgSort { .. } => vec![None],

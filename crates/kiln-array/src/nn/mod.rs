@@ -24,6 +24,7 @@ mod mixed;
 mod module;
 mod random;
 
+pub use crate::array::decoding::decode_attention;
 pub use attention::Attention;
 #[cfg(feature = "files")]
 pub use checkpoint::{load_checkpoint, save_checkpoint};

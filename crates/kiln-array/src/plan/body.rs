@@ -316,6 +316,7 @@ impl Writer<'_> {
             | Op::Attention { .. }
             | Op::AttentionSums { .. }
             | Op::AttentionGradient { .. }
+            | Op::Decode
             | Op::Mapped => {
                 return Err(Stop::Failed(Failure::Store(vertex)));
             }

@@ -138,9 +138,16 @@ impl<'a> Lowering<'a> {
         self.stored.iter().any(|stored| stored.at.factor(dim) == 1)
     }
 
-    /// Whether neighbors of what is read lie along a dimension.
+    /// Whether neighbors of what is read lie along a dimension: of the largest arrays, since the
+    /// others, as a mean for each row, stay in caches.
     fn is_adjacent(&self, dim: usize) -> bool {
-        self.indices.iter().flatten().any(|index| index.factor(dim) == 1)
+        let differing = |index: &Affine| {
+            let dims = self.dims.iter().enumerate().filter(|&(dim, _)| index.factor(dim) != 0);
+            dims.map(|(_, of)| of.extent).product::<usize>()
+        };
+        let all = || self.indices.iter().flatten();
+        let most = all().map(differing).max();
+        all().any(|index| index.factor(dim) == 1 && Some(differing(index)) == most)
     }
 
     /// Whether neighbors of something that a whole tile reads lie along its rows. What only differs

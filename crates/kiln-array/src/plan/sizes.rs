@@ -37,6 +37,16 @@ pub(crate) struct Sizes {
     pub(crate) crossed: bool,
 }
 
+/// Columns of a tile of so many elements that divide an extent, where there are rows enough to fill
+/// it and columns for accesses in order: what lies beyond an end costs as much as what does not.
+/// Else as many as cover the extent.
+fn dividing(extent: usize, rows: usize, most: usize) -> usize {
+    const FEWEST: usize = 128;
+    let divisor = (1 << extent.max(1).trailing_zeros()).min(most);
+    let is_full = divisor >= FEWEST && divisor.saturating_mul(rows) >= most;
+    if is_full { divisor } else { extent.max(1).next_power_of_two().min(most) }
+}
+
 /// The rows and columns of a tile, and the warps of a program that takes it.
 pub(crate) fn tile(of: Sizes, device: &Device) -> ([u32; 2], Option<u32>) {
     let execution = device.capabilities().execution;
@@ -49,6 +59,7 @@ pub(crate) fn tile(of: Sizes, device: &Device) -> ([u32; 2], Option<u32>) {
     let columns = match of.columns {
         Columns::Whole => covering(of.columns_extent),
         Columns::Grid | Columns::Loop if of.crossed => covering(of.columns_extent).min(CROSSED),
+        Columns::Grid if execution == Execution::Simt => dividing(of.columns_extent, of.rows, most),
         Columns::Grid | Columns::Loop => covering(of.columns_extent).min(most),
     };
     let rows = match (execution, of.columns) {
@@ -63,4 +74,18 @@ pub(crate) fn tile(of: Sizes, device: &Device) -> ([u32; 2], Option<u32>) {
         Execution::Simd | Execution::Interpreted => None,
     };
     ([rows as u32, columns as u32], warps)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::dividing;
+
+    #[test]
+    fn tiles_divide_rows_where_there_are_enough_of_them() {
+        // Rows of 3 x 1024, one long row, few rows, and rows of an odd length.
+        assert_eq!(dividing(3072, 16384, 2048), 1024);
+        assert_eq!(dividing(3 << 20, 1, 2048), 2048);
+        assert_eq!(dividing(3 << 7, 2, 2048), 512);
+        assert_eq!([dividing(1000, 4096, 2048), dividing(0, 0, 2048)], [1024, 1]);
+    }
 }

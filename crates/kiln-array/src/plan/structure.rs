@@ -125,6 +125,7 @@ impl Structure {
             | Op::Attention { .. }
             | Op::AttentionSums { .. }
             | Op::AttentionGradient { .. }
+            | Op::Decode
             | Op::Mapped
             | Op::Variable
             | Op::Stop
@@ -176,6 +177,7 @@ impl Structure {
             Op::AttentionGradient { causal } => (27, (*causal).into()),
             Op::Mapped => (28, 0),
             Op::After => (29, 0),
+            Op::Decode => (30, 0),
         }
     }
 

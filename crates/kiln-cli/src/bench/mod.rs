@@ -6,6 +6,7 @@
 //! | `adapter.rs`, `adapter/` | `kiln bench wgpu`: adapters against wgpu itself and other devices |
 //! | `attention.rs` | the rows of attention on a GPU |
 //! | `clock.rs` | how a call is timed on a GPU and on the host |
+//! | `decoding.rs` | the rows of decoding attention on a GPU |
 //! | `compile_cost.rs` | host time from a kernel's source to a loaded program |
 //! | `products.rs` | the rows of matrix products on a GPU |
 //! | `ring.rs` | `kiln bench ring`: messages to resident actors |
@@ -17,6 +18,7 @@ mod adapter;
 mod attention;
 mod clock;
 mod compile_cost;
+mod decoding;
 mod graph_cost;
 mod products;
 mod ring;

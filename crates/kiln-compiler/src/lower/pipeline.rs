@@ -13,7 +13,7 @@ use super::facts::IntFacts;
 use super::products::{self, Products};
 use super::roles::Role;
 use crate::layout::{Layout, Slot};
-use kiln_ir::{Block, Def, Kernel, Level, Literal, Op, OpKind, Shape, Value};
+use kiln_ir::{Block, Bounds, Def, Kernel, Level, Literal, Op, OpData, OpKind, Shape, Value};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
@@ -253,6 +253,12 @@ impl Finder<'_, '_> {
             })
     }
 
+    /// Whether a number is loaded from memory that the kernel does not write, as that of a page
+    /// from a table: that gives the same in any round, and what lies outside is no fault.
+    fn is_number_of_table(&self, data: &OpData) -> bool {
+        matches!(data.kind, OpKind::Gather { bounds: Bounds::Mask, .. }) && self.is_read_only(data.view())
+    }
+
     /// Collects the operations of a body that a scalar is computed from, if they depend on the
     /// round and what is outside alone.
     fn place(&self, value: Value, body: Block, needs: &mut Vec<Op>) -> Option<()> {
@@ -262,7 +268,8 @@ impl Finder<'_, '_> {
             Def::Result(op, _) if block.ops.contains(&op) => {
                 let data = self.kernel.op(op);
                 let scalar = data.results.iter().all(|&v| self.kernel.ty(v).is_scalar());
-                (scalar && self.kernel.is_pure(op) && data.regions.is_empty()).then_some(())?;
+                let is_known = self.kernel.is_pure(op) || self.is_number_of_table(data);
+                (scalar && is_known && data.regions.is_empty()).then_some(())?;
                 if !needs.contains(&op) {
                     data.operands.iter().try_for_each(|&v| self.place(v, body, needs))?;
                     needs.push(op);

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `options.rs` | [`Attention`]: what can be asked for, of tensors of one length |
 //! | `packed.rs` | [`Packed`]: the same for sequences of any lengths that follow each other |
+//! | `cache.rs`, `decoding.rs` | [`Cache`]: keys and values of tokens so far; one query to them |
 //! | `heads.rs` | the tensors, as the kernels see them |
 //! | `gradients.rs` | the gradients of queries, keys and values |
 //! | `plain.rs` | the kernel for every device, at the tile level |
@@ -11,6 +12,8 @@
 //! | `schedule.rs` | how that is divided, and in which order |
 //! | `ways.rs` | which of the two, with which tiles |
 
+mod cache;
+pub mod decoding;
 pub mod gradients;
 mod heads;
 pub mod hopper;
@@ -20,6 +23,7 @@ pub mod plain;
 pub mod schedule;
 mod ways;
 
+pub use cache::Cache;
 pub use gradients::Given;
 pub use heads::Heads;
 pub use options::Attention;

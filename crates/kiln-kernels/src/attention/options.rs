@@ -149,23 +149,29 @@ impl Attention {
         dispatch(self.problem([q, k, v, o], sums)?)
     }
 
-    /// Checks the numbers, and puts everything together, for tensors that each hold a batch.
-    pub(super) fn problem<'a, T: Elem>(
-        &self,
-        [q, k, v, o]: [Tensor<T, 4>; 4],
-        sums: Tensor<f32, 3>,
-    ) -> Result<Problem<'a, T>> {
+    /// The scale for heads of a width, and the cap, or 1 without one.
+    pub(super) fn numbers(&self, width: usize) -> Result<(f32, f32)> {
         let refuse = |what: &str, expected: &str, given: f32| {
             let (what, expected, given) = (format!("attention, {what}"), expected.into(), given.to_string());
             Err(Error::Value { what, expected, given })
         };
-        let scale = self.scale.unwrap_or(1.0 / (q.shape()[3] as f32).sqrt());
+        let scale = self.scale.unwrap_or(1.0 / (width as f32).sqrt());
         if self.scale.is_some_and(|s| !s.is_finite()) {
             return refuse("scale", "a finite number", scale);
         }
         if let Some(c) = self.soft_cap.filter(|c| !(c.is_finite() && *c > 0.0)) {
             return refuse("soft_cap", "a finite number above 0", c);
         }
+        Ok((scale, self.soft_cap.unwrap_or(1.0)))
+    }
+
+    /// Checks the numbers, and puts everything together, for tensors that each hold a batch.
+    pub(super) fn problem<'a, T: Elem>(
+        &self,
+        [q, k, v, o]: [Tensor<T, 4>; 4],
+        sums: Tensor<f32, 3>,
+    ) -> Result<Problem<'a, T>> {
+        let (scale, _) = self.numbers(q.shape()[3])?;
         let mask = Mask { left: self.left, right: self.right };
         let (soft_cap, tuning) = (self.soft_cap, self.tuning);
         Ok(Problem { q, k, v, o, sums, packed: None, mask, scale, soft_cap, tuning })
