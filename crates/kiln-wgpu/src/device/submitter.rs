@@ -1,9 +1,9 @@
 //! Submissions of recordings, and the thread that makes those of full ones.
 //!
 //! wgpu encodes what a pass has recorded as the encoder is finished, which costs as much as all
-//! that Kiln does for a launch. A recording that is full is submitted because it is long, and nobody
-//! waits for it. So a thread finishes and submits it while the host records the next one. Whoever
-//! needs the queue in order waits until the thread has none left: [`Submitter::settled`].
+//! that Kiln does for a launch. A recording that is full is submitted because it is long, and
+//! nobody waits for it. So a thread finishes and submits it while the host records the next one.
+//! Whoever needs the queue in order waits until the thread has none left: [`Submitter::settled`].
 
 use super::gpu::Gpu;
 use super::status::Status;
@@ -46,8 +46,8 @@ impl Submitter {
         self.submitted.clone()
     }
 
-    /// Submits a recording, after all that were handed over. It is encoded while the thread is still
-    /// busy with those.
+    /// Submits a recording, after all that were handed over. It is encoded while the thread is
+    /// still busy with those.
     pub(super) fn submit(&mut self, gpu: &Gpu, recording: Recording) {
         let encoded = recording.encoded();
         self.settled();
