@@ -10,6 +10,7 @@ pub const TESTS: &[Test] = &[
     ("repeated_launches_see_new_memory", repeated_launches_see_new_memory),
     ("launches_by_several_threads", launches_by_several_threads),
     ("what_is_never_loaded_is_zero", what_is_never_loaded_is_zero),
+    ("loads_of_rounds", loads_of_rounds),
     ("views_of_one_allocation", views_of_one_allocation),
     ("views_without_elements", views_without_elements),
 ];
@@ -144,6 +145,48 @@ fn launches_by_several_threads(device: &Wgpu) -> Outcome {
     outcomes.into_iter().collect::<Outcome>()?;
     let got = floats(device, x, 300)?;
     ensure(got == [2100.0; 300], || format!("{:?}, expected 2100", &got[..4]))
+}
+
+/// Loads of a round are together where all take place, and apart in the last rounds.
+fn loads_of_rounds(device: &Wgpu) -> Outcome {
+    let source = "kernel @inner(%x: view<f32, 1, global>, %y: view<bf16, 1, global>, %z: mut view<f32, 1, global>) tile warps 1 {
+  %0 = const 0 : i64
+  %step = const 512 : i64
+  %n = extent %x axis 0 : i64
+  %none = const 0.0 : f32[512]
+  %sum = for %i = %0 to %n step %step carry (%s = %none) : f32[512] {
+    %pad = const 0.0 : f32
+    %a = load %x[%i] pad %pad : f32[512]
+    %no = const 0.0 : bf16
+    %b = load %y[%i] pad %no : bf16[512]
+    %c = cast %b : f32[512]
+    %product = mul %a, %c : f32[512]
+    %t = add %s, %product : f32[512]
+    yield %t
+  }
+  %all = reduce.sum %sum axis 0 : f32
+  %one = broadcast %all : f32[1]
+  store %z[%0] = %one
+}";
+    let program = compiled(device, source)?;
+    for n in [1u64, 7, 512, 700, 1500, 4096] {
+        // Whole numbers, whose sums are exact.
+        let x: Vec<f32> = (0..n).map(|i| (i % 11) as f32 - 5.0).collect();
+        let y: Vec<u16> =
+            (0..n).map(|i| ((i % 5) as f32).to_bits()).map(|bits| (bits >> 16) as u16).collect();
+        let want: f32 = (0..n).map(|i| ((i % 11) as f32 - 5.0) * (i % 5) as f32).sum();
+        let [x, y] =
+            [uploaded(device, bytemuck::cast_slice(&x))?, uploaded(device, bytemuck::cast_slice(&y))?];
+        let z = uploaded(device, &[0xff; 4])?;
+        let arguments = LaunchArguments::new()
+            .view(BufferBinding::read(x), &[n])
+            .view(BufferBinding::read(y), &[n])
+            .view(BufferBinding::write(z), &[1]);
+        launched(device, &program, [1, 1, 1], &arguments)?;
+        let got = floats(device, z, 1)?;
+        ensure(got == [want], || format!("{n} elements: {got:?}, expected {want}"))?;
+    }
+    Ok(())
 }
 
 /// A load whose index lies outside for good is its padding. Mesa's driver takes -y for 0 - y, where
