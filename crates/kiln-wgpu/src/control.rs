@@ -10,16 +10,32 @@ use naga::{BinaryOperator as B, ScalarKind, Statement};
 impl Writer<'_> {
     /// The operations of a block but for the one that ends it, whose operands are given back.
     pub(crate) fn block(&mut self, block: Block) -> Result<Vec<Value>> {
+        self.operations(block, false)
+    }
+
+    /// The same, with loads [together](Writer::loads_together) if asked for.
+    fn operations(&mut self, block: Block, together: bool) -> Result<Vec<Value>> {
         let kernel = self.kernel;
-        for &op in &kernel.block(block).ops {
-            let data = kernel.op(op);
+        let mut ops = kernel.block(block).ops.as_slice();
+        while let [op, rest @ ..] = ops {
+            let data = kernel.op(*op);
             if data.kind == OpKind::Yield {
                 return Ok(data.yielded().to_vec());
             }
             if data.kind == OpKind::Condition {
                 return Ok(vec![data.condition()]);
             }
-            self.operation(op)?;
+            ops = match self.loads_together(ops).filter(|_| together) {
+                Some(found) => {
+                    found.before.iter().try_for_each(|&op| self.operation(op))?;
+                    self.masked_loads(&found.loads)?;
+                    &ops[found.count..]
+                }
+                None => {
+                    self.operation(*op)?;
+                    rest
+                }
+            };
         }
         Ok(Vec::new())
     }
@@ -94,7 +110,7 @@ impl Writer<'_> {
         let args = self.kernel.block(region).args.clone();
         let all: Vec<Expr> = [variable].into_iter().chain(carried.iter().copied()).collect();
         self.load_all(&all, &args);
-        let yielded = self.block(region)?;
+        let yielded = self.operations(region, true)?;
         self.store_all(&carried, &yielded, &op.results)?;
         let body = self.body.end(before);
         let before = self.body.begin();

@@ -22,7 +22,8 @@ impl Writer<'_> {
         let uses = uses(self.kernel);
         let args = self.kernel.block(self.kernel.body).args.clone();
         let mut bindings = binding..;
-        let is_copied = multiplies(self.kernel) && self.has_whole_vectors(&uses);
+        let in_words = multiplies(self.kernel) && self.factors_may_be_words();
+        let is_copied = in_words && self.has_whole_vectors(&uses);
         for (i, &arg) in args.iter().enumerate() {
             let param = &self.kernel.params[i];
             let Some(view) = param.ty.as_view() else { continue };

@@ -51,15 +51,38 @@ pub struct Features {
     /// The driver ends all loops of a thread, without an error, once they have made so many rounds.
     /// A loop that it has ended is a fault then.
     pub loop_rounds: Option<u32>,
-    /// Matrices of f16 of 16 rows and columns that a subgroup multiplies, with sums of f32; wgpu's
-    /// `EXPERIMENTAL_COOPERATIVE_MATRIX`. Kernels need SPIR-V of Kiln's and subgroups as wide as
-    /// their warps for them.
-    pub matrices: bool,
+    /// The matrices of f16 that a subgroup multiplies, with sums of f32; wgpu's
+    /// `EXPERIMENTAL_COOPERATIVE_MATRIX`. Kernels need subgroups as wide as their warps for them,
+    /// and for those of Vulkan SPIR-V of Kiln's.
+    pub matrices: Option<MatrixSize>,
     /// Threads of a warp in the kernel: a power of two up to 32.
     pub warp: u32,
     /// The bytes of parameters that a launch can have beside its bindings, wgpu's `IMMEDIATES`. A
     /// module with more has them in a uniform buffer.
     pub immediate_bytes: u32,
+}
+
+/// The rows and columns of the matrices that a subgroup multiplies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MatrixSize {
+    /// 8, as Metal has them.
+    Eight,
+    /// 16, as drivers of Vulkan have them.
+    Sixteen,
+}
+
+impl MatrixSize {
+    /// The number of rows and of columns.
+    ///
+    /// ```
+    /// assert_eq!(kiln_wgpu::MatrixSize::Sixteen.side(), 16);
+    /// ```
+    pub fn side(self) -> u32 {
+        match self {
+            MatrixSize::Eight => 8,
+            MatrixSize::Sixteen => 16,
+        }
+    }
 }
 
 impl Default for Features {
@@ -83,7 +106,7 @@ impl Default for Features {
             exact_extrema: false,
             subgroup: None,
             loop_rounds: None,
-            matrices: false,
+            matrices: None,
             warp: 32,
             immediate_bytes: 0,
         }
@@ -120,7 +143,12 @@ impl Features {
 
     /// Whether kernels multiply on matrix units.
     pub(crate) fn multiplies(self) -> bool {
-        self.matrices && self.float16 && self.float_modes.is_some() && self.native_warps()
+        let is_written = match self.matrices {
+            Some(MatrixSize::Sixteen) => self.float_modes.is_some(),
+            Some(MatrixSize::Eight) => self.float_modes.is_none(),
+            None => false,
+        };
+        is_written && self.float16 && self.native_warps()
     }
 
     /// The same for naga's validator.

@@ -26,6 +26,7 @@
 //! | `rounds.rs`, `loop_end.rs` | loops that a driver ends before they are done |
 //! | `regions.rs`, `declare.rs` | how views, allocations and scratch memory lie in variables |
 //! | `memory.rs`, `cells.rs`, `access.rs` | loads and stores; of an element; at several indices |
+//! | `together.rs` | loads of a loop's round behind one branch |
 //! | `atomics.rs` | atomic operations |
 //! | `threads.rs` | indices, barriers |
 //! | `agreement.rs` | conditions that decide about barriers |
@@ -157,6 +158,7 @@ mod rounds;
 ))]
 mod spirv;
 mod threads;
+mod together;
 mod types;
 mod uniform;
 mod words;
@@ -167,7 +169,7 @@ pub use device::{
     shader,
 };
 pub use dispatch::Dispatch;
-pub use features::Features;
+pub use features::{Features, MatrixSize};
 pub use float_modes::{FloatModes, Widths};
 #[cfg(feature = "languages")]
 pub use language::{Language, Written};

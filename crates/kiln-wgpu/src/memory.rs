@@ -77,6 +77,11 @@ impl Writer<'_> {
         place: ElementAccess,
         otherwise: &[(Expr, naga::Scalar)],
     ) -> Result<()> {
+        if place.predicate.is_some_and(|predicate| self.never_holds(predicate)) {
+            // As the literals that they are: a driver that finds that out computes with them then.
+            op.results.iter().zip(otherwise).for_each(|(&result, &(value, _))| self.define(result, value));
+            return Ok(());
+        }
         let count = op.results.len() as u32;
         let fills_words = place.region.cell.is_words() && (count * place.elem.bytes()).is_multiple_of(4);
         if fills_words && place.predicate.is_some() && place.elem.bytes() < 4 && self.are_zeros(otherwise) {
@@ -99,6 +104,11 @@ impl Writer<'_> {
         let values = self.unpacked(&words, place.elem);
         op.results.iter().zip(values).for_each(|(&result, value)| self.define(result, value));
         Ok(())
+    }
+
+    /// Whether a predicate is the literal `false`.
+    fn never_holds(&self, predicate: Expr) -> bool {
+        matches!(self.body.function.expressions[predicate], Expression::Literal(naga::Literal::Bool(false)))
     }
 
     /// Whether values are the zeros that a load without padding gives.

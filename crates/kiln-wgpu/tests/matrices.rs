@@ -5,7 +5,8 @@ use half::f16;
 use kiln_backend::{Backend, BufferBinding, LaunchArguments, StreamId};
 use kiln_interp::{Interp, Options};
 use kiln_ir::{FragmentOp, Kernel, MatrixOp, OpKind};
-use kiln_wgpu::{Features, FloatModes, ShaderTarget, lowered};
+use kiln_wgpu::{Features, FloatModes, MatrixSize, ShaderTarget, lowered, shader};
+use naga::back::msl;
 
 const STREAM: StreamId = StreamId(0);
 
@@ -30,7 +31,7 @@ const TARGET: ShaderTarget<'static> = ShaderTarget {
         exact_extrema: true,
         subgroup: Some(32),
         loop_rounds: None,
-        matrices: true,
+        matrices: Some(MatrixSize::Sixteen),
         warp: 32,
         immediate_bytes: 256,
     },
@@ -271,4 +272,30 @@ fn subgroups_of_other_widths_multiply_too() {
         let kernel = check([64, 64, 32], [64, 64, 64], Form::Loaded, &ShaderTarget { features, ..TARGET });
         assert_eq!(count(&kernel, multiplies) > 0, multiplies_there, "subgroups of {subgroup:?}");
     }
+}
+
+/// On Metal, whose matrices have 8 rows and columns, fragments are four of them.
+#[test]
+fn metal_multiplies_matrices_of_8_rows() {
+    let features = Features {
+        float64: false,
+        float_modes: None,
+        matrices: Some(MatrixSize::Eight),
+        immediate_bytes: 0,
+        ..TARGET.features
+    };
+    let target = ShaderTarget { features, shared_memory: 32 << 10, ..TARGET };
+    let kernel = kiln_ir::parse(include_str!("kernels/product.kir")).unwrap_or_else(|e| panic!("{e}"));
+    let module = shader(&kernel, &target).unwrap_or_else(|e| panic!("{e}"));
+    let options = msl::Options { lang_version: (2, 4), fake_missing_bindings: true, ..Default::default() };
+    let written = msl::write_string(&module.naga, &module.info, &options, &Default::default());
+    let (text, _) = written.unwrap_or_else(|e| panic!("{e}"));
+    assert!(text.contains("simdgroup_half8x8") && text.contains("simdgroup_float8x8"), "{text}");
+    assert!(text.contains("simdgroup_multiply_accumulate"), "{text}");
+    let path = format!("{}/tests/snapshots/product.metal", env!("CARGO_MANIFEST_DIR"));
+    if std::env::var_os("KILN_BLESS").is_some() {
+        std::fs::write(&path, &text).unwrap_or_else(|e| panic!("{path}: {e}"));
+    }
+    let recorded = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
+    assert!(recorded == text, "{path} differs; KILN_BLESS=1 writes it again. Now it is:\n{text}");
 }

@@ -37,7 +37,7 @@ const FEATURES: Features = Features {
     exact_extrema: false,
     subgroup: Some(32),
     loop_rounds: None,
-    matrices: false,
+    matrices: None,
     warp: 32,
     immediate_bytes: 0,
 };

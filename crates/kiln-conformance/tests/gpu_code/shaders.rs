@@ -1,9 +1,10 @@
 //! Kernels as shaders: WGSL, SPIR-V, MSL and HLSL are written of every one that an adapter could
-//! run, and `spirv-val` accepts the SPIR-V where it is there.
+//! run. Where they are there, `spirv-val` accepts the SPIR-V, and `tint` the WGSL for browsers: the
+//! compiler of Chromium's, which shares no code with naga and refuses what naga lets pass.
 
 use kiln_backend::{Error, Result};
 use kiln_ir::Kernel;
-use kiln_wgpu::{Features, FloatModes, Language, ShaderTarget, Written, shader};
+use kiln_wgpu::{Features, FloatModes, Language, MatrixSize, ShaderTarget, Written, shader};
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -28,7 +29,7 @@ const APPLE: Features = Features {
     exact_extrema: false,
     subgroup: Some(32),
     loop_rounds: None,
-    matrices: false,
+    matrices: None,
     warp: 32,
     immediate_bytes: 0,
 };
@@ -80,6 +81,16 @@ pub fn has_validator() -> bool {
     })
 }
 
+/// Whether `tint` is there.
+fn has_tint() -> bool {
+    static THERE: OnceLock<bool> = OnceLock::new();
+    *THERE.get_or_init(|| {
+        let help = Command::new("tint").arg("--help").output();
+        // There is a game of that name too.
+        help.is_ok_and(|help| String::from_utf8_lossy(&[help.stdout, help.stderr].concat()).contains("wgsl"))
+    })
+}
+
 /// Whether it knows cooperative matrices, as that of 2024 and later ones do.
 fn validates_matrices() -> bool {
     static KNOWS: OnceLock<bool> = OnceLock::new();
@@ -94,11 +105,12 @@ fn validates_matrices() -> bool {
 /// Writes a kernel in every language. What no adapter has is refused by name, which is right; any
 /// other error is not.
 pub fn check(kernel: &Kernel) -> Result<()> {
-    let targets: [(Features, &[Language]); 5] = [
+    let targets: [(Features, &[Language]); 6] = [
         (APPLE, &[Language::Msl, Language::Wgsl]),
+        (Features { matrices: Some(MatrixSize::Eight), ..APPLE }, &[Language::Msl]),
         (MESA, &[Language::Spirv, Language::Hlsl]),
         (MODES, &[Language::Spirv]),
-        (Features { matrices: true, ..MODES }, &[Language::Spirv]),
+        (Features { matrices: Some(MatrixSize::Sixteen), ..MODES }, &[Language::Spirv]),
         (BROWSER, &[Language::Wgsl]),
     ];
     for (features, languages) in targets {
@@ -116,14 +128,34 @@ fn written_in(kernel: &Kernel, features: Features, languages: &[Language]) -> Re
         ShaderTarget { device: "an adapter", features, max_threads: 1024, shared_memory: SHARED_MEMORY };
     let module = shader(kernel, &target)?;
     for &language in languages {
-        if let Written::Words(words) = module.write(language)?
-            && (!features.matrices || validates_matrices())
-        {
-            let environment = if features.float_modes.is_some() { "vulkan1.2" } else { "vulkan1.1" };
-            validate(&kernel.name, environment, &words)?;
+        match module.write(language)? {
+            Written::Words(words) if features.matrices.is_none() || validates_matrices() => {
+                let environment = if features.float_modes.is_some() { "vulkan1.2" } else { "vulkan1.1" };
+                validate(&kernel.name, environment, &words)?;
+            }
+            Written::Text(text) if features == BROWSER => compile_as_browser(&kernel.name, &text)?,
+            Written::Words(_) | Written::Text(_) => {}
         }
     }
     Ok(())
+}
+
+/// Compiles WGSL by `tint`, which takes files alone.
+fn compile_as_browser(kernel: &str, text: &str) -> Result<()> {
+    static NUMBER: AtomicUsize = AtomicUsize::new(0);
+    if !has_tint() {
+        return Ok(());
+    }
+    let failed = |message: String| Error::Compile { kernel: kernel.into(), location: "tint".into(), message };
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let path = std::env::temp_dir().join(format!("kiln-{}-{number}.wgsl", std::process::id()));
+    std::fs::write(&path, text).map_err(|e| failed(e.to_string()))?;
+    let output = Command::new("tint").args(["--format", "wgsl"]).arg(&path).output();
+    // A file that is left in the system's folder for such does no harm.
+    let _ = std::fs::remove_file(&path);
+    let output = output.map_err(|e| failed(e.to_string()))?;
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    if output.status.success() { Ok(()) } else { Err(failed(said)) }
 }
 
 fn validate(kernel: &str, environment: &str, words: &[u32]) -> Result<()> {

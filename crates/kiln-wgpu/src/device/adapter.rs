@@ -2,10 +2,9 @@
 
 use super::masked::masked;
 use super::waiting::wait_for;
-use crate::features::Features;
+use crate::features::{Features, MatrixSize};
 use crate::float_modes::FloatModes;
 use kiln_backend::{Error, Result};
-use kiln_ir::MATRIX;
 use wgpu::{Backend as Api, DeviceType, Features as F};
 
 /// What a device name asks for.
@@ -247,7 +246,10 @@ pub(crate) fn code_features(
         float16: has.contains(F::SHADER_F16),
         subgroup: (same && has.contains(F::SUBGROUP)).then_some(info.subgroup_max_size),
         loop_rounds: loop_rounds(info),
-        matrices: has.contains(F::EXPERIMENTAL_COOPERATIVE_MATRIX) && multiplies_halves(adapter),
+        matrices: match has.contains(F::EXPERIMENTAL_COOPERATIVE_MATRIX) {
+            true => matrices(&adapter.cooperative_matrix_properties()),
+            false => None,
+        },
         immediate_bytes: match has.contains(F::IMMEDIATES) {
             true => limits.max_immediate_size.min(IMMEDIATE_BYTES),
             false => 0,
@@ -256,13 +258,16 @@ pub(crate) fn code_features(
     }
 }
 
-/// Whether subgroups multiply matrices of f16 of 16 rows and columns, with sums of f32.
-fn multiplies_halves(adapter: &wgpu::Adapter) -> bool {
+/// The largest matrices of f16 that subgroups multiply with sums of f32.
+fn matrices(shapes: &[wgpu::CooperativeMatrixProperties]) -> Option<MatrixSize> {
     let (half, single) = (wgpu::CooperativeScalarType::F16, wgpu::CooperativeScalarType::F32);
-    adapter.cooperative_matrix_properties().iter().any(|shape| {
-        let extents = [shape.m_size, shape.n_size, shape.k_size];
-        extents == [MATRIX; 3] && shape.ab_type == half && shape.cr_type == single
-    })
+    let has = |size: &MatrixSize| {
+        shapes.iter().any(|shape| {
+            let extents = [shape.m_size, shape.n_size, shape.k_size];
+            extents == [size.side(); 3] && shape.ab_type == half && shape.cr_type == single
+        })
+    };
+    [MatrixSize::Sixteen, MatrixSize::Eight].into_iter().find(has)
 }
 
 #[cfg(test)]

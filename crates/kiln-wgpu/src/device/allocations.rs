@@ -1,18 +1,13 @@
 //! Device memory: a buffer of wgpu's for each allocation, kept for reuse, and pointers that find
 //! it.
-//!
-//! A [`DevicePtr`] has the number of an allocation in its upper bits and a byte offset in its lower
-//! [`OFFSET_BITS`], so that adding to a pointer moves inside its allocation and a pointer is split
-//! without a search. Number 0 is no allocation: it is what views without elements point to.
 
 use super::gpu::{Gpu, refused};
 use super::groups::BindGroups;
 use super::late::Refusal;
-use kiln_backend::{BufferBinding, DevicePtr, Error, Result};
+pub(crate) use super::offset::AllocationOffset;
+use super::offset::OFFSET_BITS;
+use kiln_backend::{DevicePtr, Error, Result};
 use std::collections::BTreeMap;
-
-/// The bits of a pointer that are an offset: allocations of up to 1 TiB, 2^24 of them at once.
-const OFFSET_BITS: u32 = 40;
 
 /// The size of the smallest buffer in bytes. All sizes are multiples of it, so that every buffer
 /// ends with a whole word, and can be bound from any multiple of 256 bytes on.
@@ -46,34 +41,6 @@ pub(crate) struct Allocations {
     serial: u64,
     /// What views without elements are bound to.
     empty: Option<PooledBuffer>,
-}
-
-/// A place in an allocation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct AllocationOffset {
-    /// The number of the allocation, from 1; 0 for the buffer of views without elements.
-    pub(crate) allocation: usize,
-    /// In bytes.
-    pub(crate) offset: u64,
-}
-
-impl AllocationOffset {
-    pub(crate) fn of(ptr: DevicePtr) -> AllocationOffset {
-        AllocationOffset {
-            allocation: (ptr.0 >> OFFSET_BITS) as usize,
-            offset: ptr.0 & ((1 << OFFSET_BITS) - 1),
-        }
-    }
-
-    /// Where a view begins. It stays in its allocation, whatever the offset.
-    pub(crate) fn of_view(view: &BufferBinding) -> AllocationOffset {
-        let AllocationOffset { allocation, offset } = AllocationOffset::of(view.buffer);
-        AllocationOffset { allocation, offset: offset.saturating_add(view.byte_offset) }
-    }
-
-    fn pointer(self) -> DevicePtr {
-        DevicePtr((self.allocation as u64) << OFFSET_BITS | self.offset)
-    }
 }
 
 impl Allocations {
@@ -173,6 +140,20 @@ impl Allocations {
         Ok(pooled)
     }
 
+    /// Whether a place is in the buffer of that serial number, which a recording uses then.
+    pub(crate) fn used_again(&mut self, place: AllocationOffset, serial: u64, recording: u64) -> bool {
+        let pooled = match place.allocation.checked_sub(1) {
+            None => self.empty.as_mut(),
+            Some(slot) => match self.slots.get_mut(slot) {
+                Some(Some(allocation)) => Some(&mut allocation.pooled),
+                _ => None,
+            },
+        };
+        let Some(pooled) = pooled.filter(|pooled| pooled.serial == serial) else { return false };
+        pooled.last_use = recording;
+        true
+    }
+
     /// The buffer at a place that is [used](Self::used).
     pub(crate) fn buffer(&self, place: AllocationOffset) -> Result<&wgpu::Buffer> {
         match (place.allocation, &self.empty) {
@@ -265,19 +246,6 @@ fn size_class(bytes: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_pointer_is_an_allocation_and_an_offset() {
-        let start = AllocationOffset { allocation: 7, offset: 0 }.pointer();
-        assert_eq!(
-            AllocationOffset::of(DevicePtr(start.0 + 12_345)),
-            AllocationOffset { allocation: 7, offset: 12_345 }
-        );
-        assert_eq!(start.0 % 256, 0);
-        assert_eq!(AllocationOffset::of(DevicePtr(0)).allocation, 0);
-        let last = AllocationOffset { allocation: (1 << 24) - 1, offset: (1 << OFFSET_BITS) - 1 };
-        assert_eq!(AllocationOffset::of(last.pointer()), last);
-    }
 
     #[test]
     fn sizes_hold_what_was_asked_and_little_more() {

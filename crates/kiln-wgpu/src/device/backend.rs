@@ -15,6 +15,7 @@ use kiln_backend::{
     Properties, Residency, ResidentId, Residents, Result, StreamId, is_printing,
 };
 use kiln_ir::Kernel;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use web_time::Instant;
 
@@ -46,6 +47,8 @@ pub struct Wgpu {
     finishing: Mutex<()>,
     /// What was dropped inside the print sink.
     dropped: Mutex<Vec<Dropped>>,
+    /// Whether there is any such thing, so that calls need not lock where there is none.
+    has_dropped: AtomicBool,
     pub(crate) properties: Properties,
     pub(crate) gpu: Gpu,
 }
@@ -79,6 +82,7 @@ impl Wgpu {
             dispatches: Mutex::default(),
             finishing: Mutex::default(),
             dropped: Mutex::default(),
+            has_dropped: AtomicBool::new(false),
             properties: properties(&gpu),
             gpu,
         }
@@ -95,8 +99,10 @@ impl Wgpu {
         self.check_not_printing()?;
         self.gpu.check()?;
         let mut state = locked(&self.state);
-        let dropped = std::mem::take(&mut *self.dropped.lock().unwrap_or_else(PoisonError::into_inner));
-        dropped.into_iter().for_each(|gone| release(&mut state, gone));
+        if self.has_dropped.load(Ordering::Relaxed) && self.has_dropped.swap(false, Ordering::Acquire) {
+            let dropped = std::mem::take(&mut *self.dropped.lock().unwrap_or_else(PoisonError::into_inner));
+            dropped.into_iter().for_each(|gone| release(&mut state, gone));
+        }
         Ok(state)
     }
 
@@ -118,7 +124,10 @@ impl Wgpu {
     fn release(&self, gone: Dropped) {
         match self.state() {
             Ok(mut state) => release(&mut state, gone),
-            Err(_) => self.dropped.lock().unwrap_or_else(PoisonError::into_inner).push(gone),
+            Err(_) => {
+                self.dropped.lock().unwrap_or_else(PoisonError::into_inner).push(gone);
+                self.has_dropped.store(true, Ordering::Release);
+            }
         }
     }
 
@@ -180,10 +189,7 @@ impl Wgpu {
 
 /// The program of a launch, which has the arguments that it takes and a grid that is not too large.
 pub(super) fn checked<'p>(program: &'p dyn Program, launch: &Launch<'_>) -> Result<&'p WgpuProgram> {
-    let program = program.as_any().downcast_ref::<WgpuProgram>().ok_or(Error::Internal {
-        place: "kiln-wgpu",
-        message: "the program was compiled for another device".into(),
-    })?;
+    let program = own(program)?;
     program.arguments.check("kiln-wgpu", &program.kernel, launch.buffers, launch.numbers)?;
     for ((axis, given), limit) in ["x", "y", "z"].iter().zip(launch.grid).zip(MAX_GRID) {
         if given > limit {
@@ -196,6 +202,14 @@ pub(super) fn checked<'p>(program: &'p dyn Program, launch: &Launch<'_>) -> Resu
         }
     }
     Ok(program)
+}
+
+/// A program that an adapter's device compiled.
+fn own(program: &dyn Program) -> Result<&WgpuProgram> {
+    program.as_any().downcast_ref::<WgpuProgram>().ok_or_else(|| Error::Internal {
+        place: "kiln-wgpu",
+        message: "the program was compiled for another device".into(),
+    })
 }
 
 fn release(state: &mut DeviceState, gone: Dropped) {
@@ -309,8 +323,12 @@ impl Backend for Wgpu {
     }
 
     unsafe fn launch(&self, program: &dyn Program, launch: Launch<'_>) -> Result<()> {
-        let program = checked(program, &launch)?;
-        self.state_for(launch.stream, "launch")?.launch(&self.gpu, program, launch)
+        let known = own(program)?;
+        let mut state = self.state_for(launch.stream, "launch")?;
+        if state.repeat(&self.gpu, known, &launch)? {
+            return Ok(());
+        }
+        state.launch(&self.gpu, checked(program, &launch)?, launch)
     }
 
     fn create_stream(&self) -> Result<StreamId> {

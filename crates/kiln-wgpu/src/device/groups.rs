@@ -2,9 +2,11 @@
 
 use super::gpu::Gpu;
 use super::program::Pipeline;
+pub(crate) use super::repeats::CachedGroup;
+use super::repeats::LastLaunch;
 use kiln_backend::Result;
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use std::collections::HashMap;
 
 /// Bind groups that are kept. A training loop has a few for each kernel; what makes tensors of new
 /// sizes all the time has new ones each time.
@@ -16,20 +18,14 @@ pub(crate) type GroupKey = SmallVec<[(u64, u64); 8]>;
 /// The bind groups of a device. Each keeps its buffers alive.
 #[derive(Default)]
 pub(crate) struct BindGroups {
-    groups: HashMap<(u64, GroupKey), CachedGroup>,
+    groups: FxHashMap<(u64, GroupKey), CachedGroup>,
+    /// The last launch of each program, by the serial number of its first pipeline.
+    launches: FxHashMap<u64, LastLaunch>,
     /// The last one that was asked for: launches that follow each other are often over the same
     /// buffers.
     last: Option<((u64, GroupKey), CachedGroup)>,
     /// How many were made.
     made: u64,
-}
-
-/// A bind group that is kept.
-#[derive(Clone)]
-pub(crate) struct CachedGroup {
-    pub(crate) group: wgpu::BindGroup,
-    /// Tells it from every other one of the device, also from those that are gone.
-    pub(crate) serial: u64,
 }
 
 impl BindGroups {
@@ -73,9 +69,23 @@ impl BindGroups {
         Ok(group)
     }
 
+    /// The last launch of a program.
+    pub(crate) fn last_launch(&self, program: u64) -> Option<&LastLaunch> {
+        self.launches.get(&program)
+    }
+
+    /// Keeps the last launch of a program.
+    pub(crate) fn set_last_launch(&mut self, program: u64, launch: LastLaunch) {
+        if self.launches.len() >= GROUPS {
+            self.launches.clear();
+        }
+        self.launches.insert(program, launch);
+    }
+
     /// Forgets them, so that buffers without a user are freed.
     pub(crate) fn clear(&mut self) {
         self.groups.clear();
+        self.launches.clear();
         self.last = None;
     }
 }

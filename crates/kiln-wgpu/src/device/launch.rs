@@ -2,9 +2,10 @@
 
 use super::allocations::AllocationOffset;
 use super::gpu::{Gpu, refused};
-use super::groups::GroupKey;
+use super::groups::{CachedGroup, GroupKey};
 use super::program::{ParamNumbers, WgpuProgram};
 use super::recorder::ParameterSource;
+use super::repeats::{BoundBuffers, LastLaunch, Outcome};
 use super::state::{DeviceState, ReportBuffer};
 use crate::dispatch::Dispatch;
 use crate::narrow::Overflow;
@@ -32,6 +33,32 @@ struct Bound {
 }
 
 impl DeviceState {
+    /// Records a launch that is like the last one of the program and over the same buffers. Gives
+    /// whether it is one.
+    pub(crate) fn repeat(&mut self, gpu: &Gpu, program: &WgpuProgram, launch: &Launch<'_>) -> Result<bool> {
+        let DeviceState { recorder, allocations, groups, reports, .. } = self;
+        let last = groups.last_launch(program.serial()).filter(|last| last.is_like(launch));
+        let Some(last) = last else { return Ok(false) };
+        // First, for it may submit what was recorded.
+        let source = match program.module.has_immediates {
+            true => ParameterSource::Immediates(&last.block),
+            false => ParameterSource::Uniform(recorder.add_parameters(gpu, &last.block)?),
+        };
+        let recording = recorder.number();
+        let is_there = |&(place, serial)| allocations.used_again(place, serial, recording);
+        if !last.bound.iter().all(is_there) {
+            return Ok(false);
+        }
+        if let Some((stream, memory)) = last.report {
+            let current = reports.get_mut(&stream).and_then(|all| all.last_mut());
+            let Some(report) = current.filter(|report| report.memory == memory) else { return Ok(false) };
+            report.is_pending = true;
+        }
+        let pipeline = program.pipeline(gpu, last.all_writable)?;
+        recorder.dispatch(gpu, pipeline, &last.group, source, last.groups);
+        recorder.submit_if_full(gpu).map(|()| true)
+    }
+
     /// Records a launch, of as many buffers and numbers as the program takes.
     pub(crate) fn launch(&mut self, gpu: &Gpu, program: &WgpuProgram, launch: Launch<'_>) -> Result<()> {
         let most = gpu.limits.max_compute_workgroups_per_dimension;
@@ -54,13 +81,19 @@ impl DeviceState {
             bound.push(Bound { binding, place, writable, start, length });
         }
         let all_writable = is_bound_both_ways(&bound);
+        let mut reports_to = None;
         if let Some((_, report)) = &program.report {
-            let memory = self.report_buffer(gpu, launch.stream, report.prints())?;
+            let stream = self.streams.live(launch.stream, "launch")?;
+            let memory = self.report_buffer(gpu, stream, report.prints())?;
+            reports_to = Some((stream, memory));
             let place = AllocationOffset::of(memory);
             bound.push(Bound { binding: report.binding, place, writable: true, start: 0, length: None });
         }
         let block = parameter_block(program, &launch, &bound, dispatch)?;
-        self.record(gpu, program, &bound, all_writable, &block, dispatch.groups)?;
+        let (bound, group) = self.record(gpu, program, &bound, all_writable, &block, dispatch.groups)?;
+        let (report, groups) = (reports_to, dispatch.groups);
+        let outcome = Outcome { bound, report, all_writable, group, block: &block, groups };
+        self.groups.set_last_launch(program.serial(), LastLaunch::new(&launch, outcome));
         self.recorder.submit_if_full(gpu)
     }
 
@@ -94,9 +127,8 @@ impl DeviceState {
         Ok((start, Some(length)))
     }
 
-    /// The report buffer for a launch in a stream, with room for prints if need be.
+    /// The report buffer for a launch in a live stream, with room for prints if need be.
     fn report_buffer(&mut self, gpu: &Gpu, stream: StreamId, prints: bool) -> Result<DevicePtr> {
-        let stream = self.streams.live(stream, "launch")?;
         let bytes = if prints { PRINT_BYTES } else { REPORT_BYTES };
         if let Some(last) = self.reports.get_mut(&stream).and_then(|all| all.last_mut())
             && last.bytes >= bytes
@@ -121,16 +153,18 @@ impl DeviceState {
         all_writable: bool,
         block: &[u8],
         groups: [u32; 3],
-    ) -> Result<()> {
+    ) -> Result<(BoundBuffers, CachedGroup)> {
         let pipeline = program.pipeline(gpu, all_writable)?;
         // First, for it may submit what was recorded.
         let source = match program.module.has_immediates {
             true => ParameterSource::Immediates(block),
             false => ParameterSource::Uniform(self.recorder.add_parameters(gpu, block)?),
         };
-        let mut key = GroupKey::new();
+        let (mut key, mut buffers) = (GroupKey::new(), BoundBuffers::new());
         for bound in bound {
-            key.push((self.used(gpu, bound.place)?.serial, bound.start));
+            let serial = self.used(gpu, bound.place)?.serial;
+            key.push((serial, bound.start));
+            buffers.push((bound.place, serial));
         }
         let DeviceState { recorder, allocations, groups: cached, .. } = self;
         let bind = || {
@@ -147,7 +181,7 @@ impl DeviceState {
         };
         let group = cached.get(gpu, pipeline, key, bind)?;
         recorder.dispatch(gpu, pipeline, group, source, groups);
-        Ok(())
+        Ok((buffers, group.clone()))
     }
 }
 

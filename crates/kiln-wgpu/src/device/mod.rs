@@ -9,9 +9,9 @@
 //! | `passes.rs`, `program.rs` | from a kernel to a pipeline |
 //! | `open.rs`, `probe.rs`, `probe_extrema.rs` | opening it; how the driver treats floats |
 //! | `artifacts.rs` | compiled kernels as bytes, for the next process |
-//! | `allocations.rs` | pointers, buffers, the pool |
-//! | `recorder.rs` | work that was recorded and not submitted yet |
-//! | `launch.rs`, `groups.rs` | what a launch binds |
+//! | `allocations.rs`, `offset.rs` | buffers, the pool; pointers |
+//! | `recorder.rs`, `submitter.rs` | work that was recorded and not submitted yet; submitting it |
+//! | `launch.rs`, `groups.rs`, `repeats.rs` | what a launch binds |
 //! | `transfers.rs`, `bytes.rs` | to the device, on it, and back |
 //! | `mapped.rs`, `mapping.rs` | memory that dispatches and the host have a copy of each |
 //! | `dispatches.rs`, `residents.rs` | dispatches for ring kernels; behind their traits |
@@ -73,17 +73,20 @@ mod mapped;
 mod mapping;
 mod masked;
 mod memory;
+mod offset;
 mod open;
 mod passes;
 mod probe;
 mod probe_extrema;
 mod program;
 mod recorder;
+mod repeats;
 mod reports;
 mod residents;
 mod state;
 mod status;
 mod streams;
+mod submitter;
 mod timestamps;
 mod transfers;
 mod vulkan;

@@ -105,6 +105,11 @@ impl WgpuProgram {
         })
     }
 
+    /// A number that tells it from every other program of the process.
+    pub(crate) fn serial(&self) -> u64 {
+        self.exact.serial
+    }
+
     /// The pipeline for a launch, in which buffers may be both read and written by several views.
     pub(crate) fn pipeline(&self, gpu: &Gpu, all_writable: bool) -> Result<&Pipeline> {
         if !all_writable {

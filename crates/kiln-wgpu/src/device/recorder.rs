@@ -7,6 +7,7 @@
 use super::gpu::{Gpu, refused};
 use super::groups::CachedGroup;
 use super::program::Pipeline;
+use super::submitter::{Recording, Submitter};
 use kiln_backend::Result;
 
 /// Bytes of parameter blocks in a recording.
@@ -44,7 +45,6 @@ pub(crate) struct Recorder {
     immediates: Vec<u8>,
     /// The parameter blocks of the recording's launches, which are uploaded as it is submitted.
     parameters: Vec<u8>,
-    parameter_buffer: wgpu::Buffer,
     /// What the offset of a parameter block is a multiple of.
     alignment: usize,
     launches: u32,
@@ -52,7 +52,7 @@ pub(crate) struct Recorder {
     capacity: u32,
     uploaded: u64,
     number: u64,
-    submitted: Option<wgpu::SubmissionIndex>,
+    submitter: Submitter,
 }
 
 impl Recorder {
@@ -69,14 +69,13 @@ impl Recorder {
             set: (None, None),
             timed: Vec::new(),
             immediates: Vec::new(),
-            parameters: Vec::with_capacity(PARAMETER_BYTES),
-            parameter_buffer,
+            parameters: Vec::new(),
             alignment: gpu.limits.min_uniform_buffer_offset_alignment.max(16) as usize,
             launches: 0,
             capacity: FIRST_LAUNCHES,
             uploaded: 0,
             number: 1,
-            submitted: None,
+            submitter: Submitter::new(parameter_buffer),
         }
     }
 
@@ -90,15 +89,15 @@ impl Recorder {
         self.encoder.is_none() && self.uploaded == 0
     }
 
-    /// The last submission.
+    /// The last submission, once it is [submitted](Self::submit) what was recorded.
     pub(crate) fn submitted(&self) -> Option<wgpu::SubmissionIndex> {
-        self.submitted.clone()
+        self.submitter.submitted()
     }
 
     /// The buffer that parameter blocks are in, at the offsets that
     /// [`add_parameters`](Self::add_parameters) gives.
     pub(crate) fn parameter_buffer(&self) -> &wgpu::Buffer {
-        &self.parameter_buffer
+        self.submitter.parameter_buffer()
     }
 
     /// The encoder, for what is not a launch.
@@ -184,39 +183,50 @@ impl Recorder {
         Ok(start as u32)
     }
 
-    /// Submits the recording if it has become long.
+    /// Has the recording submitted if it has become long, by and by if it has launches alone.
     pub(crate) fn submit_if_full(&mut self, gpu: &Gpu) -> Result<()> {
-        if self.launches < self.capacity && self.uploaded < UPLOAD_BYTES { Ok(()) } else { self.submit(gpu) }
+        if self.uploaded >= UPLOAD_BYTES {
+            return self.submit(gpu);
+        }
+        if self.launches < self.capacity {
+            return Ok(());
+        }
+        let recording = self.close();
+        self.submitter.hand_over(gpu, recording);
+        gpu.check()
     }
 
     /// Writes whole words to a buffer that no open recording uses, before all that is recorded.
     pub(crate) fn upload(&mut self, gpu: &Gpu, to: &wgpu::Buffer, offset: u64, data: &[u8]) {
+        self.submitter.settled();
         gpu.queue.write_buffer(to, offset, data);
         self.uploaded += data.len() as u64;
     }
 
-    /// Submits the recording. The next one begins.
+    /// Submits the recording, and what was handed over before it. The next one begins.
     pub(crate) fn submit(&mut self, gpu: &Gpu) -> Result<()> {
         if self.is_empty() {
+            self.submitter.settled();
             return gpu.check();
         }
-        if !self.parameters.is_empty() {
-            let words = self.parameters.len().next_multiple_of(4);
-            self.parameters.resize(words, 0);
-            gpu.queue.write_buffer(&self.parameter_buffer, 0, &self.parameters);
-            self.parameters.clear();
-        }
+        let recording = self.close();
+        self.submitter.submit(gpu, recording);
+        gpu.check()
+    }
+
+    /// Completes the recording. The next one begins.
+    fn close(&mut self) -> Recording {
+        let words = self.parameters.len().next_multiple_of(4);
+        self.parameters.resize(words, 0);
         self.pass = None;
-        let commands = self.encoder.take().map(wgpu::CommandEncoder::finish);
-        self.submitted = Some(gpu.queue.submit(commands));
-        let (status, number) = (gpu.status.clone(), self.number);
-        gpu.queue.on_submitted_work_done(move || status.finish(number));
+        let (encoder, parameters) = (self.encoder.take(), std::mem::take(&mut self.parameters));
+        let recording = Recording { encoder, parameters, number: self.number };
         self.number += 1;
         // Before it was full somebody waits, and would wait longer for a longer one.
         let is_full = self.launches >= self.capacity;
         self.capacity =
             if is_full { (MORE_LAUNCHES * self.capacity).min(MOST_LAUNCHES) } else { FIRST_LAUNCHES };
         (self.launches, self.uploaded) = (0, 0);
-        gpu.check()
+        recording
     }
 }

@@ -59,6 +59,9 @@ impl Streams {
 
     /// The live stream that a number means: a destroyed stream's number means the default stream.
     pub(crate) fn live(&self, stream: StreamId, call: &str) -> Result<StreamId> {
+        if stream == StreamId::default() {
+            return Ok(stream);
+        }
         match stream.0 < self.next {
             true if self.live.contains(&stream) => Ok(stream),
             true => Ok(StreamId::default()),

@@ -4,8 +4,12 @@
 //! Factors lie in shared memory as vectors of four words, which are 16 bytes: drivers load
 //! fragments fastest from such. naga takes the elements of a fragment for those of the memory it is
 //! loaded from, so that these are fragments of words until the module is finished (`spirv/`).
+//!
+//! Matrices of 8 rows and columns, as Metal has them, are quarters of a fragment. Their factors lie
+//! in shared memory as f16: nothing changes the types in what naga writes for Metal.
 
 use crate::body::Expr;
+use crate::features::MatrixSize;
 use crate::regions::{Cell, Region};
 use crate::writer::Writer;
 use kiln_backend::Result;
@@ -16,8 +20,6 @@ use naga::{
     BinaryOperator as B, CooperativeData, CooperativeRole, CooperativeSize, Expression, Scalar, Statement,
     TypeInner,
 };
-
-const SIDE: CooperativeSize = CooperativeSize::Sixteen;
 
 /// Whether a kernel has products on matrix units.
 pub(crate) fn multiplies(kernel: &Kernel) -> bool {
@@ -55,16 +57,28 @@ struct Factor {
 impl Writer<'_> {
     /// Variables for the fragments of sums that a warp has.
     pub(crate) fn declare_sums(&mut self, view: Value) {
-        let grid = self.grid_of(view);
-        let [high, wide] = grid.fragments(self.extents_of(view));
-        let scalar = Scalar::F32;
-        let inner =
-            TypeInner::CooperativeMatrix { columns: SIDE, rows: SIDE, scalar, role: CooperativeRole::C };
+        let (grid, size) = (self.grid_of(view), self.cooperative_size());
+        let [high, wide] = grid.fragments(self.extents_of(view)).map(|count| count * self.matrices_across());
+        let (scalar, role) = (Scalar::F32, CooperativeRole::C);
+        let inner = TypeInner::CooperativeMatrix { columns: size, rows: size, scalar, role };
         let ty = self.type_of(inner);
         // The type of factors' elements, which the finished module has.
         self.scalar_type(Scalar::F16);
         let variables = (0..high * wide).map(|_| self.body.variable("sums", ty, None)).collect();
         self.sums.insert(view, (ty, variables));
+    }
+
+    /// The size of the matrices that are multiplied.
+    fn cooperative_size(&self) -> CooperativeSize {
+        match self.features.matrices {
+            Some(MatrixSize::Eight) => CooperativeSize::Eight,
+            Some(MatrixSize::Sixteen) | None => CooperativeSize::Sixteen,
+        }
+    }
+
+    /// The matrices along a side of a fragment.
+    fn matrices_across(&self) -> u32 {
+        MATRIX / self.features.matrices.map_or(MATRIX, MatrixSize::side)
     }
 
     /// How the operations on sums divide them, all alike.
@@ -99,12 +113,7 @@ impl Writer<'_> {
             MatrixOp::Multiply { grid, depth, transposed } => {
                 self.multiply_matrices(data, &variables, (grid, depth), transposed)
             }
-            MatrixOp::Store { fragment, slot, .. } => {
-                let Some(&variable) = variables.get(fragment as usize) else {
-                    return Err(self.internal("a fragment that no warp has".into()));
-                };
-                self.store_fragment(data, variable, slot)
-            }
+            MatrixOp::Store { fragment, slot, .. } => self.store_fragment(data, &variables, (fragment, slot)),
             MatrixOp::Load(_) => Err(self.internal("sums that were not lowered".into())),
         }
     }
@@ -114,18 +123,36 @@ impl Writer<'_> {
         self.builtins.subgroup_id.ok_or_else(|| self.internal("the warp has no number".into()))
     }
 
-    fn store_fragment(&mut self, data: &OpData, variable: Expr, slot: u32) -> Result<()> {
+    fn store_fragment(
+        &mut self,
+        data: &OpData,
+        variables: &[Expr],
+        (fragment, slot): (u32, u32),
+    ) -> Result<()> {
         let (staged, warp) = (data.tile(), self.warp()?);
         let [_, line] = self.extents_of(staged);
         let region = self.region(staged)?;
-        let b = &mut self.body;
-        let (line, before) = (b.u32(line), b.u32(slot * MATRIX * MATRIX));
-        let at = b.binary(B::Multiply, warp, line);
-        let at = b.binary(B::Add, at, before);
-        let pointer = b.element(region.array, at);
-        let (stride, target) = (b.u32(MATRIX), b.load(variable));
-        let place = CooperativeData { pointer, stride, row_major: true };
-        b.push(Statement::CooperativeStore { target, data: place });
+        let sums = data.view();
+        let [_, wide] = self.grid_of(sums).fragments(self.extents_of(sums));
+        let across = self.matrices_across();
+        for (row, column) in (0..across * across).map(|i| (i / across, i % across)) {
+            let [above, before] =
+                [fragment / wide.max(1), fragment % wide.max(1)].map(|first| first * across);
+            let number = (above + row) * wide * across + before + column;
+            let Some(&variable) = variables.get(number as usize) else {
+                return Err(self.internal("a fragment that no warp has".into()));
+            };
+            let side = MATRIX / across;
+            let first = slot * MATRIX * MATRIX + row * side * MATRIX + column * side;
+            let b = &mut self.body;
+            let (line, before) = (b.u32(line), b.u32(first));
+            let at = b.binary(B::Multiply, warp, line);
+            let at = b.binary(B::Add, at, before);
+            let pointer = b.element(region.array, at);
+            let (stride, target) = (b.u32(MATRIX), b.load(variable));
+            let place = CooperativeData { pointer, stride, row_major: true };
+            b.push(Statement::CooperativeStore { target, data: place });
+        }
         Ok(())
     }
 
@@ -139,7 +166,8 @@ impl Writer<'_> {
         transposed: [bool; 2],
     ) -> Result<()> {
         let extents = self.extents_of(data.view());
-        let [high, wide] = grid.fragments(extents);
+        let [high, wide] = grid.fragments(extents).map(|count| count * self.matrices_across());
+        let side = MATRIX / self.matrices_across();
         let warp = self.warp()?;
         let b = &mut self.body;
         let (columns, rows) = (b.u32(grid.columns), b.u32(grid.rows));
@@ -158,10 +186,10 @@ impl Writer<'_> {
             factors.push(self.factor(view, (line, part), roles[i], transposed[i])?);
         }
         let mut sums: Vec<Expr> = variables.iter().map(|&variable| self.body.load(variable)).collect();
-        for at in (0..depth).step_by(MATRIX as usize) {
-            let left: Vec<Expr> = (0..high).map(|i| self.fragment(factors[0], i * MATRIX, at)).collect();
+        for at in (0..depth).step_by(side as usize) {
+            let left: Vec<Expr> = (0..high).map(|i| self.fragment(factors[0], i * side, at)).collect();
             for j in 0..wide {
-                let right = self.fragment(factors[1], j * MATRIX, at);
+                let right = self.fragment(factors[1], j * side, at);
                 for (i, &left) in left.iter().enumerate() {
                     let sum = &mut sums[i * wide as usize + j as usize];
                     let product = Expression::CooperativeMultiplyAdd { a: left, b: right, c: *sum };
@@ -205,21 +233,27 @@ impl Writer<'_> {
         Ok(Factor { region, role, first, line: cells, each, by_depth, row_major: !transposed })
     }
 
-    /// A fragment so many rows or columns behind the first one, at a depth.
+    /// A matrix so many rows or columns behind the first one, at a depth.
     fn fragment(&mut self, factor: Factor, outer: u32, depth: u32) -> Expr {
+        let size = self.cooperative_size();
         let (line, along) = if factor.by_depth { (outer, depth) } else { (depth, outer) };
         let b = &mut self.body;
         let distance = b.u32(line * factor.line + along / factor.each);
         let at = b.binary(B::Add, factor.first, distance);
         let (pointer, stride) = (b.element(factor.region.array, at), b.u32(factor.line));
         let data = CooperativeData { pointer, stride, row_major: factor.row_major };
-        b.add(Expression::CooperativeLoad { columns: SIDE, rows: SIDE, role: factor.role, data })
+        b.add(Expression::CooperativeLoad { columns: size, rows: size, role: factor.role, data })
+    }
+
+    /// Whether a fragment of words becomes one of f16 as the module is finished.
+    pub(crate) fn factors_may_be_words(&self) -> bool {
+        self.features.matrices == Some(MatrixSize::Sixteen)
     }
 
     /// The cells of an allocation of factors: vectors of words if all stores are of such, so that
     /// fragments are loaded 16 bytes at a time.
     pub(crate) fn factor_cell(&self, of_whole_vectors: bool) -> Cell {
-        match of_whole_vectors {
+        match of_whole_vectors && self.factors_may_be_words() {
             true => Cell::WordVectors(naga::VectorSize::Quad),
             false => Cell::Plain(self.features.register(Elem::F16)),
         }

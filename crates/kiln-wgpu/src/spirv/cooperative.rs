@@ -176,7 +176,7 @@ impl Instruction<'_> {
 mod tests {
     use super::*;
     use crate::device::{ShaderTarget, shader};
-    use crate::features::Features;
+    use crate::features::{Features, MatrixSize};
     use crate::float_modes::FloatModes;
 
     /// A product of which both factors are loaded in the loop.
@@ -188,7 +188,7 @@ mod tests {
             float16: true,
             float_modes: Some(FloatModes::ALL),
             subgroup: Some(32),
-            matrices: true,
+            matrices: Some(MatrixSize::Sixteen),
             immediate_bytes: 256,
             ..Features::default()
         };

@@ -101,7 +101,7 @@ async fn open() -> Option<Device> {
         exact_extrema: false,
         subgroup: (same && has.contains(wgpu::Features::SUBGROUP)).then_some(info.subgroup_max_size),
         loop_rounds: None,
-        matrices: false,
+        matrices: None,
         warp: 32,
         immediate_bytes: 0,
     };

@@ -1,12 +1,16 @@
 //! Launches: many in one submission, views of one allocation, views without elements.
 
-use crate::{Outcome, STREAM, Test, compiled, ensure, floats, launched, text, uploaded, vector};
+use crate::{Outcome, STREAM, Test, compiled, downloaded, ensure, floats, launched, text, uploaded, vector};
 use kiln_backend::{Backend, BufferBinding, DevicePtr, LaunchArguments};
 use kiln_wgpu::Wgpu;
 
 pub const TESTS: &[Test] = &[
     ("softmax", softmax),
     ("launches_add_up", launches_add_up),
+    ("repeated_launches_see_new_memory", repeated_launches_see_new_memory),
+    ("launches_by_several_threads", launches_by_several_threads),
+    ("what_is_never_loaded_is_zero", what_is_never_loaded_is_zero),
+    ("loads_of_rounds", loads_of_rounds),
     ("views_of_one_allocation", views_of_one_allocation),
     ("views_without_elements", views_without_elements),
 ];
@@ -92,6 +96,121 @@ fn launches_add_up(device: &Wgpu) -> Outcome {
     }
     let got = floats(device, x, 300)?;
     ensure(got == [want; 300], || format!("{:?}, expected {want}", &got[..4]))
+}
+
+/// A launch like the one before is over the buffers that are behind its arguments now.
+fn repeated_launches_see_new_memory(device: &Wgpu) -> Outcome {
+    let program = compiled(device, ADD)?;
+    let mut want = 0.0;
+    let kept = uploaded(device, bytemuck::cast_slice(&[0.0f32; 300]))?;
+    for round in 0..4 {
+        // Of another size in each round, so that another buffer has the same place.
+        let count = 300 << (4 * round);
+        let x = uploaded(device, &vec![0; count * 4])?;
+        for _ in 0..200 {
+            launched(device, &program, [2, 1, 1], &vector(x, 300).scalar(2f32.to_bits().into()))?;
+            launched(device, &program, [2, 1, 1], &vector(kept, 300).scalar(1f32.to_bits().into()))?;
+            want += 1.0;
+        }
+        let got = floats(device, x, 300)?;
+        ensure(got == [400.0; 300], || format!("round {round}: {:?}", &got[..4]))?;
+        // SAFETY: the work was waited for.
+        unsafe { device.free(x, count * 4, STREAM) };
+    }
+    // An upload comes after all launches before it, also those that a thread submits.
+    for _ in 0..500 {
+        launched(device, &program, [2, 1, 1], &vector(kept, 300).scalar(1f32.to_bits().into()))?;
+        want += 1.0;
+    }
+    let got = floats(device, kept, 300)?;
+    ensure(got == [want; 300], || format!("{:?}, expected {want}", &got[..4]))?;
+    for _ in 0..500 {
+        launched(device, &program, [2, 1, 1], &vector(kept, 300).scalar(1f32.to_bits().into()))?;
+    }
+    // SAFETY: the allocation has as many bytes.
+    unsafe { device.upload(kept, &[0; 300 * 4], STREAM) }.map_err(text)?;
+    let got = floats(device, kept, 300)?;
+    ensure(got == [0.0; 300], || format!("{:?}, expected 0", &got[..4]))
+}
+
+fn launches_by_several_threads(device: &Wgpu) -> Outcome {
+    let program = compiled(device, ADD)?;
+    let x = uploaded(device, bytemuck::cast_slice(&[0.0f32; 300]))?;
+    let arguments = vector(x, 300).scalar(1f32.to_bits().into());
+    let work = || (0..700).try_for_each(|_| launched(device, &program, [2, 1, 1], &arguments));
+    let outcomes: Vec<Outcome> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..3).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap_or(Err("a panic".into()))).collect()
+    });
+    outcomes.into_iter().collect::<Outcome>()?;
+    let got = floats(device, x, 300)?;
+    ensure(got == [2100.0; 300], || format!("{:?}, expected 2100", &got[..4]))
+}
+
+/// Loads of a round are together where all take place, and apart in the last rounds.
+fn loads_of_rounds(device: &Wgpu) -> Outcome {
+    let source = "kernel @inner(%x: view<f32, 1, global>, %y: view<bf16, 1, global>, %z: mut view<f32, 1, global>) tile warps 1 {
+  %0 = const 0 : i64
+  %step = const 512 : i64
+  %n = extent %x axis 0 : i64
+  %none = const 0.0 : f32[512]
+  %sum = for %i = %0 to %n step %step carry (%s = %none) : f32[512] {
+    %pad = const 0.0 : f32
+    %a = load %x[%i] pad %pad : f32[512]
+    %no = const 0.0 : bf16
+    %b = load %y[%i] pad %no : bf16[512]
+    %c = cast %b : f32[512]
+    %product = mul %a, %c : f32[512]
+    %t = add %s, %product : f32[512]
+    yield %t
+  }
+  %all = reduce.sum %sum axis 0 : f32
+  %one = broadcast %all : f32[1]
+  store %z[%0] = %one
+}";
+    let program = compiled(device, source)?;
+    for n in [1u64, 7, 512, 700, 1500, 4096] {
+        // Whole numbers, whose sums are exact.
+        let x: Vec<f32> = (0..n).map(|i| (i % 11) as f32 - 5.0).collect();
+        let y: Vec<u16> =
+            (0..n).map(|i| ((i % 5) as f32).to_bits()).map(|bits| (bits >> 16) as u16).collect();
+        let want: f32 = (0..n).map(|i| ((i % 11) as f32 - 5.0) * (i % 5) as f32).sum();
+        let [x, y] =
+            [uploaded(device, bytemuck::cast_slice(&x))?, uploaded(device, bytemuck::cast_slice(&y))?];
+        let z = uploaded(device, &[0xff; 4])?;
+        let arguments = LaunchArguments::new()
+            .view(BufferBinding::read(x), &[n])
+            .view(BufferBinding::read(y), &[n])
+            .view(BufferBinding::write(z), &[1]);
+        launched(device, &program, [1, 1, 1], &arguments)?;
+        let got = floats(device, z, 1)?;
+        ensure(got == [want], || format!("{n} elements: {got:?}, expected {want}"))?;
+    }
+    Ok(())
+}
+
+/// A load whose index lies outside for good is its padding. Mesa's driver takes -y for 0 - y, where
+/// it finds out that a number is zero (random kernel 9904).
+fn what_is_never_loaded_is_zero(device: &Wgpu) -> Outcome {
+    let source = "kernel @outside(%x: view<f16, 1, global>, %y: mut view<f16, 1, global>) tile {
+  %before = const -4 : i32[8]
+  %all = const true : bool[8]
+  %pad = const 0.0 : f16
+  %v = gather.mask %x[%before] where %all pad %pad : f16[8]
+  %zero = const 0.0 : f16[8]
+  %sum = add %v, %zero : f16[8]
+  %rest = sub %v, %sum : f16[8]
+  %0 = const 0 : i64
+  store %y[%0] = %rest
+}";
+    let program = compiled(device, source)?;
+    let x = uploaded(device, &[0x3c; 16])?;
+    let y = uploaded(device, &[0xff; 16])?;
+    let arguments =
+        LaunchArguments::new().view(BufferBinding::read(x), &[8]).view(BufferBinding::write(y), &[8]);
+    launched(device, &program, [1, 1, 1], &arguments)?;
+    let got = downloaded(device, y, 16)?;
+    ensure(got == [0; 16], || format!("{got:?}, expected zeros"))
 }
 
 /// A kernel reads one half of an allocation and writes the other.

@@ -32,8 +32,9 @@ const ROWS: [Row; 9] = [
     Row { name: "matmul_f16", least: 0.5, bytes: |_| 0, make: |d, s| over_tiles::<f16>(d, side(s)) },
 ];
 
-/// What a GPU takes a while for, and what the CPU as an adapter does in a moment.
-const LARGE: Sizes = Sizes { elements: 1 << 26, matrix: [8192, 4096] };
+/// What a GPU takes a while for, with matrices as large as those of `kiln bench`, and what the CPU
+/// as an adapter does in a moment.
+const LARGE: Sizes = Sizes { elements: 1 << 26, matrix: [16384, 4096] };
 const SMALL: Sizes = Sizes { elements: 1 << 18, matrix: [256, 1024] };
 
 fn area(sizes: &Sizes) -> usize {
