@@ -2,7 +2,7 @@
 
 use super::clock::{self, Cache};
 use super::compile_cost::{self, FirstCall, cold};
-use super::{attention, graph_cost, products};
+use super::{attention, graph_cost, products, sorting};
 use half::bf16;
 use kiln_bench::launch_cost;
 use kiln_lang::prelude::*;
@@ -107,6 +107,7 @@ pub fn all(device: &Device) -> Vec<Row> {
         let bytes = 4 * m + 4 * matrix[1] as u64;
         rows.push(row("layernorm_bf16_16384x4096", bytes, 8 * m, make_layer_norm));
         rows.extend(attention::rows());
+        rows.extend(sorting::rows());
         let host = |name, times| Row {
             name,
             bytes: 0,
