@@ -143,7 +143,8 @@ fn add_sorted_parts(x: &DynTensor, indices: &Tensor<i64, 1>, y: &mut DynTensor, 
     macro_rules! of {
         ($of:ty, $sum:ty) => {{
             let x = x.downcast_ref::<$of, 3>()?;
-            kernels::add_sorted_parts::<$of, $sum>(x, &order, &starts, y.downcast_mut()?, block).launch(&device)
+            kernels::add_sorted_parts::<$of, $sum>(x, &order, &starts, y.downcast_mut()?, block)
+                .launch(&device)
         }};
     }
     match x.dtype() {

@@ -36,7 +36,8 @@ fn sorted(row: &[f64], descending: bool) -> Vec<i64> {
 #[test]
 fn axes_that_no_tile_holds() {
     let device = device();
-    for dtype in [Scalar::F32, Scalar::F64, Scalar::BF16, Scalar::F16, Scalar::I32, Scalar::U32, Scalar::I64] {
+    for dtype in [Scalar::F32, Scalar::F64, Scalar::BF16, Scalar::F16, Scalar::I32, Scalar::U32, Scalar::I64]
+    {
         for [rows, extent] in [[3, 2049], [2, 9000], [1, 30_001]] {
             let mut given = numbers(rows * extent, dtype.is_float());
             if dtype == Scalar::U32 {

@@ -86,6 +86,7 @@ mod launch;
 mod library;
 mod library_create;
 mod library_rows;
+mod library_sort;
 mod math;
 mod matrix_units;
 mod matrix_units_copied;
@@ -165,6 +166,7 @@ pub fn suite() -> Vec<Case> {
         library::cases,
         library_create::cases,
         library_rows::cases,
+        library_sort::cases,
         products::cases,
         products_large::cases,
         attention::cases,
@@ -203,6 +205,7 @@ pub fn sweep() -> Vec<Case> {
     [
         odd_shapes::large_cases(),
         library_rows::large_cases(),
+        library_sort::large_cases(),
         products_large::large_cases(),
         attention::large_cases(),
     ]

@@ -301,7 +301,9 @@ pub(crate) fn sums_of_parts(values: &Array, places: &Array, axis: usize, extent:
     let [outer, inner] = [before, after].map(count);
     let mut shape = Extents::from_slice(values.shape());
     shape[axis] = extent;
-    if places.len().saturating_mul(extent) <= MOST_COMPARED && kind(values.dtype()) != Kind::Float || places.len() == 1 {
+    if places.len().saturating_mul(extent) <= MOST_COMPARED && kind(values.dtype()) != Kind::Float
+        || places.len() == 1
+    {
         // It joins the kernels of what it adds, and of what comes after.
         let mut along = Extents::from_elem(1, values.rank());
         along[axis] = places.len();
@@ -357,7 +359,12 @@ fn sums_in_one_row(values: &Array, places: &Array, axis: usize, extent: usize, s
     let after = Array::iota(device, &[1, 1, inner], 2, site);
     let own = (places.reshaped(&apart, site) + before) * inner as i64 + after;
     let all = values.len();
-    let sums =
-        sums_of_parts(&values.reshaped(&[all], site), &own.reshaped(&[all], site), 0, outer * extent * inner, site);
+    let sums = sums_of_parts(
+        &values.reshaped(&[all], site),
+        &own.reshaped(&[all], site),
+        0,
+        outer * extent * inner,
+        site,
+    );
     sums.reshaped(&shape, site)
 }

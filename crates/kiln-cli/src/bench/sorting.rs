@@ -7,7 +7,7 @@ use kiln_runtime::{Device, Result};
 
 /// Indices that put numbers in order: one row of many, and many rows.
 pub(super) fn rows() -> [Row; 3] {
-    let row = |name, elements, make| Row {
+    let row = |name, elements: u64, make| Row {
         name,
         // Elements of 4 bytes, indices of 8.
         bytes: 12 * elements,

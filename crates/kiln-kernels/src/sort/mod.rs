@@ -108,8 +108,9 @@ impl Sort {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Shape`] if the shapes differ; [`Error::Value`] for rows of 2^32 elements or more; out of memory for keys and indices, 8 to 16 bytes an element twice, of rows of more
-    /// than 2,048 elements.
+    /// [`Error::Shape`] if the shapes differ; [`Error::Value`] for rows of 2^32 elements or more;
+    /// out of memory for keys and indices, 16 to 24 bytes an element, of rows of more than 2,048
+    /// elements.
     pub fn order<T: Sortable>(self, x: &Tensor<T, 2>, order: &mut Tensor<i64, 2>) -> Result<()> {
         same_shape("the order of a sort", x, order)?;
         let [rows, columns] = x.shape();
