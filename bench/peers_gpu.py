@@ -84,7 +84,7 @@ class TorchPeer(CudaPeer):
     name = "PyTorch"
 
     def rows(self) -> list[str]:
-        return super().rows() + list(rows.GPU_PRODUCT_ROWS)
+        return super().rows() + list(rows.GPU_PRODUCT_ROWS) + list(rows.GPU_SORT_ROWS)
 
     def product(self, row: str) -> Callable[[int], list[float]]:
         """A matrix product, which is cuBLAS's."""
@@ -133,6 +133,9 @@ class TorchPeer(CudaPeer):
         work = row.split("_")[0]
         if work == "matmul":
             return self.product(row)
+        if work == "argsort":
+            x = self.normal(*rows.GPU_SORTS[row])
+            return self.timed(lambda: torch.argsort(x, dim=-1, stable=True))
         if work == "softmax":
             x = self.normal(*rows.GPU_MATRIX)
             return self.timed(lambda: torch.softmax(x, dim=-1))

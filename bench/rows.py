@@ -223,6 +223,18 @@ GPU_PRODUCT_ROWS: dict[str, Row] = {
     **_tile(GPU_TILE),
 }
 
+# Rows and columns of numbers of which the indices that put them in order are asked for; PyTorch's
+# stable sort is the peer.
+GPU_SORTS = {"argsort_f32_2^20": (1, 1 << 20), "argsort_f32_2^26": (1, 1 << 26), "argsort_f32_4096x50257": (4096, 50257)}
+
+
+def _sort(shape: tuple[int, int]) -> Row:
+    rows, columns = shape
+    return Row(f"indices that sort rows, f32, {rows} x {columns}", 12 * rows * columns, 0, "copy_f32_2^28")
+
+
+GPU_SORT_ROWS: dict[str, Row] = {name: _sort(shape) for name, shape in GPU_SORTS.items()}
+
 # Host times. A launch is one of a burst; `launch_raw` calls the driver's own entry point from the
 # same process.
 LAUNCH_ROWS: dict[str, Row] = {
@@ -245,9 +257,9 @@ CPU_ROWS: dict[str, Row] = {
     **_attention(CPU_ATTENTION),
 }
 
-ROWS: dict[str, Row] = {**GPU_ROWS, **GPU_PRODUCT_ROWS, **GPU_ATTENTION_ROWS, **GPU_DECODING_ROWS, **LAUNCH_ROWS, **CPU_ROWS}
+ROWS: dict[str, Row] = {**GPU_ROWS, **GPU_PRODUCT_ROWS, **GPU_ATTENTION_ROWS, **GPU_DECODING_ROWS, **GPU_SORT_ROWS, **LAUNCH_ROWS, **CPU_ROWS}
 
 
 def rows_for(device: str) -> dict[str, Row]:
     """The rows that are measured on a device of Kiln's, such as `cuda:0` or `cpu`."""
-    return {**GPU_ROWS, **GPU_PRODUCT_ROWS, **GPU_ATTENTION_ROWS, **GPU_DECODING_ROWS, **LAUNCH_ROWS} if device.startswith("cuda") else CPU_ROWS
+    return {**GPU_ROWS, **GPU_PRODUCT_ROWS, **GPU_ATTENTION_ROWS, **GPU_DECODING_ROWS, **GPU_SORT_ROWS, **LAUNCH_ROWS} if device.startswith("cuda") else CPU_ROWS

@@ -6,34 +6,13 @@ use crate::op::Op;
 use kiln_ir::Scalar;
 use kiln_kernels::attention::{Cache, Given};
 use kiln_kernels::matmul::Factor;
-use kiln_kernels::{Attention, Matmul};
+use kiln_kernels::{Attention, Matmul, Sort};
 use kiln_lang::prelude::*;
 use kiln_runtime::{DynTensor, Result, Tensor};
-
-/// The longest axis that is sorted, in elements.
-pub(crate) const LONGEST_SORTED: usize = 2048;
 
 /// Kernels over rows.
 mod kernels {
     use super::*;
-
-    /// The indices that put each row in order; `block` covers it.
-    #[kernel(crate = kiln_runtime)]
-    pub fn argsort<T: Num>(x: &Tensor<T, 2>, y: &mut Tensor<i64, 2>, descending: bool, block: usize) {
-        let row = program_id(0);
-        let (elements, indices) = (x.row(row).load(block, 0), iota::<i32>(block));
-        let count = x.extent(1).cast::<i32>();
-        // NaN is the one element that is not equal to itself, and greater than all numbers here.
-        let less = |a: Val<T>, b: Val<T>| a.lt(b) | (a.eq(a) & b.ne(b));
-        let sorted = (elements, indices).sort_by(0, |(a, i), (b, j)| {
-            let (low, high) = (less(a, b), less(b, a));
-            let first = if descending { high } else { low };
-            let ordered = first | (!low & !high & i.lt(j));
-            // What lies beyond the end of the row comes last.
-            (i.lt(count) & j.ge(count)) | (i.lt(count) & ordered)
-        });
-        y.row(row).store(sorted.1.cast::<i64>());
-    }
 
     /// The sums of the parts `[.., part, ..]` of x whose index is that of the part of y, in order:
     /// each program adds up a tile of `block` elements of one part.
@@ -57,6 +36,46 @@ mod kernels {
                     }
                 }
             }
+        }
+        y.row(outer).row(part).tile(inner, block).store(sum.cast::<T>());
+    }
+
+    /// Where each of `0 ..= parts` begins among indices that `order` puts in order; a program finds
+    /// `block` of them by bisection, in as many `steps` as the number of indices has bits.
+    #[kernel(crate = kiln_runtime)]
+    pub fn beginnings(
+        indices: &Tensor<i64, 1>,
+        order: &Tensor<i64, 1>,
+        starts: &mut Tensor<i64, 1>,
+        steps: usize,
+        block: usize,
+    ) {
+        let at = program_id(0) * block;
+        let (part, count) = (iota::<i64>(block) + at, indices.extent(0));
+        let mut before = zeros::<i64>(block);
+        for step in 0..steps {
+            let next = before + (1i64 << (steps - 1 - step));
+            let last = order.get_where(next - 1, next.le(count), 0);
+            let is_before = next.le(count) & indices.get_or(last, 0).lt(part);
+            before = select(is_before, next, before);
+        }
+        starts.tile(at, block).store(before);
+    }
+
+    /// As [`add_parts`], of indices that `order` puts in order: those of a part are the ones from
+    /// its start to the next one's. `S` is what is added up in.
+    #[kernel(crate = kiln_runtime)]
+    pub fn add_sorted_parts<T: Num, S: Num>(
+        x: &Tensor<T, 3>,
+        order: &Tensor<i64, 1>,
+        starts: &Tensor<i64, 1>,
+        y: &mut Tensor<T, 3>,
+        block: usize,
+    ) {
+        let (outer, part, inner) = (program_id(2), program_id(1), program_id(0) * block);
+        let mut sum = zeros::<S>(block);
+        for at in range(starts.get(part), starts.get(part + 1)) {
+            sum = sum + x.row(outer).row(order.get(at)).tile(inner, block).load(0).cast::<S>();
         }
         y.row(outer).row(part).tile(inner, block).store(sum.cast::<T>());
     }
@@ -90,11 +109,17 @@ fn product(a: &DynTensor, b: &DynTensor, c: &mut DynTensor) -> Result<()> {
 const PART: usize = 1024;
 const AHEAD: usize = 256;
 
+/// The most indices that every part looks at; more are sorted first.
+const MOST_COMPARED: usize = 1024;
+
 fn add_parts(x: &DynTensor, indices: &DynTensor, y: &mut DynTensor) -> Result<()> {
     let block = x.shape().last().map_or(1, |extent| extent.next_power_of_two()).min(PART);
-    let ahead = indices.len().next_power_of_two().min(AHEAD);
     let device = x.device().clone();
     let indices = indices.downcast_ref::<i64, 1>()?;
+    if indices.len() > MOST_COMPARED || !x.dtype().is_float() {
+        return add_sorted_parts(x, indices, y, block);
+    }
+    let ahead = indices.len().next_power_of_two().min(AHEAD);
     macro_rules! of {
         ($of:ty) => {{
             let x = x.downcast_ref::<$of, 3>()?;
@@ -106,6 +131,31 @@ fn add_parts(x: &DynTensor, indices: &DynTensor, y: &mut DynTensor) -> Result<()
         Scalar::BF16 => of!(bf16),
         Scalar::F64 => of!(f64),
         _ => of!(f32),
+    }
+}
+
+fn add_sorted_parts(x: &DynTensor, indices: &Tensor<i64, 1>, y: &mut DynTensor, block: usize) -> Result<()> {
+    let (device, count, parts) = (x.device().clone(), indices.len(), y.shape()[1]);
+    let mut order = device.uninit([1, count])?;
+    Sort::new().order(&indices.reshape([1, count])?, &mut order)?;
+    let (order, mut starts) = (order.reshape([count])?, device.uninit([parts + 1])?);
+    let steps = (usize::BITS - count.leading_zeros()) as usize;
+    kernels::beginnings(indices, &order, &mut starts, steps, AHEAD).launch(&device)?;
+    macro_rules! of {
+        ($of:ty, $sum:ty) => {{
+            let x = x.downcast_ref::<$of, 3>()?;
+            kernels::add_sorted_parts::<$of, $sum>(x, &order, &starts, y.downcast_mut()?, block)
+                .launch(&device)
+        }};
+    }
+    match x.dtype() {
+        Scalar::F16 => of!(f16, f32),
+        Scalar::BF16 => of!(bf16, f32),
+        Scalar::F64 => of!(f64, f64),
+        Scalar::I32 => of!(i32, i32),
+        Scalar::U32 => of!(u32, u32),
+        Scalar::I64 => of!(i64, i64),
+        _ => of!(f32, f32),
     }
 }
 
@@ -208,10 +258,6 @@ pub(crate) fn fused(a: &DynTensor, b: &DynTensor, c: &mut DynTensor, then: Chain
 }
 
 fn argsort(x: &DynTensor, y: &mut DynTensor, descending: bool) -> Result<()> {
-    let block = x.shape().last().map_or(1, |extent| extent.next_power_of_two());
-    let device = x.device().clone();
-    for_numbers!(x.dtype(), T => {
-        let x = x.downcast_ref::<T, 2>()?;
-        kernels::argsort::<T>(x, y.downcast_mut()?, descending, block).launch(&device)
-    })
+    let sort = if descending { Sort::new().descending() } else { Sort::new() };
+    for_numbers!(x.dtype(), T => sort.order::<T>(x.downcast_ref()?, y.downcast_mut()?))
 }

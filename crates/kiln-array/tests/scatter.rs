@@ -46,7 +46,7 @@ impl Case {
     }
 }
 
-const CASES: [Case; 9] = [
+const CASES: [Case; 11] = [
     Case { outer: 1, extent: 5, inner: 3, count: 7 },
     Case { outer: 2, extent: 3, inner: 1, count: 300 },
     Case { outer: 1, extent: 700, inner: 4, count: 13 },
@@ -56,6 +56,9 @@ const CASES: [Case; 9] = [
     Case { outer: 3, extent: 4, inner: 2, count: 0 },
     Case { outer: 2, extent: 3, inner: 0, count: 4 },
     Case { outer: 0, extent: 3, inner: 2, count: 4 },
+    // So many that places are sorted.
+    Case { outer: 1, extent: 900, inner: 2, count: 1500 },
+    Case { outer: 2, extent: 800, inner: 1, count: 1400 },
 ];
 
 const TYPES: [Scalar; 6] = [Scalar::F64, Scalar::F32, Scalar::F16, Scalar::BF16, Scalar::I32, Scalar::I64];

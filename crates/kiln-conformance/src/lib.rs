@@ -90,6 +90,7 @@ mod launch;
 mod library;
 mod library_create;
 mod library_rows;
+mod library_sort;
 mod made_views;
 mod math;
 mod matrix_units;
@@ -172,6 +173,7 @@ pub fn suite() -> Vec<Case> {
         library::cases,
         library_create::cases,
         library_rows::cases,
+        library_sort::cases,
         products::cases,
         products_large::cases,
         attention::cases,
@@ -211,6 +213,7 @@ pub fn sweep() -> Vec<Case> {
     [
         odd_shapes::large_cases(),
         library_rows::large_cases(),
+        library_sort::large_cases(),
         products_large::large_cases(),
         attention::large_cases(),
     ]

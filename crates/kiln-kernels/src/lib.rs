@@ -12,6 +12,7 @@
 //! | `rows.rs`, `long_rows.rs` | `softmax`, `layer_norm`; of rows that no program holds |
 //! | `matmul/` | `matmul`, for every device and at the explicit level |
 //! | `numeric.rs` | from element types at run time to those of Rust |
+//! | `sort/` | [`Sort`], `sort`: rows of any length |
 //! | `sizes.rs` | how much a program takes on |
 //! | `tuning/` | [`Tuning`]: choosing by measurement how a kernel divides its work |
 //!
@@ -46,6 +47,7 @@ mod numeric;
 pub mod reduce;
 pub mod rows;
 mod sizes;
+pub mod sort;
 mod tuning;
 
 pub use attention::{Attention, attention, attention_with_sums};
@@ -54,4 +56,5 @@ pub use elementwise::{add, copy};
 pub use matmul::{Matmul, matmul};
 pub use reduce::sum;
 pub use rows::{layer_norm, softmax};
+pub use sort::{Sort, sort};
 pub use tuning::Tuning;

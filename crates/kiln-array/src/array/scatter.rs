@@ -12,6 +12,7 @@ use crate::node::{Array, Made};
 use crate::op::Op;
 use crate::shape::{Extents, broadcast, count};
 use kiln_ir::{Class, Literal, ReduceOp, Scalar};
+use kiln_runtime::Device;
 use smallvec::smallvec;
 use std::panic::Location;
 
@@ -187,23 +188,17 @@ impl<'a> Given<'a> {
     fn put(self) -> Array {
         let Given { x, ref values, axis, site, .. } = self;
         let Some(device) = x.device().filter(|_| !self.is_nothing()) else { return x.clone() };
-        let (extent, number) = (x.shape()[axis], values.shape()[axis]);
-        let last = |places: &Array, whole: &[usize], axis: usize| {
-            let order = Array::iota(device, whole, axis, site);
-            let order = order.where_(&is_at(places, whole, axis, site), -1i64);
-            super::reduce::reduce(ReduceOp::Max, &order, &[axis], site)
-        };
+        let extent = x.shape()[axis];
         let (last, values) = match &self.places {
             Places::Parts(places) => {
-                let last = last(&places.reshaped(&[number, 1], site), &[number, extent], 0);
+                let last = last_at(places, device, 0, extent, site);
                 let mut along = Extents::from_elem(1, x.rank());
                 along[axis] = extent;
                 let values = values.take(&last.maximum(0i64), axis as isize);
                 (last.reshaped(&along, site), values)
             }
             Places::Elements(places) => {
-                let (apart, whole) = divided(places.shape(), axis, extent);
-                let last = last(&places.reshaped(&apart, site), &whole, axis);
+                let last = last_at(places, device, axis, extent, site);
                 let values = values.take_along(&last.maximum(0i64), axis as isize);
                 (last, values)
             }
@@ -224,6 +219,39 @@ impl<'a> Given<'a> {
         };
         Ok(x + sums)
     }
+}
+
+/// The most pairs of a value and a place that are compared; of more, places are sorted first.
+const MOST_COMPARED: usize = 1 << 20;
+
+/// For each index of an axis where the last of its places is, or -1.
+fn last_at(places: &Array, device: &Device, axis: usize, extent: usize, site: Site) -> Array {
+    if places.len().saturating_mul(extent) <= MOST_COMPARED {
+        let (apart, whole) = divided(places.shape(), axis, extent);
+        let order = Array::iota(device, &whole, axis, site);
+        let order = order.where_(&is_at(&places.reshaped(&apart, site), &whole, axis, site), -1i64);
+        return super::reduce::reduce(ReduceOp::Max, &order, &[axis], site);
+    }
+    let along = axis as isize;
+    let order = places.argsort(along);
+    let mut one = Extents::from_elem(1, places.rank());
+    one[axis] = extent;
+    let mut whole = Extents::from_slice(places.shape());
+    whole[axis] = extent;
+    let index = Array::iota(device, &one, axis, site).stretched(&whole, site);
+    // By bisection, how many places are at an index or before.
+    let count = places.shape()[axis];
+    let mut before = index.filled_like(Literal::index(0), site);
+    let place_of = |number: &Array| places.take_along(&order.take_along(number, along), along);
+    for step in (0..=count.ilog2()).rev().map(|bit| 1i64 << bit) {
+        let next = &before + step;
+        let fits = next.less_equal(count as i64);
+        let last = place_of(&(&next - 1i64).minimum(count as i64 - 1));
+        before = next.where_(&(fits & last.less_equal(&index)), &before);
+    }
+    let number = (&before - 1i64).maximum(0i64);
+    let is_there = before.greater(0i64) & place_of(&number).equal(&index);
+    order.take_along(&number, along).where_(&is_there, -1i64)
 }
 
 /// Values in the element type of an array and in a shape, if that loses nothing of their kind.
@@ -273,8 +301,10 @@ pub(crate) fn sums_of_parts(values: &Array, places: &Array, axis: usize, extent:
     let [outer, inner] = [before, after].map(count);
     let mut shape = Extents::from_slice(values.shape());
     shape[axis] = extent;
-    if kind(values.dtype()) != Kind::Float || places.len() == 1 {
-        // The kernel of the library is one of floats. One part needs none.
+    if places.len().saturating_mul(extent) <= MOST_COMPARED && kind(values.dtype()) != Kind::Float
+        || places.len() == 1
+    {
+        // It joins the kernels of what it adds, and of what comes after.
         let mut along = Extents::from_elem(1, values.rank());
         along[axis] = places.len();
         let places = places.reshaped(&along, site).stretched(values.shape(), site);
@@ -288,7 +318,8 @@ pub(crate) fn sums_of_parts(values: &Array, places: &Array, axis: usize, extent:
 }
 
 /// For each index of an axis the sum of the elements of `values` that have it as their place, in
-/// f32 or wider. It takes as much time as there are pairs of indices and values, and stores none.
+/// f32 or wider. Few are compared with all indices, which stores nothing between; of many each has
+/// a place of its own in one row of all sums.
 pub(crate) fn sums_of_elements(
     values: &Array,
     places: &Array,
@@ -296,6 +327,9 @@ pub(crate) fn sums_of_elements(
     extent: usize,
     site: Site,
 ) -> Array {
+    if values.len().saturating_mul(extent) > MOST_COMPARED {
+        return sums_in_one_row(values, places, axis, extent, site);
+    }
     let sums = |values: &Array| {
         let (apart, whole) = divided(values.shape(), axis, extent);
         let hit = is_at(&places.reshaped(&apart, site), &whole, axis, site);
@@ -312,4 +346,25 @@ pub(crate) fn sums_of_elements(
             vec![g.gathered(&of[1], axis, site), none]
         },
     )
+}
+
+/// [`sums_of_elements`] of many: those of the parts of a row that has all sums one after another.
+fn sums_in_one_row(values: &Array, places: &Array, axis: usize, extent: usize, site: Site) -> Array {
+    let Some(device) = values.device() else { return values.clone() };
+    let [outer, inner] = [&values.shape()[..axis], &values.shape()[axis + 1..]].map(count);
+    let (number, mut shape) = (values.shape()[axis], Extents::from_slice(values.shape()));
+    shape[axis] = extent;
+    let apart = [outer, number, inner];
+    let before = Array::iota(device, &[outer, 1, 1], 0, site) * extent as i64;
+    let after = Array::iota(device, &[1, 1, inner], 2, site);
+    let own = (places.reshaped(&apart, site) + before) * inner as i64 + after;
+    let all = values.len();
+    let sums = sums_of_parts(
+        &values.reshaped(&[all], site),
+        &own.reshaped(&[all], site),
+        0,
+        outer * extent * inner,
+        site,
+    );
+    sums.reshaped(&shape, site)
 }

@@ -1,13 +1,16 @@
 //! Elements in order, and the greatest ones.
 
+use super::join::concatenate;
 use crate::dtype::{Kind, kind};
-use crate::error::{Error, Result, Site};
-use crate::library::LONGEST_SORTED;
+use crate::error::{Result, Site};
 use crate::node::{Array, Made};
 use crate::op::Op;
 use crate::shape::{Extents, count};
 use kiln_ir::Scalar;
 use std::panic::Location;
+
+/// Elements of a part of an axis of which the greatest are found.
+const PART: usize = 2048;
 
 impl Array {
     /// The elements along an axis from the least to the greatest; NaN come last.
@@ -40,7 +43,7 @@ impl Array {
     /// ```
     ///
     /// # Errors
-    /// The array has an error if the axis has more than 2048 elements.
+    /// The array has an error if there is no such axis.
     #[track_caller]
     pub fn argsort(&self, axis: isize) -> Array {
         let site = Location::caller();
@@ -63,22 +66,43 @@ impl Array {
     #[track_caller]
     pub fn top_k(&self, k: usize, axis: isize) -> (Array, Array) {
         let site = Location::caller();
-        let at = self.order("top_k", axis, true, site).map(|order| order.slice(axis, ..k));
-        let at = at.unwrap_or_else(|error| Array::failed(error, site));
+        let at = self.greatest(k, axis, site).unwrap_or_else(|error| Array::failed(error, site));
         (self.take_along(&at, axis), at)
+    }
+
+    /// The indices of the `k` greatest elements along an axis.
+    fn greatest(&self, k: usize, axis: isize, site: Site) -> Result<Array> {
+        let at = self.axis_at("top_k", axis, site)?;
+        let extent = self.shape()[at];
+        let device = match self.device() {
+            Some(device) if !self.is_empty() && extent > 2 * PART && k <= PART / 4 => device,
+            _ => return Ok(self.order("top_k", axis, true, site)?.slice(axis, ..k)),
+        };
+        // The greatest ones of each part, and of these the greatest ones.
+        let mut order: Extents = (0..self.rank()).collect();
+        order.swap(at, self.rank() - 1);
+        let last = self.ordered(order.clone(), site);
+        let (rows, whole) = (last.len() / extent, extent / PART * PART);
+        let rows_of = last.reshaped(&[rows, extent], site);
+        let parts = rows_of.part(1, 0, whole, 1, site).reshaped(&[rows, whole / PART, PART], site);
+        let first = Array::iota(device, &[1, whole / PART, 1], 1, site) * PART as i64;
+        let best = (parts.order("top_k", 2, true, site)?.part(2, 0, k, 1, site) + first)
+            .reshaped(&[rows, whole / PART * k], site);
+        // What no whole part holds takes part itself.
+        let left = Array::iota(device, &[1, extent - whole], 1, site) + whole as i64;
+        let left = left.stretched(&[rows, extent - whole], site);
+        let some = concatenate(&[&best, &left], 1);
+        let chosen = rows_of.take_along(&some, 1).greatest(k, 1, site)?;
+        let found = some.take_along(&chosen, 1);
+        let mut shape = Extents::from_slice(last.shape());
+        shape[self.rank() - 1] = k;
+        Ok(found.reshaped(&shape, site).ordered(order, site))
     }
 
     /// The indices that put an axis in order.
     fn order(&self, name: &'static str, axis: isize, descending: bool, site: Site) -> Result<Array> {
         let at = self.axis_at(name, axis, site)?;
         let extent = self.shape()[at];
-        if extent > LONGEST_SORTED {
-            let problem = format!(
-                "axis {at} of shape {:?} has more than {LONGEST_SORTED} elements, which no tile sorts",
-                self.shape()
-            );
-            return Err(Error::Shape { op: name, problem, location: site });
-        }
         if self.is_empty() {
             return Ok(self.filled_like(kiln_ir::Literal::index(0), site));
         }

@@ -24,6 +24,7 @@ mod products;
 mod ring;
 mod rows;
 mod serve;
+mod sorting;
 mod table;
 
 use crate::device;

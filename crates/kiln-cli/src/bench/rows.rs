@@ -2,7 +2,7 @@
 
 use super::clock::{self, Cache};
 use super::compile_cost::{self, FirstCall, cold};
-use super::{attention, decoding, graph_cost, products};
+use super::{attention, decoding, graph_cost, products, sorting};
 use half::bf16;
 use kiln_bench::launch_cost;
 use kiln_lang::prelude::*;
@@ -108,6 +108,7 @@ pub fn all(device: &Device) -> Vec<Row> {
         rows.push(row("layernorm_bf16_16384x4096", bytes, 8 * m, make_layer_norm));
         rows.extend(attention::rows());
         rows.extend(decoding::rows());
+        rows.extend(sorting::rows());
         let host = |name, times| Row {
             name,
             bytes: 0,

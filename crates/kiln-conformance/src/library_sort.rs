@@ -1,0 +1,87 @@
+//! Sorting of the library over short, odd and long rows, against the host's stable sort.
+
+use crate::case::{Case, cases};
+use crate::trial::{Trial, Verdict, list, same};
+use half::{bf16, f16};
+use kiln_kernels::Sort;
+use kiln_kernels::sort::Sortable;
+use kiln_reference::{Host, Sample};
+use kiln_runtime::Execution;
+use std::cmp::Ordering;
+
+pub fn cases() -> Vec<Case> {
+    cases!["library":
+        sorted for i32 u32 i64 u64 f16 bf16 f32 f64;
+    ]
+}
+
+/// Large ones, for [`sweep`](crate::sweep).
+pub fn large_cases() -> Vec<Case> {
+    cases!["library":
+        large_sorted for i32 u32 i64 u64 f16 bf16 f32 f64;
+    ]
+}
+
+/// Rows and columns: none, one tile, and a few elements more, which are sorted by digits.
+const SHAPES: [[usize; 2]; 8] = [[0, 3], [3, 0], [3, 1], [5, 37], [2, 1031], [3, 2048], [2, 2049], [3, 5003]];
+
+fn sorted<T: Sample + Sortable>(trial: &mut Trial<'_>) -> Verdict {
+    SHAPES.into_iter().try_for_each(|shape| of_shape::<T>(trial, shape))
+}
+
+fn large_sorted<T: Sample + Sortable>(trial: &mut Trial<'_>) -> Verdict {
+    let shapes: &[[usize; 2]] = match trial.device.capabilities().execution {
+        Execution::Interpreted => &[[1, 20_011]],
+        Execution::Simd => &[[1, 300_007], [3, 65_536]],
+        Execution::Simt => &[[1, 3_000_017], [70_001, 5], [300, 4099], [3, 65_536]],
+    };
+    shapes.iter().try_for_each(|&shape| of_shape::<T>(trial, shape))
+}
+
+/// The order of elements: -0 and 0 are equal, and NaN are greater than all numbers.
+fn order(a: Host, b: Host) -> Ordering {
+    match (a, b) {
+        (Host::Int(a), Host::Int(b)) => a.cmp(&b),
+        (Host::Float(a), Host::Float(b)) => a.partial_cmp(&b).unwrap_or(a.is_nan().cmp(&b.is_nan())),
+        _ => Ordering::Equal,
+    }
+}
+
+fn of_shape<T: Sample + Sortable>(trial: &mut Trial<'_>, [rows, columns]: [usize; 2]) -> Verdict {
+    // Every third element is one of a few, so that many are equal.
+    let mut few = list(0..7, |_| T::sample(&mut trial.rng));
+    if T::SCALAR.is_float() {
+        few.extend([f64::NAN, 0.0, -0.0, f64::INFINITY].map(|x| T::from_host(Host::Float(x))));
+    }
+    let x: Vec<T> = list(0..rows * columns, |i| match i % 3 {
+        0 => few[trial.rng.below(few.len() as u64) as usize],
+        _ => T::sample(&mut trial.rng),
+    });
+    let tensor = trial.device.tensor(&x, [rows, columns])?;
+    for descending in [false, true] {
+        let sort = if descending { Sort::new().descending() } else { Sort::new() };
+        let mut expected = Vec::with_capacity(x.len());
+        for row in x.chunks(columns.max(1)) {
+            let mut indices: Vec<usize> = (0..columns).collect();
+            indices.sort_by(|&i, &j| match descending {
+                true => order(row[j].host(), row[i].host()),
+                false => order(row[i].host(), row[j].host()),
+            });
+            expected.extend(indices.into_iter().map(|i| i as i64));
+        }
+        let what = format!("{rows} x {columns}, descending: {descending}");
+        let mut found = trial.device.uninit([rows, columns])?;
+        sort.order(&tensor, &mut found)?;
+        same(&format!("order of {what}"), &found.to_vec()?, &expected)?;
+        let mut found = trial.device.uninit([rows, columns])?;
+        sort.run(&tensor, &mut found)?;
+        // NaN is not equal to itself.
+        let found = found.to_vec()?;
+        let is_right = |at: usize| {
+            let element = x[at / columns * columns + expected[at] as usize];
+            order(found[at].host(), element.host()) == Ordering::Equal
+        };
+        same(&format!("elements of {what}"), &list(0..found.len(), is_right), &vec![true; x.len()])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,191 @@
+//! The kernels of sorting: rows in one tile each, and the steps of a radix sort.
+//!
+//! Rows are divided into parts of `part` elements, of which a program has `tile` at a time. A digit
+//! is [`DIGIT`] bits of a key, from the bit `shift` on.
+
+use super::key::Sortable;
+use kiln_lang::prelude::*;
+use kiln_runtime::Tensor;
+
+/// Bits of a digit.
+pub const DIGIT: u32 = 8;
+
+/// Values of a digit.
+pub const DIGITS: usize = 1 << DIGIT;
+
+/// The indices that put each row in order; `block` covers it.
+#[kernel(crate = kiln_runtime)]
+pub fn order_of_rows<T: Sortable>(x: &Tensor<T, 2>, y: &mut Tensor<i64, 2>, descending: bool, block: usize) {
+    let row = program_id(0);
+    let (elements, indices) = (x.row(row).load(block, 0), iota::<i32>(block));
+    let count = x.extent(1).cast::<i32>();
+    let keys = ordered(elements, descending);
+    let sorted = (keys, indices).sort_by(0, |(a, i), (b, j)| {
+        let first = a.lt(b) | (a.eq(b) & i.lt(j));
+        // What lies beyond the end of the row comes last.
+        i.lt(count) & (j.ge(count) | first)
+    });
+    y.row(row).store(sorted.1.cast::<i64>());
+}
+
+/// Keys that are in ascending order where the elements are in the one that is asked for.
+fn ordered<T: Sortable>(elements: Val<T>, descending: bool) -> Val<T::Key> {
+    let keys = T::key(elements);
+    if descending { !keys } else { keys }
+}
+
+/// A digit of keys as a u32; beyond `count` elements one that is greater than all.
+fn digit_of<K: Sortable + Int>(keys: Val<K>, shift: Val<u32>, count: Idx) -> Val<u32> {
+    let digit = (keys >> shift.cast::<K>()).cast::<u32>() & (DIGITS as u32 - 1);
+    let inside = iota::<i64>(keys.shape()[0]).lt(count);
+    select(inside, digit, DIGITS as u32)
+}
+
+/// How often each digit occurs in each part: `counts` is rows x digits x parts.
+#[kernel(crate = kiln_runtime)]
+pub fn count_digits<T: Sortable>(
+    x: &Tensor<T, 2>,
+    counts: &mut Tensor<u32, 3>,
+    shift: Val<u32>,
+    descending: bool,
+    part: usize,
+    tile: usize,
+) {
+    let (at, row) = (program_id(0), program_id(1));
+    let (first, columns) = (at * part, x.extent(1));
+    let mut found = zeros::<u32>(DIGITS);
+    for start in range_step(first, (first + part).min(columns), tile) {
+        let keys = ordered(x.row(row).tile(start, tile).load(0), descending);
+        found = found + digit_of(keys, shift, columns - start).histogram(DIGITS);
+    }
+    counts.at_axis(0, row).tile((0, at), (DIGITS, 1)).store(found.expand(1));
+}
+
+/// Counts of the parts become counts of all parts before; `totals` (rows x digits) gets those of
+/// all. A program has a digit of a row; `parts` covers the parts.
+#[kernel(crate = kiln_runtime)]
+pub fn sum_counts(counts: &mut Tensor<u32, 3>, totals: &mut Tensor<u32, 2>, parts: usize) {
+    let (digit, row) = (program_id(0), program_id(1));
+    let own = counts.at_axis(0, row).row(digit);
+    let found = own.tile(0, parts).load(0);
+    own.tile(0, parts).store(found.scan_axis_exclusive(Combine::Sum, 0));
+    totals.row(row).tile(digit, 1).store(found.sum().reshape(1));
+}
+
+/// Where the elements of a tile go, sorted by a digit: their places in the tile, and those in the
+/// row, from what lies before the tile's elements of each digit.
+fn places(digits: Val<u32>, before: Val<u32>) -> (Val<u32>, Val<u32>, Val<u32>) {
+    let tile = digits.shape()[0];
+    let bits = tile.trailing_zeros();
+    let sorted = ((digits << bits) | iota::<u32>(tile)).sort(0);
+    let (digit, own) = (sorted >> bits, sorted & (tile as u32 - 1));
+    let found = digits.histogram(DIGITS);
+    let start = found.scan_axis_exclusive(Combine::Sum, 0);
+    (own, (before - start).gather(digit, 0) + iota::<u32>(tile), before + found)
+}
+
+/// What lies before a part's elements of each digit.
+fn before_part(counts: View<u32, 3>, totals: View<u32, 2>, row: Idx, at: Idx) -> Val<u32> {
+    let all = totals.row(row).tile(0, DIGITS).load(0);
+    let own = counts.at_axis(0, row).tile((0, at), (DIGITS, 1)).load(0).reshape(DIGITS);
+    all.scan_axis_exclusive(Combine::Sum, 0) + own
+}
+
+/// The first pass: keys of elements and their indices, by the lowest digit.
+#[kernel(crate = kiln_runtime)]
+pub fn place_first<T: Sortable>(
+    x: &Tensor<T, 2>,
+    counts: &Tensor<u32, 3>,
+    totals: &Tensor<u32, 2>,
+    to_keys: &mut Tensor<T::Key, 2>,
+    to_indices: &mut Tensor<u32, 2>,
+    descending: bool,
+    part: usize,
+    tile: usize,
+) {
+    let (at, row) = (program_id(0), program_id(1));
+    let (first, columns) = (at * part, x.extent(1));
+    let mut before = before_part(counts, totals, row, at);
+    for start in range_step(first, (first + part).min(columns), tile) {
+        let keys = ordered(x.row(row).tile(start, tile).load(0), descending);
+        let count = columns - start;
+        let (own, place, after) = places(digit_of(keys, val(0), count), before);
+        let inside = iota::<i64>(tile).lt(count);
+        let place = place.cast::<i64>();
+        // SAFETY: places are a permutation of the row's: each is the number of elements with a
+        // smaller digit, or the same and an earlier index.
+        unsafe {
+            to_keys.row(row).scatter_where(place, inside, keys.gather(own.cast::<i32>(), 0));
+            to_indices.row(row).scatter_where(place, inside, own + start.cast::<u32>());
+        }
+        before = after;
+    }
+}
+
+/// A further pass: keys and indices by the digit from `shift` on.
+#[kernel(crate = kiln_runtime)]
+pub fn place_next<K: Sortable<Key = K> + Int>(
+    keys: &Tensor<K, 2>,
+    indices: &Tensor<u32, 2>,
+    counts: &Tensor<u32, 3>,
+    totals: &Tensor<u32, 2>,
+    to_keys: &mut Tensor<K, 2>,
+    to_indices: &mut Tensor<u32, 2>,
+    shift: Val<u32>,
+    part: usize,
+    tile: usize,
+) {
+    let (at, row) = (program_id(0), program_id(1));
+    let (first, columns) = (at * part, keys.extent(1));
+    let mut before = before_part(counts, totals, row, at);
+    for start in range_step(first, (first + part).min(columns), tile) {
+        let own_keys = keys.row(row).tile(start, tile).load(0);
+        let own_indices = indices.row(row).tile(start, tile).load(0);
+        let count = columns - start;
+        let (own, place, after) = places(digit_of(own_keys, shift, count), before);
+        let inside = iota::<i64>(tile).lt(count);
+        let place = place.cast::<i64>();
+        // SAFETY: as in `place_first`.
+        unsafe {
+            to_keys.row(row).scatter_where(place, inside, own_keys.gather(own.cast::<i32>(), 0));
+            to_indices.row(row).scatter_where(place, inside, own_indices.gather(own.cast::<i32>(), 0));
+        }
+        before = after;
+    }
+}
+
+/// The last pass, by the highest digit: of keys nothing is left but the order of their elements.
+#[kernel(crate = kiln_runtime)]
+pub fn place_last<K: Sortable<Key = K> + Int>(
+    keys: &Tensor<K, 2>,
+    indices: &Tensor<u32, 2>,
+    counts: &Tensor<u32, 3>,
+    totals: &Tensor<u32, 2>,
+    order: &mut Tensor<i64, 2>,
+    shift: Val<u32>,
+    part: usize,
+    tile: usize,
+) {
+    let (at, row) = (program_id(0), program_id(1));
+    let (first, columns) = (at * part, keys.extent(1));
+    let mut before = before_part(counts, totals, row, at);
+    for start in range_step(first, (first + part).min(columns), tile) {
+        let own_keys = keys.row(row).tile(start, tile).load(0);
+        let own_indices = indices.row(row).tile(start, tile).load(0);
+        let count = columns - start;
+        let (own, place, after) = places(digit_of(own_keys, shift, count), before);
+        let inside = iota::<i64>(tile).lt(count);
+        let sorted = own_indices.gather(own.cast::<i32>(), 0).cast::<i64>();
+        // SAFETY: as in `place_first`.
+        unsafe { order.row(row).scatter_where(place.cast::<i64>(), inside, sorted) };
+        before = after;
+    }
+}
+
+/// The elements of each row at indices, `block` a program.
+#[kernel(crate = kiln_runtime)]
+pub fn pick<T: Num>(x: &Tensor<T, 2>, order: &Tensor<i64, 2>, y: &mut Tensor<T, 2>, block: usize) {
+    let (at, row) = (program_id(0) * block, program_id(1));
+    let index = order.row(row).tile(at, block).load(0);
+    y.row(row).tile(at, block).store(x.row(row).get_or(index, 0));
+}
