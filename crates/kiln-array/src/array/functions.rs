@@ -271,7 +271,7 @@ impl Array {
     #[track_caller]
     pub fn gelu(&self) -> Array {
         let (x, dtype) = self.widened();
-        (((&x * std::f64::consts::FRAC_1_SQRT_2).erf() + 1.0) * (&x * 0.5)).cast(dtype)
+        ((&x * std::f64::consts::FRAC_1_SQRT_2).erf() * 0.5 * &x + &x * 0.5).cast(dtype)
     }
 }
 
