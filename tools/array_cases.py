@@ -313,6 +313,19 @@ def arrangements():
         case("std keep 1", [x], np.std(x, axis=1, keepdims=True))
 
 
+def functions_of_integers():
+    functions = {"expm1": np.expm1, "log10": np.log10, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos,
+                 "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh}
+    for name, function in functions.items():
+        # The least integers have no negative, and those of u32 none at all.
+        for dtype in ["u32", "i32", "i64", "bool", "f16"]:
+            x = array(dtype, (9,), low=-1, high=2, special=False)
+            if np.dtype(TYPES[dtype]).kind in "iu" and name not in ("asin", "acos", "tan"):
+                x[:2] = np.iinfo(TYPES[dtype]).min, np.iinfo(TYPES[dtype]).max
+            result = function(x.astype(np.float32)).astype(np.float16) if dtype in ("f16", "bool") else function(x)
+            case(name, [x], result)
+
+
 def running():
     for dtype in ["f32", "f64", "i32"]:
         for shape, axis in [((9,), 0), ((3, 4), 0), ((2, 3, 5), 1), ((1, 33), 1), ((3, 0), 1), ((0, 3), 1)]:
@@ -346,6 +359,7 @@ def main():
         spectra()
         arrangements()
         running()
+        functions_of_integers()
 
 
 sys.exit(main())

@@ -8,9 +8,9 @@
 //! rows of a matrix: one where a token is chosen, several where a text is read.
 //!
 //! ```text
-//!  embed ─▶ x ─▶ norm · Wqkv ─▶ remember ─▶ attend ─▶ · Wo + x ─▶ norm · Wgate,up ─▶ gate · Wdown + x ─┐
-//!           ▲                                                                         each layer      │
-//!           └─────────────────────────────────────────────────────────────────────────────────────────┘
+//!  embed ─▶ x ─▶ norm · Wqkv ─▶ remember ─▶ attend ─▶ · Wo + x ─▶ norm · Wgate,up ─▶ gate ─┐
+//!           ▲                                                              each layer     │
+//!           └─────────────────────────────── · Wdown + x ◀───────────────────────────────┘
 //!  x ─▶ norm · W ─▶ likeliest of each part ─▶ choose ─▶ the next token
 //! ```
 

@@ -44,11 +44,11 @@ struct Node {
     tracked: bool,
     /// The walk that found it last, and the position that it has there.
     found: [AtomicU64; 2],
-    state: Mutex<State>,
+    state: Mutex<ArrayState>,
 }
 
 /// How far an array is.
-enum State {
+enum ArrayState {
     Lazy(Recipe),
     /// Computed. The recipe of a tracked array stays.
     Ready {
@@ -191,7 +191,7 @@ impl Array {
     ) -> Array {
         let of_variable = matches!(recipe.op, Op::Variable | Op::Mapped);
         let tracked = of_variable || recipe.inputs.iter().any(|input| input.0.tracked);
-        let state = Mutex::new(State::Lazy(recipe));
+        let state = Mutex::new(ArrayState::Lazy(recipe));
         Array(Arc::new(Node { dtype, shape, device, site, tracked, found: Default::default(), state }))
     }
 
@@ -205,14 +205,14 @@ impl Array {
     pub(crate) fn ready(tensor: DynTensor, site: Site) -> Array {
         let (dtype, shape) = (tensor.dtype(), Extents::from_slice(tensor.shape()));
         let device = Some(tensor.device().clone());
-        let state = Mutex::new(State::Ready { tensor: Arc::new(tensor), recipe: None });
+        let state = Mutex::new(ArrayState::Ready { tensor: Arc::new(tensor), recipe: None });
         Array(Arc::new(Node { dtype, shape, device, site, tracked: false, found: Default::default(), state }))
     }
 
     /// An array with an error in place of elements.
     pub(crate) fn failed(error: Error, site: Site) -> Array {
         let (dtype, shape) = (Scalar::F32, Extents::new());
-        let state = Mutex::new(State::Failed(error));
+        let state = Mutex::new(ArrayState::Failed(error));
         Array(Arc::new(Node {
             dtype,
             shape,
@@ -267,8 +267,8 @@ impl Array {
     /// ```
     pub fn error(&self) -> Option<Error> {
         match &*self.0.lock() {
-            State::Failed(error) => Some(error.clone()),
-            State::Lazy(_) | State::Ready { .. } => None,
+            ArrayState::Failed(error) => Some(error.clone()),
+            ArrayState::Lazy(_) | ArrayState::Ready { .. } => None,
         }
     }
 
@@ -299,9 +299,9 @@ impl Array {
     /// The array's error.
     pub(crate) fn look<R>(&self, f: impl FnOnce(Seen<'_>) -> R) -> Result<R> {
         match &*self.0.lock() {
-            State::Lazy(recipe) => Ok(f(Seen::Recipe(recipe))),
-            State::Ready { tensor, .. } => Ok(f(Seen::Tensor(tensor))),
-            State::Failed(error) => Err(error.clone()),
+            ArrayState::Lazy(recipe) => Ok(f(Seen::Recipe(recipe))),
+            ArrayState::Ready { tensor, .. } => Ok(f(Seen::Tensor(tensor))),
+            ArrayState::Failed(error) => Err(error.clone()),
         }
     }
 
@@ -321,15 +321,15 @@ impl Array {
     /// How it is computed, if that is still known.
     pub(crate) fn recipe(&self) -> Option<Recipe> {
         match &*self.0.lock() {
-            State::Lazy(recipe) | State::Ready { recipe: Some(recipe), .. } => Some(recipe.clone()),
-            State::Ready { recipe: None, .. } | State::Failed(_) => None,
+            ArrayState::Lazy(recipe) | ArrayState::Ready { recipe: Some(recipe), .. } => Some(recipe.clone()),
+            ArrayState::Ready { recipe: None, .. } | ArrayState::Failed(_) => None,
         }
     }
 
     /// Sets the elements, which were computed. What only the recipe holds is freed.
     pub(crate) fn set_tensor(&self, tensor: Arc<DynTensor>) {
         let mut state = self.0.lock();
-        if let State::Lazy(recipe) = &mut *state {
+        if let ArrayState::Lazy(recipe) = &mut *state {
             let recipe = Recipe {
                 op: recipe.op.clone(),
                 inputs: mem::take(&mut recipe.inputs),
@@ -337,7 +337,7 @@ impl Array {
             };
             let is_needed = self.0.tracked && OPEN_SCOPES.get() > 0;
             let (kept, freed) = if is_needed { (Some(recipe), None) } else { (None, Some(recipe)) };
-            *state = State::Ready { tensor, recipe: kept };
+            *state = ArrayState::Ready { tensor, recipe: kept };
             drop(state);
             release(freed.map_or_else(SmallVec::new, |recipe| recipe.inputs));
         }
@@ -359,7 +359,7 @@ fn common_device(inputs: &[&Array], op: &'static str, site: Site) -> Result<Opti
 
 impl Node {
     /// The state. A thread that panicked has left it whole: nothing that changes it can panic.
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ArrayState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -369,7 +369,7 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let State::Lazy(recipe) | State::Ready { recipe: Some(recipe), .. } = state {
+        if let ArrayState::Lazy(recipe) | ArrayState::Ready { recipe: Some(recipe), .. } = state {
             release(mem::take(&mut recipe.inputs));
         }
     }
@@ -381,7 +381,7 @@ fn release(inputs: SmallVec<[Array; 2]>) {
     while let Some(Array(node)) = pending.pop() {
         let Some(mut node) = Arc::into_inner(node) else { continue };
         let state = node.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let State::Lazy(recipe) | State::Ready { recipe: Some(recipe), .. } = state {
+        if let ArrayState::Lazy(recipe) | ArrayState::Ready { recipe: Some(recipe), .. } = state {
             pending.extend(mem::take(&mut recipe.inputs));
         }
     }
@@ -391,9 +391,9 @@ impl fmt::Debug for Array {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (dtype, shape) = (self.dtype(), self.shape());
         match &*self.0.lock() {
-            State::Lazy(recipe) => write!(f, "Array<{dtype}>({shape:?}, {:?})", recipe.op),
-            State::Ready { .. } => write!(f, "Array<{dtype}>({shape:?})"),
-            State::Failed(error) => write!(f, "Array({error})"),
+            ArrayState::Lazy(recipe) => write!(f, "Array<{dtype}>({shape:?}, {:?})", recipe.op),
+            ArrayState::Ready { .. } => write!(f, "Array<{dtype}>({shape:?})"),
+            ArrayState::Failed(error) => write!(f, "Array({error})"),
         }
     }
 }

@@ -31,15 +31,23 @@ fn shapes_that_do_not_fit() {
     );
     refused(x(&[]).matmul(&x(&[3])), "`matmul`: shapes [] and [3]: a number is no matrix; multiply by `*`");
     refused(x(&[6]).reshape(&[4, -1]), "`reshape`: 6 elements do not fill shape [4, -1]");
+    refused(
+        x(&[6]).reshape(&[-1, -1]),
+        "`reshape`: shape [-1, -1] leaves 2 extents open: only one may be -1",
+    );
+    let any = "`reshape`: any extent would do for the -1 of shape [0, -1]: write it out";
+    refused(x(&[0, 5]).reshape(&[0, -1]), any);
     refused(x(&[6]).permute(&[0, 1]), "`permute`: [0, 1] does not name each axis of shape [6] once");
     refused(
         x(&[6]).slice(0, 2..9),
         "`slice`: (Included(2), Excluded(9)) in steps of 1 is no part of axis 0 of shape [6]",
     );
-    refused(x(&[2, 3]).sum_axes(&[2]), "`sum`: [2] are no different axes of shape [2, 3]");
-    refused(x(&[2, 3]).sum_axes(&[1, -1]), "`sum`: [1, -1] are no different axes of shape [2, 3]");
+    refused(x(&[2, 3]).sum_axes(&[2]), "`sum`: shape [2, 3] has no axis 2");
+    refused(x(&[2, 3]).sum_axes(&[1, -1]), "`sum`: [1, -1] name an axis of shape [2, 3] twice");
     refused(x(&[2, 0]).max_axes(&[1]), "`max`: no elements along an axis of shape [2, 0]");
-    refused(x(&[2]).softmax(1), "`max`: [1] are no different axes of shape [2]");
+    refused(x(&[2]).softmax(1), "`softmax`: shape [2] has no axis 1");
+    refused(x(&[]).log_softmax(-1), "`log_softmax`: shape [] has no axis -1");
+    refused(x(&[]).logsumexp(0), "`logsumexp`: shape [] has no axis 0");
     refused(x(&[2, 3]).squeeze(0), "`squeeze`: axis 0 of shape [2, 3] does not have extent 1");
     refused(
         concatenate(&[&x(&[2, 3]), &x(&[2])], 0),
@@ -89,11 +97,23 @@ fn what_is_found_out_later() {
     let at = Array::new(&device, &[0i32, 5], &[2]);
     let error = x(&[3]).take(&at, 0).to_vec::<f32>().unwrap_err().to_string();
     assert!(error.contains("an index lies outside of the axis that it is for"), "{error}");
+    // Also where all elements along the axis are equal, so that no element depends on the index.
+    let of_equal = [
+        Array::zeros(&device, Scalar::F32, &[3, 2]).take(&at, 0),
+        x(&[3, 1]).broadcast_to(&[3, 4]).take(&at, 1),
+        Array::arange(&device, 3).unsqueeze(1).broadcast_to(&[3, 2]).take(&at, 1),
+        Array::ones(&device, Scalar::F32, &[2, 3]).cross_entropy(&at),
+    ];
+    for y in of_equal {
+        let error = y.eval().and_then(|()| y.cast(Scalar::F32).to_vec::<f32>()).unwrap_err().to_string();
+        assert!(error.contains("an index lies outside of the axis that it is for"), "{error}");
+    }
 
     let error = x(&[3]).item::<f32>().unwrap_err().to_string();
     assert!(error.contains("`item`: shape [3] does not have one element"), "{error}");
     let error = x(&[3]).to_vec::<i32>().unwrap_err().to_string();
     assert!(error.contains("expected elements of i32, got a tensor of f32 and shape [3]"), "{error}");
+    assert_eq!(error.matches("tests/errors.rs").count(), 1, "{error}");
 
     let (fine, wrong) = (x(&[2]).exp(), x(&[2]).reshape(&[3]));
     assert!(eval(&[&fine, &wrong]).is_err());

@@ -241,6 +241,18 @@ fn attention_of_bf16_has_the_gradients_of_f32() {
 }
 
 #[test]
+fn attention_of_nothing_is_nothing() {
+    let device = device();
+    for dtype in [Scalar::F32, Scalar::F64] {
+        let layer = Attention::new(&device, Key::new(1), 6, 2).causal().cast(dtype);
+        for shape in [[2, 0, 6], [0, 3, 6]] {
+            let y = layer.forward(&Array::zeros(&device, dtype, &shape));
+            assert!(y.eval().is_ok() && y.shape() == shape && y.dtype() == dtype, "{y:?}");
+        }
+    }
+}
+
+#[test]
 fn layers_name_shapes_that_they_do_not_take() {
     let device = device();
     let layer = Attention::new(&device, Key::new(1), 6, 4);

@@ -2,6 +2,7 @@
 
 use crate::Properties;
 use crate::variables::LAUNCH_LIMIT_VARIABLE;
+use kiln_ir::UNKNOWN_LOCATION;
 use std::fmt;
 use std::time::Duration;
 
@@ -255,7 +256,11 @@ impl fmt::Display for Fault {
                 write!(f, "{finding} in `{}`: {detail}", self.kernel)?
             }
         }
-        write!(f, ", at {}, block {:?}", self.location, self.block)?;
+        // Kernels that are made of arrays have no line: the error around this one has it.
+        if self.location != UNKNOWN_LOCATION {
+            write!(f, ", at {}", self.location)?;
+        }
+        write!(f, ", block {:?}", self.block)?;
         self.thread.map_or(Ok(()), |thread| write!(f, ", thread {thread:?}"))
     }
 }

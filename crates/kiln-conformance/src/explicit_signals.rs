@@ -10,7 +10,7 @@ use kiln_runtime::Tensor;
 pub fn cases() -> Vec<Case> {
     cases!["explicit::signals":
         chain_of_programs for f32 i32;
-        one_thread_tells;
+        one_thread_signals;
     ]
 }
 
@@ -67,7 +67,7 @@ fn chain_of_programs<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
 
 /// A task of one thread signals one of many warps of the same program, and of the next.
 #[kernel(crate = kiln_runtime)]
-fn tell(numbers: &mut Tensor<u32, 1>, signals: &mut Tensor<u32, 1>) {
+fn signal_next(numbers: &mut Tensor<u32, 1>, signals: &mut Tensor<u32, 1>) {
     let own = program_id(0);
     tasks()
         .task(1, 0, || {
@@ -87,10 +87,10 @@ fn tell(numbers: &mut Tensor<u32, 1>, signals: &mut Tensor<u32, 1>) {
         .run();
 }
 
-fn one_thread_tells(trial: &mut Trial<'_>) -> Verdict {
+fn one_thread_signals(trial: &mut Trial<'_>) -> Verdict {
     let mut signals = trial.device.zeros::<u32, 1>([150])?;
     let mut numbers = trial.output::<u32, 1>([150])?;
-    tell(&mut numbers, &mut signals).grid([150]).launch(trial.device)?;
+    signal_next(&mut numbers, &mut signals).grid([150]).launch(trial.device)?;
     let expected: Vec<u32> = list(0..150, |i| 10 * i);
     holds("the numbers", &numbers, &expected)?;
     holds("the signals", &signals, &(1..=150).collect::<Vec<u32>>())

@@ -217,6 +217,9 @@ impl Naming {
     }
 }
 
+/// What stands for the location of an operation that was made by no line of a user's source.
+pub const UNKNOWN_LOCATION: &str = "unknown location";
+
 /// A kernel: one function over tiles and threads.
 ///
 /// Entities that no block reaches any more are allowed to stay in the arenas; [`Kernel::walk`]
@@ -449,11 +452,11 @@ impl Kernel {
         Message(self.messages.len() as u32 - 1)
     }
 
-    /// `file:line:column` of a location, or `unknown location`.
+    /// `file:line:column` of a location, or [`UNKNOWN_LOCATION`].
     pub fn describe(&self, loc: Loc) -> String {
         match self.files.get(loc.file as usize) {
             Some(file) if loc.line > 0 => format!("{file}:{}:{}", loc.line, loc.column),
-            _ => "unknown location".into(),
+            _ => UNKNOWN_LOCATION.into(),
         }
     }
 }

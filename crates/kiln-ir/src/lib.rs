@@ -119,7 +119,8 @@ pub use fault_region::{BUDGET_EXCEEDED, FaultRegions, FaultSite, recorded};
 pub use float8::{E4M3, E5M2};
 pub use fragment::FragmentOp;
 pub use kernel::{
-    Block, BlockData, Def, Facts, IntFact, Kernel, Level, Loc, Named, Naming, Op, OpData, Param, Value, WARP,
+    Block, BlockData, Def, Facts, IntFact, Kernel, Level, Loc, Named, Naming, Op, OpData, Param,
+    UNKNOWN_LOCATION, Value, WARP,
 };
 pub use literal::Literal;
 pub use matrix::{MATRIX, MatrixGrid, MatrixOp};

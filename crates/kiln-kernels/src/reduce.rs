@@ -2,7 +2,7 @@
 
 use crate::sizes::{elements_per_program, resident_programs, row_tile};
 use kiln_lang::prelude::*;
-use kiln_runtime::{Device, Execution, Result, Tensor};
+use kiln_runtime::{Device, Error, Execution, Result, Tensor};
 
 /// Kernels, for launches of one's own.
 pub mod kernels {
@@ -40,7 +40,7 @@ pub mod kernels {
 /// inputs give equal sums.
 ///
 /// # Errors
-/// Out of memory for the partial sums.
+/// [`Error::Shape`] if y has no element; out of memory for the partial sums.
 ///
 /// ```
 /// let device = kiln_runtime::Device::open("interp")?;
@@ -48,9 +48,13 @@ pub mod kernels {
 /// let mut y = device.uninit([1])?;
 /// kiln_kernels::sum(&x, &mut y)?;
 /// assert_eq!(y.item()?, 1500.0);
+/// assert!(kiln_kernels::sum(&x, &mut device.uninit([0])?).is_err());
 /// # Ok::<(), kiln_runtime::Error>(())
 /// ```
 pub fn sum(x: &Tensor<f32, 1>, y: &mut Tensor<f32, 1>) -> Result<()> {
+    if y.is_empty() {
+        return Err(Error::Shape { what: "sum, y".into(), expected: vec![1], given: vec![0] });
+    }
     let device = x.device().clone();
     let each = device.capabilities().execution == Execution::Simd;
     let (block, most, warps) = sizes(&device);

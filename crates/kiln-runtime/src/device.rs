@@ -346,7 +346,8 @@ impl Device {
     /// let mut x = device.zeros::<i32, 1>([1])?;
     /// wait_for(&mut x).grid([1]).block([1]).launch(&device)?;
     /// let fault = device.synchronize().unwrap_err().to_string();
-    /// assert!(fault.starts_with("`wait_for` ran longer than its limit of 50ms, in a loop"), "{fault}");
+    /// let expected = "`wait_for` ran longer than its limit of 50ms, in a loop";
+    /// assert!(fault.starts_with(expected), "{fault}");
     /// # Ok::<(), kiln_runtime::Error>(())
     /// ```
     ///
@@ -465,7 +466,8 @@ impl Device {
     /// use kiln_runtime::{Device, DiskCache};
     ///
     /// let folder = std::env::temp_dir().join(format!("kiln-doc-choices-{}", std::process::id()));
-    /// let open = || Device::with_backend(Box::new(kiln_cpu::CpuBackend::new()), DiskCache::at(&folder));
+    /// let cpu = || Box::new(kiln_cpu::CpuBackend::new());
+    /// let open = || Device::with_backend(cpu(), DiskCache::at(&folder));
     /// let first = open();
     /// assert_eq!(first.choice("how to add"), None);
     /// first.keep_choice("how to add", "by fours");

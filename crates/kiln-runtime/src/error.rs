@@ -114,9 +114,9 @@ pub enum Error {
         bytes: usize,
     },
     /// A view would reach outside its tensor.
-    #[error("{what} is out of range for a tensor of shape {shape:?}")]
+    #[error("{what}, for a tensor of shape {shape:?}")]
     Range {
-        /// What was asked for.
+        /// What is wrong with what was asked for.
         what: String,
         /// The tensor's shape.
         shape: Vec<usize>,

@@ -3,7 +3,7 @@
 use crate::activity::{Activity, CallSite, LaunchTimer, ReplayActivity};
 use crate::buffer::Access;
 use crate::capture::node::{Recorded, Work};
-use crate::capture::plan::Plan;
+use crate::capture::plan::ReplayPlan;
 use crate::capture::recording::Recording;
 use crate::capture::state::Mode;
 use crate::device::Device;
@@ -83,7 +83,7 @@ pub struct Graph {
     queue: Queue,
     pub(crate) number: u64,
     pub(crate) nodes: Vec<Recorded>,
-    pub(crate) plan: Plan,
+    pub(crate) plan: ReplayPlan,
 }
 
 /// A part of a [`Graph`]: a launch, copy or fill.
@@ -201,7 +201,7 @@ impl Graph {
     fn new(device: &Device, queue: Queue, capture: Capture) -> Result<Graph> {
         let number = capture.number;
         let nodes = capture.recording.end();
-        let plan = Plan::new(&nodes);
+        let plan = ReplayPlan::new(&nodes);
         let mut graph = Graph { on_device: None, device: device.clone(), queue, number, nodes, plan };
         graph.build()?;
         Ok(graph)

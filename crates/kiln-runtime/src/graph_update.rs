@@ -4,7 +4,7 @@ use crate::activity::CallSite;
 use crate::args::Use;
 use crate::buffer::Buffer;
 use crate::capture::node::{Launched, Place, Recorded, Work};
-use crate::capture::plan::Plan;
+use crate::capture::plan::ReplayPlan;
 use crate::dyn_kernel::{Arg, DynArg};
 use crate::error::{Error, Result};
 use crate::graph::{Graph, GraphLaunch};
@@ -186,7 +186,7 @@ impl Graph {
         for (number, work) in changed {
             self.nodes[number].work = work;
         }
-        let before = std::mem::replace(&mut self.plan, Plan::new(&self.nodes));
+        let before = std::mem::replace(&mut self.plan, ReplayPlan::new(&self.nodes));
         match self.on_device.take() {
             Some(mut graph) if before.after == self.plan.after => {
                 for number in numbers {

@@ -46,7 +46,8 @@ use web_time::Instant;
 /// let mut y = device.uninit([5])?;
 /// double(&x, &mut y).launch(&device)?;
 /// let stream = device.stream()?;
-/// increment(&mut y).grid([2]).block([3]).on(&stream).launch(&device)?; // waits for `double` by itself
+/// // Waits for `double` by itself.
+/// increment(&mut y).grid([2]).block([3]).on(&stream).launch(&device)?;
 /// assert_eq!(y.to_vec()?, [3.0, 5.0, 7.0, 9.0, 11.0]);
 /// # Ok::<(), kiln_runtime::Error>(())
 /// ```
@@ -90,7 +91,8 @@ impl<P: KernelParams> Launch<P> {
     ///
     /// let device = Device::open("interp")?;
     /// let mut y = device.zeros([5])?;
-    /// increment(&mut y).grid([3]).block([2]).launch(&device)?; // 6 threads, of which one has no element
+    /// // 6 threads, of which one has no element.
+    /// increment(&mut y).grid([3]).block([2]).launch(&device)?;
     /// assert_eq!(y.to_vec()?, [1; 5]);
     /// # Ok::<(), kiln_runtime::Error>(())
     /// ```

@@ -134,14 +134,14 @@ impl Drop for Closure {
 /// Jobs, and the threads that do them.
 #[derive(Default)]
 struct Queue {
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     /// Signaled when there is a job, or when no more will come.
     changed: Condvar,
     is_observed: bool,
 }
 
 #[derive(Default)]
-struct State {
+struct QueueState {
     jobs: VecDeque<Job>,
     is_closed: bool,
     threads: Vec<JoinHandle<()>>,
@@ -151,7 +151,7 @@ struct State {
 }
 
 impl Queue {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         // A thread that panics holds no lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

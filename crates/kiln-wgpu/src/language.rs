@@ -94,7 +94,7 @@ impl Module {
                 kernel: self.entry.clone(),
                 what: "f64".into(),
                 device: "Metal".into(),
-                location: "unknown location".into(),
+                location: kiln_ir::UNKNOWN_LOCATION.into(),
                 hint: "Compute in f32.".into(),
             });
         }

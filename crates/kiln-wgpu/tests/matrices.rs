@@ -54,8 +54,8 @@ enum Form {
 
 /// c = a b, or what a form makes of it, for tiles of these extents.
 fn text([m, n, k]: [u32; 3], form: Form) -> String {
-    let turned = form == Form::Transposed;
-    let factor = |id: u32, view: &str, [rows, columns]: [u32; 2], [row, column]: [&str; 2]| match turned {
+    let transposed = form == Form::Transposed;
+    let factor = |id: u32, view: &str, [rows, columns]: [u32; 2], [row, column]: [&str; 2]| match transposed {
         true => format!(
             "    %{id} = load %{view}[{column}, {row}] pad %6 : f16[{columns}, {rows}]
     %{} = transpose %{id} [1, 0] : f16[{rows}, {columns}]\n",
@@ -95,7 +95,7 @@ fn text([m, n, k]: [u32; 3], form: Form) -> String {
   store.disjoint %c[%2, %3] = %10
 }}
 ",
-        u32::from(!turned),
+        u32::from(!transposed),
         factor(20, "a", [m, k], ["%2", "%8"]),
         factor(25, "b", [k, n], ["%8", "%3"]),
     )
@@ -137,13 +137,13 @@ fn run(
     kernel: &Kernel,
     grid: [u32; 3],
     [rows, columns, depth]: [usize; 3],
-    turned: bool,
+    transposed: bool,
 ) -> (Vec<f32>, [Vec<f16>; 2]) {
     let device = Interp::new(Options::default());
     let factors = [numbers(rows * depth, 1), numbers(depth * columns, 2)];
     let bytes = |values: &[f16]| -> Vec<u8> { values.iter().flat_map(|x| x.to_le_bytes()).collect() };
     let c: Vec<u8> = [7.0f32].repeat(rows * columns).iter().flat_map(|x| x.to_le_bytes()).collect();
-    let shapes = match turned {
+    let shapes = match transposed {
         true => [[depth, rows], [columns, depth], [rows, columns]],
         false => [[rows, depth], [depth, columns], [rows, columns]],
     };
@@ -176,9 +176,11 @@ fn reference(
     form: Form,
     factors: &[Vec<f16>; 2],
 ) -> Vec<f64> {
-    let turned = form == Form::Transposed;
-    let a = |i: usize, k: usize| if turned { factors[0][k * rows + i] } else { factors[0][i * depth + k] };
-    let b = |k: usize, j: usize| if turned { factors[1][j * depth + k] } else { factors[1][k * columns + j] };
+    let transposed = form == Form::Transposed;
+    let a =
+        |i: usize, k: usize| if transposed { factors[0][k * rows + i] } else { factors[0][i * depth + k] };
+    let b =
+        |k: usize, j: usize| if transposed { factors[1][j * depth + k] } else { factors[1][k * columns + j] };
     let element = |i: usize, j: usize| {
         let product = |k: usize| a(i, k).to_f64() * b(k, j).to_f64();
         match form {

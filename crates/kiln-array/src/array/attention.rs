@@ -17,7 +17,12 @@ const OF_KERNELS: [Scalar; 3] = [Scalar::F32, Scalar::F16, Scalar::BF16];
 /// The attention of queries, keys and values `[batch, length, 3, heads, width]`:
 /// `[batch, length, heads, width]`.
 pub(crate) fn attention(qkv: &Array, causal: bool, site: Site) -> Array {
-    if !OF_KERNELS.contains(&qkv.dtype()) || qkv.is_empty() {
+    if qkv.is_empty() {
+        // There is nothing to compute, and nothing to take a maximum of.
+        let qkv = qkv.ordered(Extents::from_slice(&[2, 0, 1, 3, 4]), site);
+        return qkv.select(0, 0);
+    }
+    if !OF_KERNELS.contains(&qkv.dtype()) {
         return WrittenDown::of(qkv, causal, site).results();
     }
     custom_vjp(

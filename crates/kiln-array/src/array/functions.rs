@@ -19,6 +19,16 @@ pub(crate) fn unary(op: UnaryOp, x: &Array, site: Site) -> Array {
     })
 }
 
+impl Array {
+    /// The elements as floats in which a function of several operations is computed, and the type
+    /// of its result: 16-bit floats are computed in f32, so that they round once.
+    #[track_caller]
+    fn widened(&self) -> (Array, Scalar) {
+        let dtype = float_of(self.dtype());
+        (self.cast(dtype.accumulator()), dtype)
+    }
+}
+
 /// √(1 - x²).
 #[track_caller]
 fn other_leg(x: &Array) -> Array {
@@ -127,21 +137,24 @@ impl Array {
     pub fn expm1(&self) -> Array {
         // Near zero by e^x - 1 = 2 t / (1 - t) with t = tanh(x / 2), which is no difference of
         // nearly equal numbers.
-        let t = (self.clip(-1.0, 1.0) * 0.5).tanh();
-        let (near, far) = (&t * 2.0 / (1.0 - &t), self.exp() - 1.0);
-        near.where_(&self.abs().less(1.0), &far)
+        let (x, dtype) = self.widened();
+        let t = (x.clip(-1.0, 1.0) * 0.5).tanh();
+        let (near, far) = (&t * 2.0 / (1.0 - &t), x.exp() - 1.0);
+        near.where_(&x.abs().less(1.0), &far).cast(dtype)
     }
 
     /// The logarithm to the base 10.
     #[track_caller]
     pub fn log10(&self) -> Array {
-        self.log2() * std::f64::consts::LOG10_2
+        let (x, dtype) = self.widened();
+        (x.log2() * std::f64::consts::LOG10_2).cast(dtype)
     }
 
     /// The tangent, of radians.
     #[track_caller]
     pub fn tan(&self) -> Array {
-        self.sin() / self.cos()
+        let (x, dtype) = self.widened();
+        (x.sin() / x.cos()).cast(dtype)
     }
 
     /// The angle between -π/2 and π/2 with this sine, in radians.
@@ -156,33 +169,38 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn asin(&self) -> Array {
-        self.atan2(other_leg(self))
+        let (x, dtype) = self.widened();
+        x.atan2(other_leg(&x)).cast(dtype)
     }
 
     /// The angle between 0 and π with this cosine, in radians.
     #[track_caller]
     pub fn acos(&self) -> Array {
-        other_leg(self).atan2(self)
+        let (x, dtype) = self.widened();
+        other_leg(&x).atan2(&x).cast(dtype)
     }
 
     /// The angle between -π/2 and π/2 with this tangent, in radians.
     #[track_caller]
     pub fn atan(&self) -> Array {
-        self.atan2(1.0)
+        let (x, dtype) = self.widened();
+        x.atan2(1.0).cast(dtype)
     }
 
     /// The hyperbolic sine.
     #[track_caller]
     pub fn sinh(&self) -> Array {
-        let e = self.clip(-1.0, 1.0).expm1();
-        let (near, far) = (&e + &e / (&e + 1.0), self.exp() - (-self).exp());
-        near.where_(&self.abs().less(1.0), &far) * 0.5
+        let (x, dtype) = self.widened();
+        let e = x.clip(-1.0, 1.0).expm1();
+        let (near, far) = (&e + &e / (&e + 1.0), x.exp() - (-&x).exp());
+        (near.where_(&x.abs().less(1.0), &far) * 0.5).cast(dtype)
     }
 
     /// The hyperbolic cosine.
     #[track_caller]
     pub fn cosh(&self) -> Array {
-        (self.exp() + (-self).exp()) * 0.5
+        let (x, dtype) = self.widened();
+        ((x.exp() + (-&x).exp()) * 0.5).cast(dtype)
     }
 
     /// Whether each element is a number, neither infinite nor NaN.
@@ -245,13 +263,15 @@ impl Array {
     /// x · sigmoid(x), also known as swish.
     #[track_caller]
     pub fn silu(&self) -> Array {
-        self * self.sigmoid()
+        let (x, dtype) = self.widened();
+        (&x * x.sigmoid()).cast(dtype)
     }
 
     /// x · Φ(x), where Φ is the normal distribution, by the error function.
     #[track_caller]
     pub fn gelu(&self) -> Array {
-        (self * std::f64::consts::FRAC_1_SQRT_2).erf().cast(self.dtype()) * 0.5 * self + self * 0.5
+        let (x, dtype) = self.widened();
+        ((&x * std::f64::consts::FRAC_1_SQRT_2).erf() * 0.5 * &x + &x * 0.5).cast(dtype)
     }
 }
 

@@ -59,7 +59,11 @@ impl Array {
     #[track_caller]
     pub fn to_vec<T: Elem>(&self) -> Result<Vec<T>> {
         let location = Location::caller();
-        self.tensor()?.to_vec().map_err(|error| Error::run(error, location))
+        self.tensor()?.to_vec().map_err(|error| match error {
+            // It has this line already.
+            error @ kiln_runtime::Error::DataType { .. } => Error::from(error),
+            error => Error::run(error, location),
+        })
     }
 
     /// The one element. Waits for the device.

@@ -17,7 +17,7 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn softmax(&self, axis: isize) -> Array {
-        let x = self.wide();
+        let x = self.widened_along("softmax", axis);
         let e = (&x - x.shift_along(axis)).exp();
         (&e / e.sum_keep(&[axis])).cast(mean_of(self.dtype()))
     }
@@ -25,7 +25,7 @@ impl Array {
     /// The logarithm of the softmax, also where that is too small for a float.
     #[track_caller]
     pub fn log_softmax(&self, axis: isize) -> Array {
-        let x = self.wide();
+        let x = self.widened_along("log_softmax", axis);
         let shifted = &x - x.shift_along(axis);
         (&shifted - shifted.exp().sum_keep(&[axis]).log()).cast(mean_of(self.dtype()))
     }
@@ -33,7 +33,7 @@ impl Array {
     /// ln Σ e^x along an axis, which goes.
     #[track_caller]
     pub fn logsumexp(&self, axis: isize) -> Array {
-        let x = self.wide();
+        let x = self.widened_along("logsumexp", axis);
         let max = x.max_keep(&[axis]).stop_gradient();
         // Where all elements are infinitely small, so is the result, and their difference is NaN.
         let max = max.where_(&max.abs().less(f64::INFINITY), 0.0);
@@ -57,6 +57,13 @@ impl Array {
     pub fn rms_norm(&self, weight: &Array, epsilon: f64) -> Array {
         let x = self.wide();
         (&x * (x.square().mean_keep(&[-1]) + epsilon).rsqrt() * weight).cast(mean_of(self.dtype()))
+    }
+
+    /// The elements as floats, of 32 bits or more, for an operation along an axis.
+    #[track_caller]
+    fn widened_along(&self, op: &'static str, axis: isize) -> Array {
+        let site = Location::caller();
+        self.axis_at(op, axis, site).map_or_else(|error| Array::failed(error, site), |_| self.wide())
     }
 
     /// The elements as floats, of 32 bits or more.

@@ -83,16 +83,20 @@ impl Array {
         if self.error().is_some() {
             return self.clone();
         }
-        let wrong = || format!("{} elements do not fill shape {shape:?}", self.len());
         let known: usize = shape.iter().filter_map(|&extent| usize::try_from(extent).ok()).product();
         let open = shape.iter().filter(|&&extent| extent == -1).count();
         let rest = if open == 1 && known > 0 { self.len() / known } else { 0 };
         let extent = |&extent: &isize| if extent == -1 { Some(rest) } else { usize::try_from(extent).ok() };
         let extents: Option<Extents> = shape.iter().map(extent).collect();
-        match extents.filter(|extents| open <= 1 && count(extents) == self.len()) {
-            Some(extents) => self.reshaped(&extents, site),
-            None => Array::failed(Error::Shape { op: "reshape", problem: wrong(), location: site }, site),
-        }
+        let problem = match extents {
+            _ if open > 1 => format!("shape {shape:?} leaves {open} extents open: only one may be -1"),
+            _ if open == 1 && known == 0 => {
+                format!("any extent would do for the -1 of shape {shape:?}: write it out")
+            }
+            Some(extents) if count(&extents) == self.len() => return self.reshaped(&extents, site),
+            _ => format!("{} elements do not fill shape {shape:?}", self.len()),
+        };
+        Array::failed(Error::Shape { op: "reshape", problem, location: site }, site)
     }
 
     /// All elements on one axis.
@@ -376,8 +380,14 @@ impl Array {
             return Ok((0..self.rank()).collect());
         }
         shape::axes(axes, self.rank()).ok_or_else(|| {
-            let problem = format!("{axes:?} are no different axes of shape {:?}", self.shape());
-            Error::Shape { op, problem, location }
+            let missing = axes.iter().find(|&&axis| shape::axis(axis, self.rank()).is_none());
+            match missing {
+                Some(&axis) => self.no_axis(op, axis, location),
+                None => {
+                    let problem = format!("{axes:?} name an axis of shape {:?} twice", self.shape());
+                    Error::Shape { op, problem, location }
+                }
+            }
         })
     }
 }

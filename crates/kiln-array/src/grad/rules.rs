@@ -199,18 +199,18 @@ impl Rules<'_> {
     /// rows.
     fn of_product(&self) -> Vec<Option<Array>> {
         let (a, b, site) = (self.input(0), self.input(1), self.site);
-        let turned = |x: &Array| x.ordered(Extents::from_slice(&[0, 2, 1]), site);
+        let transposed = |x: &Array| x.ordered(Extents::from_slice(&[0, 2, 1]), site);
         let shared = |of: Array, x: &Array| match x.shape()[0] == 1 && of.shape()[0] > 1 {
             true => wide_sum(&of, &[0], site).reshaped(x.shape(), site),
             false => of,
         };
         let by_a = match is_transpose(a) {
-            true => turned(&product(b, &turned(self.g), site)),
-            false => product(self.g, &turned(b), site),
+            true => transposed(&product(b, &transposed(self.g), site)),
+            false => product(self.g, &transposed(b), site),
         };
         let by_b = match is_transpose(b) {
-            true => turned(&product(&turned(self.g), a, site)),
-            false => product(&turned(a), self.g, site),
+            true => transposed(&product(&transposed(self.g), a, site)),
+            false => product(&transposed(a), self.g, site),
         };
         vec![Some(shared(by_a, a)), Some(shared(by_b, b))]
     }

@@ -78,7 +78,7 @@ impl Attention {
         }
         let [b, l, h, d] = [batch, length, self.heads, width / self.heads].map(|extent| extent as isize);
         let qkv = self.qkv.forward(x).reshape(&[b, l, 3, h, d]);
-        let joined = attention(&qkv, self.causal, location).reshape(&[b, l, -1]);
+        let joined = attention(&qkv, self.causal, location).reshape(&[b, l, width as isize]);
         self.out.forward(&joined)
     }
 }

@@ -1,7 +1,7 @@
 //! AdamW.
 
 use super::schedule::Schedule;
-use super::update::{State, Update, of_step};
+use super::update::{OptimizerState, Update, of_step};
 use crate::error::Result;
 use crate::grad::{Gradients, Parameters};
 use std::panic::Location;
@@ -28,7 +28,7 @@ pub struct AdamW {
     betas: [f64; 2],
     epsilon: f64,
     weight_decay: f64,
-    pub(super) state: State<2>,
+    pub(super) state: OptimizerState<2>,
 }
 
 impl AdamW {
@@ -36,7 +36,7 @@ impl AdamW {
     /// rate is a number or a [`Schedule`].
     pub fn new(rate: impl Into<Schedule>) -> AdamW {
         let (betas, epsilon, weight_decay) = ([0.9, 0.999], 1e-8, 0.01);
-        AdamW { rate: rate.into(), betas, epsilon, weight_decay, state: State::new() }
+        AdamW { rate: rate.into(), betas, epsilon, weight_decay, state: OptimizerState::new() }
     }
 
     /// Sets how much of the means of gradients and of their squares stays in each step.

@@ -1,7 +1,7 @@
 //! Lion.
 
 use super::schedule::Schedule;
-use super::update::{State, Update, of_step};
+use super::update::{OptimizerState, Update, of_step};
 use crate::error::Result;
 use crate::grad::{Gradients, Parameters};
 use std::panic::Location;
@@ -24,14 +24,14 @@ pub struct Lion {
     rate: Schedule,
     betas: [f64; 2],
     weight_decay: f64,
-    pub(super) state: State<1>,
+    pub(super) state: OptimizerState<1>,
 }
 
 impl Lion {
     /// Makes one with betas of 0.9 and 0.99 and no weight decay. The rate is a number or a
     /// [`Schedule`].
     pub fn new(rate: impl Into<Schedule>) -> Lion {
-        Lion { rate: rate.into(), betas: [0.9, 0.99], weight_decay: 0.0, state: State::new() }
+        Lion { rate: rate.into(), betas: [0.9, 0.99], weight_decay: 0.0, state: OptimizerState::new() }
     }
 
     /// Sets how much of the mean counts in a change, and how much of it stays.

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `sgd.rs`, `adamw.rs`, `lion.rs` | the optimizers |
 //! | `schedule.rs` | learning rates by steps |
-//! | `resume.rs` | what checkpoints keep of them |
+//! | `resume.rs` | the trait of all: a step, and what checkpoints keep |
 //! | `update.rs` | what their steps have in common |
 
 mod adamw;

@@ -1,13 +1,49 @@
-//! What an optimizer keeps between steps, for checkpoints.
+//! What all optimizers can do: a step, and what checkpoints keep of them.
 
 use super::adamw::AdamW;
 use super::lion::Lion;
 use super::sgd::Sgd;
+use crate::error::Result;
+use crate::grad::{Gradients, Parameters};
 use crate::node::Array;
 
-/// An optimizer whose state can be kept and restored, as
-/// [`save_checkpoint`](crate::nn::save_checkpoint) does.
+/// An optimizer: what trains with any of them takes a step by it, and
+/// [`save_checkpoint`](crate::nn::save_checkpoint) keeps and restores its state.
+///
+/// ```
+/// use kiln_array::nn::{Key, Linear, Mixed};
+/// use kiln_array::optimizer::{Lion, Optimizer, Sgd};
+/// use kiln_array::{Array, Result};
+///
+/// /// The loss after some steps.
+/// fn trained(net: &mut Linear, mut optimizer: impl Optimizer, x: &Array) -> Result<f32> {
+///     let loss = |net: &Linear| net.forward(x).square().mean();
+///     for _ in 0..10 {
+///         let (_, gradients) = Mixed::f32().value_and_grad(&*net, loss);
+///         optimizer.step(net, gradients)?;
+///     }
+///     loss(net).item()
+/// }
+///
+/// let device = kiln_runtime::Device::open("cpu")?;
+/// let x = Key::new(1).normal(&device, &[8, 4]);
+/// let new = || Linear::new(&device, Key::new(2), 4, 2);
+/// let before = new().forward(&x).square().mean().item::<f32>()?;
+/// assert!(trained(&mut new(), Sgd::new(0.1).momentum(0.5), &x)? < before);
+/// assert!(trained(&mut new(), Lion::new(0.01), &x)? < before);
+/// # Ok::<(), kiln_array::Error>(())
+/// ```
 pub trait Optimizer {
+    /// Changes the parameters of a module, and computes them.
+    ///
+    /// # Errors
+    /// The error of a gradient or a parameter; gradients of other shapes; those of launches.
+    /// Nothing has changed then.
+    #[track_caller]
+    fn step<P: Parameters>(&mut self, net: &mut P, gradients: impl Into<Gradients<P>>) -> Result<()>
+    where
+        Self: Sized;
+
     /// The number of steps so far.
     fn steps(&self) -> usize;
 
@@ -26,6 +62,11 @@ pub trait Optimizer {
 macro_rules! optimizers {
     ($($name:ident $arrays:literal)*) => {$(
         impl Optimizer for $name {
+            #[track_caller]
+            fn step<P: Parameters>(&mut self, net: &mut P, gradients: impl Into<Gradients<P>>) -> Result<()> {
+                $name::step(self, net, gradients)
+            }
+
             fn steps(&self) -> usize {
                 self.state.steps
             }

@@ -1,7 +1,7 @@
 //! Stochastic gradient descent.
 
 use super::schedule::Schedule;
-use super::update::{State, Update, of_step};
+use super::update::{OptimizerState, Update, of_step};
 use crate::error::Result;
 use crate::grad::{Gradients, Parameters};
 use std::panic::Location;
@@ -23,13 +23,13 @@ use std::panic::Location;
 pub struct Sgd {
     rate: Schedule,
     momentum: f64,
-    pub(super) state: State<1>,
+    pub(super) state: OptimizerState<1>,
 }
 
 impl Sgd {
     /// Makes one without momentum. The rate is a number or a [`Schedule`].
     pub fn new(rate: impl Into<Schedule>) -> Sgd {
-        Sgd { rate: rate.into(), momentum: 0.0, state: State::new() }
+        Sgd { rate: rate.into(), momentum: 0.0, state: OptimizerState::new() }
     }
 
     /// Sets the momentum, 0 by default.

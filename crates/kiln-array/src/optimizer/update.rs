@@ -10,7 +10,7 @@ use kiln_runtime::DynTensor;
 
 /// What an optimizer keeps of each parameter: `N` arrays of its shape, zeros at first.
 #[derive(Clone, Debug)]
-pub(super) struct State<const N: usize> {
+pub(super) struct OptimizerState<const N: usize> {
     of: Vec<[Array; N]>,
     /// The number of steps so far.
     pub(super) steps: usize,
@@ -37,9 +37,9 @@ pub(super) fn of_step(number: f64, above: bool) -> f64 {
     }
 }
 
-impl<const N: usize> State<N> {
-    pub(super) fn new() -> State<N> {
-        State { of: Vec::new(), steps: 0 }
+impl<const N: usize> OptimizerState<N> {
+    pub(super) fn new() -> OptimizerState<N> {
+        OptimizerState { of: Vec::new(), steps: 0 }
     }
 
     /// The arrays of all parameters, part by part.
@@ -48,7 +48,7 @@ impl<const N: usize> State<N> {
         if self.of.is_empty() { Vec::new() } else { (0..N).map(part).collect() }
     }
 
-    /// Goes on from a number of steps with the arrays that [`State::parts`] gave.
+    /// Goes on from a number of steps with the arrays that [`OptimizerState::parts`] gave.
     pub(super) fn restore(&mut self, steps: usize, parts: &[Vec<Array>]) {
         let count = parts.iter().map(Vec::len).min().unwrap_or(0);
         let whole = parts.len() == N;

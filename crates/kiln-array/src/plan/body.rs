@@ -11,7 +11,9 @@ use super::graph::Graph;
 use crate::op::Op;
 use crate::shape::{Extents, row_major};
 use kiln_ir::{BinaryOp, CompareOp, Literal, ReduceOp, Scalar, UnaryOp};
+use smallvec::{SmallVec, smallvec};
 use std::collections::HashMap;
+use std::slice;
 
 /// The most values of a kernel's body: larger ones are divided among kernels.
 const MOST_VALUES: usize = 400;
@@ -104,6 +106,30 @@ pub(crate) enum Value {
     },
 }
 
+impl Value {
+    /// The values that it is made of.
+    fn operands(&self) -> impl Iterator<Item = usize> + '_ {
+        let (values, indices): (SmallVec<[usize; 3]>, &[Affine]) = match self {
+            Value::Literal(_) => (SmallVec::new(), &[]),
+            Value::Index(index) => (SmallVec::new(), slice::from_ref(index)),
+            Value::Read { index, mask, .. } => (mask.iter().copied().collect(), index),
+            Value::Unary(_, of) | Value::Cast(_, of) | Value::Reduce(_, of) | Value::CumSum { of, .. } => {
+                (smallvec![*of], &[])
+            }
+            Value::Binary(_, both) | Value::Compare(_, both) => (both.iter().copied().collect(), &[]),
+            Value::Select(three) => (three.iter().copied().collect(), &[]),
+            Value::Checked { index, mask, .. } => {
+                ([Some(*index), *mask].into_iter().flatten().collect(), &[])
+            }
+        };
+        let within = indices.iter().flat_map(|index| &index.terms).filter_map(|(var, _)| match var {
+            Var::Value(value) => Some(*value),
+            Var::Dim(_) => None,
+        });
+        values.into_iter().chain(within)
+    }
+}
+
 /// Why a group has no body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Failure {
@@ -191,6 +217,18 @@ impl Body {
         self.elems.push(elem);
         self.numbers.insert(value, self.values.len() - 1);
         self.values.len() - 1
+    }
+
+    /// Whether a value is made of another one, which is among those before it.
+    fn depends(&self, value: usize, on: usize) -> bool {
+        let mut needed = vec![false; value + 1];
+        needed[value] = true;
+        for at in (on + 1..=value).rev().filter(|_| on <= value) {
+            if needed[at] {
+                self.values[at].operands().for_each(|operand| needed[operand] = true);
+            }
+        }
+        on <= value && needed[on]
     }
 }
 
@@ -439,6 +477,13 @@ impl Writer<'_> {
         let place = self.body.push(Value::Checked { index: given, extent, mask }, Scalar::I64);
         let mut at = index;
         at[axis] = Affine::of(Var::Value(place), 1);
-        self.operand(vertex, 0, at, mask)
+        let value = self.operand(vertex, 0, at, mask)?;
+        if self.body.depends(value, place) {
+            return Ok(value);
+        }
+        // All elements along the axis are equal, so that no index is read by. Its check remains.
+        let zero = self.body.push(Value::Literal(Literal::zero(Scalar::I64)), Scalar::I64);
+        let found = self.body.push(Value::Compare(CompareOp::Ge, [place, zero]), Scalar::Bool);
+        Ok(self.body.push(Value::Select([found, value, value]), self.body.elems[value]))
     }
 }

@@ -85,7 +85,7 @@ impl Emitter<'_> {
         let falls = difference.steps[axis].known() == Some(-1);
         let (bound, op) = match falls {
             // `base - place < 0` is `place > base`.
-            true => (difference.base, turned(op)),
+            true => (difference.base, with_exchanged_operands(op)),
             false => (self.asm.uniform_mul(difference.base, Uniform::constant(-1)), op),
         };
         let after = self.asm.uniform_add(bound, Uniform::constant(1));
@@ -208,8 +208,8 @@ impl Emitter<'_> {
     }
 }
 
-/// A comparison whose operands have changed places.
-fn turned(op: CompareOp) -> CompareOp {
+/// The comparison that says the same of its operands in the other order.
+fn with_exchanged_operands(op: CompareOp) -> CompareOp {
     match op {
         CompareOp::Eq | CompareOp::Ne => op,
         CompareOp::Lt => CompareOp::Gt,

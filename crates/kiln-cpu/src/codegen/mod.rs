@@ -188,7 +188,7 @@ fn entry_point(module: &JITModule, function: FuncId) -> Entry {
 }
 
 fn cannot(kernel: &Kernel, message: String) -> Error {
-    let location = "unknown location".into();
+    let location = kiln_ir::UNKNOWN_LOCATION.into();
     Error::Compile { kernel: kernel.name.clone(), location, message }
 }
 

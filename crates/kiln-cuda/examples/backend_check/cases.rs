@@ -52,14 +52,18 @@ impl Case {
     pub fn kernel(&self, facts: bool) -> Result<Kernel, String> {
         let mut kernel = parse(&self.text).map_err(|e| format!("{}: {e:?}\n{}", self.name, self.text))?;
         if facts {
-            kernel.params.iter_mut().zip(&self.views).for_each(|(param, view)| tell(param, &view.extents));
+            kernel
+                .params
+                .iter_mut()
+                .zip(&self.views)
+                .for_each(|(param, view)| set_facts(param, &view.extents));
         }
         Ok(kernel)
     }
 }
 
 /// The facts of a dense view.
-fn tell(param: &mut Param, extents: &[u64]) {
+fn set_facts(param: &mut Param, extents: &[u64]) {
     let fact = |n: &u64| IntFact {
         divisor: 1 << n.trailing_zeros().min(4),
         equals: (*n == 1).then_some(1),

@@ -3,7 +3,7 @@
 use super::breakpoint::{Breakpoint, Target};
 use super::command::{Command, HELP, Index, Info, Printed, parse};
 use super::names::{self, Path};
-use super::session::{Mode, Reason, Session, State};
+use super::session::{Mode, Reason, Session, SessionState};
 use super::show::ranges;
 use crate::machine::Machine;
 use crate::mask::Mask;
@@ -41,7 +41,7 @@ impl Session {
 }
 
 /// Shows where the launch is, and reads commands until one goes on.
-pub fn converse(state: &mut State, mut stop: Option<&mut Stop<'_, '_>>) {
+pub fn converse(state: &mut SessionState, mut stop: Option<&mut Stop<'_, '_>>) {
     if let Some(stop) = stop.as_deref_mut() {
         let text = stop.arrived(state);
         state.terminal.write(&text);
@@ -81,7 +81,11 @@ enum Next {
     Go(Mode),
 }
 
-fn answer(state: &mut State, stop: Option<&mut Stop<'_, '_>>, command: Command) -> Result<Next, String> {
+fn answer(
+    state: &mut SessionState,
+    stop: Option<&mut Stop<'_, '_>>,
+    command: Command,
+) -> Result<Next, String> {
     let stop = match (command, stop) {
         (Command::Help, _) => return Ok(Next::Stay(HELP.to_owned())),
         (Command::Quit, _) => {
@@ -129,7 +133,7 @@ fn answer(state: &mut State, stop: Option<&mut Stop<'_, '_>>, command: Command) 
     })
 }
 
-impl State {
+impl SessionState {
     fn add(
         &mut self,
         target: Target,
@@ -201,7 +205,7 @@ impl Stop<'_, '_> {
     }
 
     /// What is printed when a launch stops here.
-    fn arrived(&mut self, state: &mut State) -> String {
+    fn arrived(&mut self, state: &mut SessionState) -> String {
         let running = self.mask.width() > state.thread && self.mask.has(state.thread);
         if !running {
             state.thread = self.mask.first().unwrap_or(0);
@@ -370,7 +374,7 @@ impl Stop<'_, '_> {
         text
     }
 
-    fn list(&self, state: &mut State, line: Option<u32>) -> Result<String, String> {
+    fn list(&self, state: &mut SessionState, line: Option<u32>) -> Result<String, String> {
         let Some(file) = self.file() else { return Err("this place has no line".to_owned()) };
         let lines = state.sources.lines(&file);
         let lines =
@@ -387,7 +391,7 @@ impl Stop<'_, '_> {
         Ok(text)
     }
 
-    fn to_block(&self, state: &State, index: Index) -> Result<Mode, String> {
+    fn to_block(&self, state: &SessionState, index: Index) -> Result<Mode, String> {
         let grid = self.machine.grid.map(u64::from);
         let block = linear(index, grid).ok_or_else(|| format!("the grid has {grid:?} blocks"))?;
         if block == self.block {

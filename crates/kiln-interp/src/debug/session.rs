@@ -45,7 +45,7 @@ pub trait Terminal: Send {
 /// let device = Interp::new(Options::default()).debugged(session);
 /// assert!(device.sanitizes());
 /// ```
-pub struct Session(Mutex<State>);
+pub struct Session(Mutex<SessionState>);
 
 /// Where a launch stops next, beside breakpoints.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,7 +83,7 @@ pub enum Reason {
 }
 
 /// What a session remembers.
-pub struct State {
+pub struct SessionState {
     pub terminal: Box<dyn Terminal>,
     pub sources: Sources,
     pub breakpoints: Vec<Breakpoint>,
@@ -122,7 +122,7 @@ pub struct Moment<'a> {
 impl Session {
     /// A session that has not begun.
     pub fn new(terminal: Box<dyn Terminal>) -> Session {
-        Session(Mutex::new(State {
+        Session(Mutex::new(SessionState {
             terminal,
             sources: Sources::default(),
             breakpoints: Vec::new(),
@@ -140,7 +140,7 @@ impl Session {
         }))
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, SessionState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -175,7 +175,7 @@ impl<'a> Debugging<'a> {
     }
 }
 
-impl State {
+impl SessionState {
     /// Why a launch stops here, if it does.
     pub fn reason(&mut self, at: &Moment<'_>) -> Option<Reason> {
         if self.placed != Some(at.launch) {

@@ -85,7 +85,7 @@ pub fn check(kernel: &Kernel) -> Result<(), Error> {
     if let Level::Thread { .. } = kernel.level {
         return refuse(
             "the explicit level in a kernel over threads",
-            "unknown location".into(),
+            kiln_ir::UNKNOWN_LOCATION.into(),
             "Interpret the kernel as it is before the lowering.",
         );
     }

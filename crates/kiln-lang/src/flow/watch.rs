@@ -158,7 +158,7 @@ fn replacing(handles: &[Raw]) -> impl FnMut(Raw) -> Raw {
 }
 
 /// What a callee gets in the place of handles: variables of its own where they are variables.
-fn lent(handles: Vec<Raw>, site: Site) -> Vec<Raw> {
+fn callee_handles(handles: Vec<Raw>, site: Site) -> Vec<Raw> {
     let own = |raw| match raw {
         Raw::Var(_) => with(|r| r.declare_as(raw, site)).unwrap_or(raw),
         raw => raw,
@@ -193,7 +193,7 @@ impl<D: DeviceValue> Witness<D> for Handles<D> {
     /// The callee gets variables of its own: a handle that it keeps, gives back or puts elsewhere
     /// goes on standing for the value that it stood for, whatever the place is assigned.
     fn open(&mut self, now: &mut D) {
-        self.borrowed = lent(handles(&self.before), self.loan.site);
+        self.borrowed = callee_handles(handles(&self.before), self.loan.site);
         *now = with_handles(now, &self.borrowed);
     }
 

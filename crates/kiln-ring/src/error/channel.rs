@@ -164,7 +164,8 @@ pub enum RecvError {
     /// taken. A message that is handled without a reply has none. Calls with a limit wait for
     /// messages that other threads are yet to send.
     #[error(
-        "actor {actor} has no message to answer: all replies were taken, and a handler that returns `None` gives none.          To wait for messages that others are yet to send, use `recv_timeout`"
+        "actor {actor} has no message to answer: all replies were taken, and a handler that returns `None` \
+         gives none. To wait for messages that others are yet to send, use `recv_timeout`"
     )]
     NothingSent {
         /// The actor.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// What follows from the nodes of a graph.
 #[derive(Default)]
-pub(crate) struct Plan {
+pub(crate) struct ReplayPlan {
     /// The buffers, in the order of their addresses, so that replays and launches in several
     /// threads never wait for each other in a circle.
     pub(crate) buffers: Vec<Planned>,
@@ -33,9 +33,9 @@ struct Users {
     readers: Vec<usize>,
 }
 
-impl Plan {
-    pub(crate) fn new(nodes: &[Recorded]) -> Plan {
-        let mut plan = Plan::default();
+impl ReplayPlan {
+    pub(crate) fn new(nodes: &[Recorded]) -> ReplayPlan {
+        let mut plan = ReplayPlan::default();
         let mut users: HashMap<*const Buffer, Users> = HashMap::new();
         let mut last_of_stream = HashMap::new();
         for (number, node) in nodes.iter().enumerate() {

@@ -47,14 +47,16 @@ use std::sync::{Arc, Mutex, Weak};
 /// }
 ///
 /// let device = Device::open("cpu")?;
-/// let [x, other] = [[1.0f32, 2.0, 3.0], [4.0, 5.0, 6.0]].map(|data| device.tensor(&data, [3]).unwrap());
+/// let x = device.tensor(&[1.0f32, 2.0, 3.0], [3])?;
+/// let other = device.tensor(&[4.0f32, 5.0, 6.0], [3])?;
 /// let list = device.command_list(&[x.as_dyn()], &[2.0f32.literal()], |numbers| {
 ///     let [mut between, mut y] = [device.uninit([3])?, device.uninit([3])?];
 ///     scale(&x, &mut between, f32::from_bits(numbers[0].bits() as u32)).launch(&device)?;
 ///     scale(&between, &mut y, 10.0).launch(&device)?;
 ///     Ok(vec![y.into_dyn()])
 /// })?;
-/// let made = list.run(&device, &[other.as_dyn()], &[3.0f32.literal()]).expect("a tensor of the same kind");
+/// let made = list.run(&device, &[other.as_dyn()], &[3.0f32.literal()]);
+/// let made = made.expect("a tensor of the same kind");
 /// assert_eq!(made[0].to_vec::<f32>()?, [120.0, 150.0, 180.0]);
 /// // Another shape is another list's.
 /// let longer = device.zeros::<f32, 1>([4])?;

@@ -60,7 +60,7 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
     }
 
     fn no_rank(&self, what: String, rank: usize) -> Error {
-        Error::Range { what: format!("{what}, as a tensor of rank {rank},"), shape: self.shape().to_vec() }
+        Error::Range { what: format!("{what} is no tensor of rank {rank}"), shape: self.shape().to_vec() }
     }
 }
 

@@ -298,7 +298,7 @@ impl DynTensor {
                 kernel: "Tensor::check_written".into(),
                 what: "a device that keeps track of what is written".into(),
                 device: self.device().id().to_owned(),
-                location: "unknown location".into(),
+                location: kiln_ir::UNKNOWN_LOCATION.into(),
                 hint: "Open the device `interp`.".into(),
             })),
         }
@@ -489,7 +489,7 @@ impl DynTensor {
     /// The elements that the tensor has in its buffer, if there are no gaps between them.
     pub(super) fn dense_range(&self) -> Result<Range<usize>> {
         if !self.layout.is_dense() {
-            let what = "`reshape` or `with_host` of a view with gaps (`copy` it first)".into();
+            let what = "`reshape` and `with_host` need elements without gaps: `copy` the view first".into();
             return Err(Error::Range { what, shape: self.shape().to_vec() });
         }
         Ok(self.layout.offset..self.layout.offset + self.len())

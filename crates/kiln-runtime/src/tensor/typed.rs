@@ -5,7 +5,7 @@ use super::layout::Layout;
 use crate::activity::CallSite;
 use crate::buffer::Residency;
 use crate::device::Device;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::log::Log;
 use kiln_lang::Elem;
 use std::fmt;
@@ -474,6 +474,10 @@ impl<T: Elem> Tensor<T, 1> {
     /// [`to_vec`](Self::to_vec).
     #[track_caller]
     pub fn item(&self) -> Result<T> {
+        if self.is_empty() {
+            let what = "`item` reads the first element, and there is none".into();
+            return Err(Error::Range { what, shape: self.shape().to_vec() });
+        }
         self.slice(0, 0..1)?.to_vec().map(|v| v[0])
     }
 }

@@ -47,7 +47,10 @@ impl DynTensor {
     pub fn step_by(&self, axis: usize, step: usize) -> Result<DynTensor> {
         let mut layout = self.layout().clone();
         if axis >= layout.rank() || step == 0 {
-            return Err(self.out_of_range(format!("steps of {step} on axis {axis}")));
+            return Err(match step {
+                0 => self.no_view(format!("a step of 0 on axis {axis} goes nowhere: steps are at least 1")),
+                _ => self.out_of_range(format!("axis {axis}")),
+            });
         }
         layout.shape[axis] = layout.shape[axis].div_ceil(step);
         // Of at most one element no step is ever taken, and a long one could overflow.
@@ -94,7 +97,7 @@ impl DynTensor {
     pub fn permute(&self, order: &[usize]) -> Result<DynTensor> {
         let Layout { offset, shape, strides } = self.layout();
         if order.len() != self.rank() || (0..self.rank()).any(|axis| !order.contains(&axis)) {
-            return Err(self.out_of_range(format!("an order of axes {order:?}")));
+            return Err(self.no_view(format!("the order {order:?} does not name each axis once")));
         }
         let of = |dims: &Dims| order.iter().map(|&axis| dims[axis]).collect();
         Ok(self.view(Layout { offset: *offset, shape: of(shape), strides: of(strides) }))
@@ -195,7 +198,7 @@ impl DynTensor {
     pub fn squeeze(&self, axis: usize) -> Result<DynTensor> {
         match self.shape().get(axis) {
             Some(1) => self.select(axis, 0),
-            _ => Err(self.out_of_range(format!("axis {axis} as one of extent 1"))),
+            _ => Err(self.no_view(format!("there is no axis {axis} of extent 1"))),
         }
     }
 
@@ -266,6 +269,10 @@ impl DynTensor {
     }
 
     fn out_of_range(&self, what: String) -> Error {
+        self.no_view(format!("{what} is out of range"))
+    }
+
+    fn no_view(&self, what: String) -> Error {
         Error::Range { what, shape: self.shape().to_vec() }
     }
 }

@@ -47,7 +47,8 @@ use std::time::Duration;
 /// let mut y = device.uninit([1000])?;
 ///
 /// // Every block with every number of warps, but for those with less than an element a thread.
-/// let tune = Tune::new("double", ([64, 256, 1024], [1, 4])).prune(|&(block, warps)| block < 32 * warps);
+/// let tune = Tune::new("double", ([64, 256, 1024], [1, 4]))
+///     .prune(|&(block, warps)| block < 32 * warps);
 /// let chosen = tune.run(&device, extent_class(1000), |&(block, warps)| {
 ///     double(&x, &mut y, block).warps(warps as u32).launch(&device)
 /// })?;
@@ -106,7 +107,8 @@ impl<C: Clone + fmt::Debug> Tune<C> {
     /// #[derive(Clone, Copy, Debug)]
     /// struct Config { rows: usize, columns: usize }
     ///
-    /// let tune = Tune::new("sums", vec![Config { rows: 4, columns: 64 }, Config { rows: 1, columns: 256 }]);
+    /// let configs = vec![Config { rows: 4, columns: 64 }, Config { rows: 1, columns: 256 }];
+    /// let tune = Tune::new("sums", configs);
     /// assert_eq!(tune.configs().len(), 2);
     /// ```
     #[track_caller]
@@ -126,7 +128,8 @@ impl<C: Clone + fmt::Debug> Tune<C> {
     ///
     /// ```
     /// use kiln_runtime::Tune;
-    /// let tune = Tune::new("sums", ([1, 2, 4], [64, 128])).prune(|&(rows, columns)| rows * columns > 256);
+    /// let tune = Tune::new("sums", ([1, 2, 4], [64, 128]))
+    ///     .prune(|&(rows, columns)| rows * columns > 256);
     /// assert_eq!(tune.configs(), [(1, 64), (1, 128), (2, 64), (2, 128), (4, 64)]);
     /// ```
     pub fn prune(mut self, mut is_hopeless: impl FnMut(&C) -> bool) -> Tune<C> {
@@ -293,7 +296,8 @@ impl<C: fmt::Debug> fmt::Display for Trial<C> {
 /// # }
 /// let device = Device::open("cpu")?;
 /// let mut x = device.uninit([100])?;
-/// let chosen = Tune::new("fill", [32, 64]).run(&device, 100, |&n| fill(&mut x, n).launch(&device))?;
+/// let tune = Tune::new("fill", [32, 64]);
+/// let chosen = tune.run(&device, 100, |&n| fill(&mut x, n).launch(&device))?;
 /// assert!([32, 64].contains(chosen.config()));
 /// for trial in chosen.trials() {
 ///     println!("{trial}"); // "32: 1.2µs"

@@ -169,17 +169,17 @@ fn refusals_name_what_was_given() {
     assert_eq!(refused(x.write_bytes(&[0; 6])), "6 bytes do not fill shape [2, 3] of f32, which has 24");
     let bytes = DynTensor::from_bytes(&device, Scalar::F16, &[2], &[0; 5]);
     assert_eq!(refused(bytes), "5 bytes do not fill shape [2] of f16, which has 4");
-    assert_eq!(refused(x.slice(2, 0..1)), "0..1 on axis 2 is out of range for a tensor of shape [2, 3]");
-    assert_eq!(refused(x.select(1, 3)), "index 3 of axis 1 is out of range for a tensor of shape [2, 3]");
-    assert_eq!(refused(x.permute(&[0])), "an order of axes [0] is out of range for a tensor of shape [2, 3]");
+    assert_eq!(refused(x.slice(2, 0..1)), "0..1 on axis 2 is out of range, for a tensor of shape [2, 3]");
+    assert_eq!(refused(x.select(1, 3)), "index 3 of axis 1 is out of range, for a tensor of shape [2, 3]");
     assert_eq!(
-        refused(x.squeeze(1)),
-        "axis 1 as one of extent 1 is out of range for a tensor of shape [2, 3]"
+        refused(x.permute(&[0])),
+        "the order [0] does not name each axis once, for a tensor of shape [2, 3]"
     );
-    assert_eq!(refused(x.unsqueeze(3)), "a new axis 3 is out of range for a tensor of shape [2, 3]");
+    assert_eq!(refused(x.squeeze(1)), "there is no axis 1 of extent 1, for a tensor of shape [2, 3]");
+    assert_eq!(refused(x.unsqueeze(3)), "a new axis 3 is out of range, for a tensor of shape [2, 3]");
     assert_eq!(
         refused(x.transpose().reshape(&[6])),
-        "`reshape` or `with_host` of a view with gaps (`copy` it first) is out of range for a tensor of shape [3, 2]"
+        "`reshape` and `with_host` need elements without gaps: `copy` the view first, for a tensor of shape [3, 2]"
     );
     let unfilled = DynTensor::uninit(&device, Scalar::I8, &[2]).unwrap();
     assert_eq!(

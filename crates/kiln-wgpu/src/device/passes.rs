@@ -37,7 +37,8 @@ pub struct ShaderTarget<'a> {
 ///   store %y[%0] = %1
 /// }").unwrap();
 /// let features = Features::default();
-/// let target = ShaderTarget { device: "a GPU", features, max_threads: 256, shared_memory: 16 << 10 };
+/// let (max_threads, shared_memory) = (256, 16 << 10);
+/// let target = ShaderTarget { device: "a GPU", features, max_threads, shared_memory };
 /// assert_eq!(shader(&kernel, &target)?.entry, "ones");
 /// # Ok::<(), kiln_backend::Error>(())
 /// ```
@@ -65,7 +66,8 @@ pub fn shader(kernel: &Kernel, target: &ShaderTarget<'_>) -> Result<Module> {
 ///   store %y[%0] = %1
 /// }").unwrap();
 /// let features = Features::default();
-/// let target = ShaderTarget { device: "a GPU", features, max_threads: 256, shared_memory: 16 << 10 };
+/// let (max_threads, shared_memory) = (256, 16 << 10);
+/// let target = ShaderTarget { device: "a GPU", features, max_threads, shared_memory };
 /// assert!(lowered(&kernel, &target)?.to_string().contains("view_store"));
 /// # Ok::<(), kiln_backend::Error>(())
 /// ```

@@ -205,10 +205,10 @@ impl Uses {
 
     fn factor(&self, kernel: &Kernel, value: Value) -> Factor {
         let made = kernel.defining_op(value).filter(|_| self.only(value).is_some());
-        let turned = made.filter(|data| matches!(&data.kind, OpKind::Transpose(perm) if perm[0] == 1));
-        let tile = turned.map_or(value, |data| data.input());
+        let transpose = made.filter(|data| matches!(&data.kind, OpKind::Transpose(perm) if perm[0] == 1));
+        let tile = transpose.map_or(value, |data| data.input());
         let shape = kernel.shape(tile);
-        Factor { tile, transposed: turned.is_some(), extents: [shape[0], shape[1]] }
+        Factor { tile, transposed: transpose.is_some(), extents: [shape[0], shape[1]] }
     }
 
     /// The sums that loops carry, of which products note which they add to.

@@ -33,7 +33,7 @@ pub(super) fn rewrite(kernel: &Kernel, found: &Found) -> Kernel {
 
 /// Where a product's factors and sums lie.
 #[derive(Clone, Copy)]
-struct Place {
+struct Operands {
     factors: [Value; 2],
     sums: Value,
 }
@@ -54,7 +54,7 @@ struct Rewriter<'a> {
     done: Vec<Op>,
     allocations: Vec<Op>,
     renames: HashMap<Value, Value>,
-    places: HashMap<Op, Place>,
+    places: HashMap<Op, Operands>,
     /// The sums that loops carry, by their numbers.
     kept: Vec<Value>,
     /// What sums come back through.
@@ -74,7 +74,7 @@ impl Rewriter<'_> {
         for (&op, product, kept) in products {
             let rounds = self.rounds(product);
             let factors = [0, 1].map(|i| self.alloc(Scalar::F16, product.factors[i].room(rounds)));
-            self.places.insert(op, Place { factors, sums: self.kept[kept] });
+            self.places.insert(op, Operands { factors, sums: self.kept[kept] });
         }
         self.staged = Some(self.alloc(Scalar::F32, [found.warps, found.slots * MATRIX * MATRIX]));
     }
@@ -194,7 +194,7 @@ impl Rewriter<'_> {
         &mut self,
         product: &Product,
         fetched: &[Fetched; 2],
-        (place, around): (Place, Around),
+        (place, around): (Operands, Around),
         multiply: MatrixOp,
     ) {
         let next = self.binary(BinaryOp::Add, around.at, around.step);
