@@ -1,8 +1,9 @@
 //! Copies between tensors of any strides, on the device.
 //!
 //! A copy is a kernel over tiles of rows: the compiler lays a tile out for each of its sides, so
-//! that a transposed copy reads and writes whole lines. It is made for an element type, a number of
-//! axes and the extents of its tile, so few serve all. Axes that lie together on both sides are one.
+//! that a transposed copy reads and writes whole lines. It is made for an element type, a number
+//! of axes and the extents of its tile, so few serve all. Axes that lie together on both sides are
+//! one.
 
 use super::dynamic::DynTensor;
 use super::layout::{Dims, Layout};
