@@ -4,8 +4,8 @@
 //! drives: memory, streams, compiling a verified [`Kernel`], launching it with buffers and numbers.
 //! It is object-safe. What only some devices can do is a trait of its own that a backend hands out:
 //! [`Artifacts`], [`Asynchronous`], [`Graphs`], [`MappedMemory`], [`Residents`], [`Peers`],
-//! [`Diagnostics`]. Failures are [`Error`] values; a kernel's own failure is a [`Fault`] that
-//! surfaces at the next synchronization and leaves the device usable.
+//! [`Diagnostics`], [`StreamControls`]. Failures are [`Error`] values; a kernel's own failure is a
+//! [`Fault`] that surfaces at the next synchronization and leaves the device usable.
 
 mod capabilities;
 mod cost_model;
@@ -38,7 +38,7 @@ pub use launch::{ArgumentCount, BufferBinding, Launch, LaunchArguments};
 pub use limit::{LAUNCH_LIMIT, launch_limit_of_environment, parse_launch_limit};
 pub use mapped::{MapObstacle, Mapped, MappedMemory, MappedPlace, MappedPlaces};
 pub use message::fill_message;
-pub use optional::{Artifacts, Diagnostics, Peers};
+pub use optional::{Artifacts, Diagnostics, HostCall, Peers, StreamControls, StreamPriority};
 pub use prints::{PrintSink, Prints, is_printing};
 pub use resident::{BlockTime, ResidentId, Residents, Tenant};
 pub use span::view_span;
@@ -209,6 +209,11 @@ pub trait Backend: Send + Sync {
         None
     }
 
+    /// Streams with priorities, and calls of the host in their order.
+    fn stream_controls(&self) -> Option<&dyn StreamControls> {
+        None
+    }
+
     /// Kernels that reach other devices' memory.
     fn peers(&self) -> Option<&dyn Peers> {
         None
@@ -244,6 +249,15 @@ impl dyn Backend + '_ {
     /// [`Error::Unavailable`] where the device has none.
     pub fn need_residents(&self) -> Result<&dyn Residents> {
         self.residents().ok_or_else(|| Error::lacking(self.properties(), "resident launches"))
+    }
+
+    /// [`stream_controls`](Backend::stream_controls).
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] where the device has none.
+    pub fn need_stream_controls(&self) -> Result<&dyn StreamControls> {
+        let what = "stream priorities and calls of the host";
+        self.stream_controls().ok_or_else(|| Error::lacking(self.properties(), what))
     }
 
     /// [`peers`](Backend::peers).

@@ -1,6 +1,6 @@
 //! Parts of a backend that only some devices have, and that need no file of their own.
 
-use crate::{DevicePtr, Program, Properties, Result};
+use crate::{DevicePtr, Program, Properties, Result, StreamId};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +14,38 @@ pub trait Artifacts {
     /// Loads an artifact of [`compile`](crate::Backend::compile) that was made under the same
     /// [`artifact_key`](Self::artifact_key). Damaged bytes are an error.
     fn load(&self, artifact: &[u8]) -> Result<Arc<dyn Program>>;
+}
+
+/// How soon the waiting work of a stream begins, beside that of other streams.
+///
+/// ```
+/// use kiln_backend::StreamPriority;
+/// assert_eq!(StreamPriority::default(), StreamPriority::Normal);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum StreamPriority {
+    /// After that of streams of a high priority.
+    #[default]
+    Normal,
+    /// First: a multiprocessor that becomes free takes a block from here. Blocks that run are not
+    /// interrupted.
+    High,
+}
+
+/// A function of the host that a stream calls.
+pub type HostCall = Box<dyn FnOnce() + Send>;
+
+/// Streams with priorities, and calls of the host in their order:
+/// [`Backend::stream_controls`](crate::Backend::stream_controls).
+pub trait StreamControls {
+    /// As [`Backend::create_stream`](crate::Backend::create_stream), with a priority. A device that
+    /// does its work within the calls that enqueue it has nothing to put first.
+    fn create_stream_of(&self, priority: StreamPriority) -> Result<StreamId>;
+
+    /// Calls a function after all work now in the stream, whose later work begins after it has
+    /// returned. It may run in a thread of the driver's. It must not call the device, and must not
+    /// panic.
+    fn call_host(&self, stream: StreamId, call: HostCall) -> Result<()>;
 }
 
 /// Kernels that reach other devices' memory: [`Backend::peers`](crate::Backend::peers).

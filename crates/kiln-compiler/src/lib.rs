@@ -17,6 +17,7 @@
 //! | `warp_specialize` | loops of products with a task that copies |
 //! | `lower` | from tiles to threads |
 //! | `address` | from linear indices of views to addresses |
+//! | `promote` | integers of 8 and 16 bits in terms of those of 32 |
 //! | `widen` | products of 8-bit numbers where no matrix unit multiplies them |
 //! | `target`, `error` | what is known of a device; why a kernel cannot be compiled |
 //!
@@ -100,6 +101,7 @@ mod lower;
 mod opt;
 pub mod passes;
 pub mod pipeline;
+mod promote;
 mod target;
 mod warp_specialize;
 mod widen;
@@ -109,6 +111,7 @@ pub use error::CompileError;
 pub use legalize::legalize_tiles;
 pub use lower::{explain_layouts, lower_to_threads};
 pub use passes::optimize;
+pub use promote::promote;
 pub use target::{IndexWidth, Target, TargetKind, WARP};
 pub use warp_specialize::{NotSpecialized, warp_specialize};
 pub use widen::widen_products;

@@ -23,6 +23,7 @@ use crate::expand::expand;
 use crate::legalize::legalize_tiles;
 use crate::lower::lower_to_threads;
 use crate::passes::{optimize, verify_after};
+use crate::promote::promote;
 use crate::target::{Target, TargetKind};
 use crate::warp_specialize::warp_specialize;
 use crate::widen::widen_products;
@@ -73,19 +74,22 @@ impl fmt::Debug for Pass {
 /// Canonicalizes: the passes of [`PASSES`](crate::passes::PASSES) until nothing changes.
 pub const OPTIMIZE: Pass = Pass { name: "optimize", run: |kernel, _| optimize(kernel) };
 
-/// Writes elementary functions as arithmetic.
+/// Promotes integers of 8 and 16 bits, and writes elementary functions as arithmetic.
 pub const EXPAND: Pass = Pass {
     name: "expand",
     run: |kernel, _| {
+        promote(kernel);
         expand(kernel);
         Ok(())
     },
 };
 
-/// Converts the factors of products of 8-bit numbers, for devices without matrix units.
+/// Promotes integers of 8 and 16 bits, and converts the factors of products of 8-bit numbers, for
+/// devices without matrix units.
 pub const WIDEN: Pass = Pass {
     name: "widen",
     run: |kernel, _| {
+        promote(kernel);
         replace(kernel, widen_products(kernel, |_, _| false));
         Ok(())
     },

@@ -1,11 +1,11 @@
-//! Products of what is for storage, where no matrix unit multiplies it: factors are converted to a
-//! type that holds all their values and has arithmetic.
+//! Products of 8-bit floats and integers of 8 and 16 bits, where no matrix unit multiplies them:
+//! factors are converted to a type that holds all their values and that devices compute in.
 
 use kiln_ir::{Block, Kernel, Op, OpData, OpKind, Operand, Precision, Scalar, Type, Value};
 
-/// The kernel whose products of 8-bit floats are products of f16, and those of 8-bit integers of
-/// i32, but for those to be left; `None` if there is nothing to do. Products are exact either way,
-/// and sums are of the same type.
+/// The kernel whose products of 8-bit floats are products of f16, and those of integers of 8 and 16
+/// bits of i32, but for those to be left; `None` if there is nothing to do. Products are exact
+/// either way, and sums are of the same type.
 ///
 /// ```
 /// let kernel = kiln_ir::parse("kernel @k(%a: view<e4m3, 2, global>, %c: mut view<f32, 2, global>) tile {
@@ -25,8 +25,8 @@ pub fn widen_products(kernel: &Kernel, stays: impl Fn(&Kernel, &OpData) -> bool)
     kernel.walk(|op, data| {
         let narrow =
             data.kind == OpKind::Dot(Precision::Full) || data.kind == OpKind::Dot(Precision::FastSums);
-        let of_storage = || kernel.ty(data.left()).elem().is_storage();
-        if narrow && of_storage() && !stays(kernel, data) {
+        let is_small = |elem: Scalar| elem.is_float8() || elem.is_small_int();
+        if narrow && is_small(kernel.ty(data.left()).elem()) && !stays(kernel, data) {
             found.push(op);
         }
     });
@@ -60,7 +60,7 @@ fn widen(kernel: &mut Kernel, block: Block, op: Op) {
     }
 }
 
-/// The narrowest type with arithmetic that holds all values of one for storage.
+/// The type that factors of a type are converted to.
 fn wide(elem: Scalar) -> Scalar {
     if elem.is_float8() { Scalar::F16 } else { Scalar::I32 }
 }

@@ -10,16 +10,17 @@ use std::marker::PhantomData;
 
 pub fn cases() -> Vec<Case> {
     cases!["arithmetic":
-        operators for i32 u32 i64 u64 f16 bf16 f32 f64;
-        division for i32 u32 i64 u64 f16 bf16 f32 f64;
-        literals for i32 u32 i64 u64 f16 bf16 f32 f64;
-        compound_assignment for i32 u32 i64 u64 f16 bf16 f32 f64;
-        bits for i32 u32 i64 u64;
+        operators for i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64;
+        division for i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64;
+        literals for i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64;
+        compound_assignment for i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64;
+        bits for i8 u8 i16 u16 i32 u32 i64 u64;
+        shifts for i8 u8 i16 u16 i32 u32 i64 u64;
         logic;
-        comparisons for i32 u32 i64 u64 f16 bf16 f32 f64;
+        comparisons for i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64;
         compare_bools;
         not_a_number for f16 bf16 f32 f64;
-        selection for bool i32 u32 i64 u64 f16 bf16 f32 f64;
+        selection for i16 u16 bool i32 u32 i64 u64 f16 bf16 f32 f64;
     ]
 }
 
@@ -206,6 +207,39 @@ impl<T: Sample + Int + Bits> Elementwise for BitOperations<T> {
 
 fn bits<T: Sample + Int + Bits>(trial: &mut Trial<'_>) -> Verdict {
     check::<BitOperations<T>>(trial)
+}
+
+/// By any amounts, which count modulo the width.
+struct Shifts<T>(PhantomData<T>);
+
+impl<T: Sample + Int> Elementwise for Shifts<T> {
+    type In = T;
+    type Out = T;
+    const NAMES: &'static [&'static str] = &["<<", ">>", "<< width", ">> -1"];
+
+    fn device([a, b, _]: [Val<T>; 3]) -> Vec<Val<T>> {
+        let minus_one = !(a & !a);
+        vec![a << b, a >> b, a << T::BITS, a >> minus_one]
+    }
+
+    fn host([a, b, _]: [Host; 3]) -> Vec<Host> {
+        let [Host::Int(a), Host::Int(b)] = [a, b] else { return Vec::new() };
+        let by = b.rem_euclid(T::BITS.into());
+        [a << by, a >> by, a, a >> (T::BITS - 1)].map(Host::Int).to_vec()
+    }
+
+    fn special() -> Vec<[T; 3]> {
+        let of = |n: i128| T::from_host(Host::Int(n));
+        let width = i128::from(T::BITS);
+        let least = of(i128::from(i64::MIN) >> (64 - T::BITS));
+        let amounts = [0, 1, width - 1, width, width + 1, 2 * width - 1, -1, -width];
+        let shifted = [of(-1), least, of(1), of(0x5a)];
+        amounts.iter().flat_map(|&n| shifted.map(|a| [a, of(n), a])).collect()
+    }
+}
+
+fn shifts<T: Sample + Int>(trial: &mut Trial<'_>) -> Verdict {
+    check::<Shifts<T>>(trial)
 }
 
 struct Logic;

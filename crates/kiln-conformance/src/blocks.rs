@@ -8,12 +8,12 @@ use kiln_runtime::Tensor;
 
 pub fn cases() -> Vec<Case> {
     cases!["blocks":
-        sums for i32 u64 f32 f64;
-        scans for i32 u64 f32;
+        sums for i16 i32 u64 f32 f64;
+        scans for i16 i32 u64 f32;
         any_function;
         counting_barriers;
         broadcasts for bool i32 f32 i64;
-        sorting for i32 u32 f32;
+        sorting for u16 i32 u32 f32;
         sorting_pairs;
         exchanges for i32 f32 u64;
         histograms;

@@ -9,8 +9,8 @@ use kiln_runtime::Tensor;
 
 pub fn cases() -> Vec<Case> {
     cases!["casts":
-        from for bool i32 u32 i64 u64 f16 bf16 f32 f64 i8 u8 E4M3 E5M2;
-        in_threads for bool i32 u64 f16 f32 f64 i8 u8 E4M3 E5M2;
+        from for i16 u16 bool i32 u32 i64 u64 f16 bf16 f32 f64 i8 u8 E4M3 E5M2;
+        in_threads for i16 u16 bool i32 u64 f16 f32 f64 i8 u8 E4M3 E5M2;
         bitcasts;
     ]
 }
@@ -42,14 +42,16 @@ fn cast_to_all<T: Elem>(
     d.tile(at, block).store(v.cast::<f64>());
 }
 
-/// Of those types of one byte that are for storage.
+/// Of integers of 16 bits and the types of one byte.
 #[kernel(crate = kiln_runtime)]
-fn cast_to_bytes<T: Elem>(
+fn cast_to_small<T: Elem>(
     x: &Tensor<T, 1>,
     i: &mut Tensor<i8, 1>,
     u: &mut Tensor<u8, 1>,
     e4: &mut Tensor<E4M3, 1>,
     e5: &mut Tensor<E5M2, 1>,
+    i16s: &mut Tensor<i16, 1>,
+    u16s: &mut Tensor<u16, 1>,
     block: usize,
 ) {
     let at = program_id(0) * block;
@@ -58,6 +60,8 @@ fn cast_to_bytes<T: Elem>(
     u.tile(at, block).store(v.cast::<u8>());
     e4.tile(at, block).store(v.cast::<E4M3>());
     e5.tile(at, block).store(v.cast::<E5M2>());
+    i16s.tile(at, block).store(v.cast::<i16>());
+    u16s.tile(at, block).store(v.cast::<u16>());
 }
 
 #[kernel(crate = kiln_runtime)]
@@ -67,6 +71,7 @@ fn cast_a_thread<T: Elem>(
     e4: &mut Tensor<E4M3, 1>,
     f: &mut Tensor<f32, 1>,
     l: &mut Tensor<i64, 1>,
+    i16s: &mut Tensor<i16, 1>,
 ) {
     let i = thread_index();
     if i.get() < x.extent(0) {
@@ -75,6 +80,7 @@ fn cast_a_thread<T: Elem>(
         e4.set(i, v.cast::<E4M3>());
         f.set(i, v.cast::<f32>());
         l.set(i, v.cast::<i64>());
+        i16s.set(i, v.cast::<i16>());
     }
 }
 
@@ -98,6 +104,8 @@ fn edges<T: Sample>() -> Vec<T> {
         -1.5,
         2.5,
         255.5,
+        32_767.5,
+        -32_769.0,
         65519.0,
         65520.0,
         2147483647.0,
@@ -114,6 +122,8 @@ fn edges<T: Sample>() -> Vec<T> {
         17,
         127,
         -129,
+        -32_769,
+        32_768,
         255,
         449,
         2049,
@@ -142,15 +152,17 @@ struct Outputs {
     bh: Tensor<bf16, 1>,
     f: Tensor<f32, 1>,
     d: Tensor<f64, 1>,
-    bytes: Bytes,
+    small: Small,
 }
 
-/// Of them the types of one byte that are for storage.
-struct Bytes {
+/// Of them integers of 16 bits and the types of one byte.
+struct Small {
     i: Tensor<i8, 1>,
     u: Tensor<u8, 1>,
     e4: Tensor<E4M3, 1>,
     e5: Tensor<E5M2, 1>,
+    i16s: Tensor<i16, 1>,
+    u16s: Tensor<u16, 1>,
 }
 
 impl Outputs {
@@ -166,11 +178,13 @@ impl Outputs {
             bh: trial.output(n)?,
             f: trial.output(n)?,
             d: trial.output(n)?,
-            bytes: Bytes {
+            small: Small {
                 i: trial.output(n)?,
                 u: trial.output(n)?,
                 e4: trial.output(n)?,
                 e5: trial.output(n)?,
+                i16s: trial.output(n)?,
+                u16s: trial.output(n)?,
             },
         })
     }
@@ -186,16 +200,19 @@ impl Outputs {
         compare("to bf16", &self.bh, expected)?;
         compare("to f32", &self.f, expected)?;
         compare("to f64", &self.d, expected)?;
-        compare("to i8", &self.bytes.i, expected)?;
-        compare("to u8", &self.bytes.u, expected)?;
-        compare("to e4m3", &self.bytes.e4, expected)?;
-        compare("to e5m2", &self.bytes.e5, expected)
+        compare("to i8", &self.small.i, expected)?;
+        compare("to u8", &self.small.u, expected)?;
+        compare("to e4m3", &self.small.e4, expected)?;
+        compare("to e5m2", &self.small.e5, expected)?;
+        compare("to i16", &self.small.i16s, expected)?;
+        compare("to u16", &self.small.u16s, expected)
     }
 
     /// Compares those that elements were converted to in threads.
     fn check_threads(&self, expected: &[Host]) -> Verdict {
-        compare("to u8", &self.bytes.u, expected)?;
-        compare("to e4m3", &self.bytes.e4, expected)?;
+        compare("to u8", &self.small.u, expected)?;
+        compare("to i16", &self.small.i16s, expected)?;
+        compare("to e4m3", &self.small.e4, expected)?;
         compare("to f32", &self.f, expected)?;
         compare("to i64", &self.l, expected)
     }
@@ -212,19 +229,19 @@ fn values<T: Sample>(trial: &mut Trial<'_>, count: usize) -> Result<(Tensor<T, 1
 fn from<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
     let (x, expected) = values::<T>(trial, 103)?;
     let mut outputs = Outputs::new(trial, expected.len())?;
-    let Outputs { b, i, u, l, ul, h, bh, f, d, bytes } = &mut outputs;
+    let Outputs { b, i, u, l, ul, h, bh, f, d, small } = &mut outputs;
     cast_to_all(&x, b, i, u, l, ul, h, bh, f, d, 32).launch(trial.device)?;
-    let Bytes { i, u, e4, e5 } = bytes;
-    cast_to_bytes(&x, i, u, e4, e5, 32).launch(trial.device)?;
+    let Small { i, u, e4, e5, i16s, u16s } = small;
+    cast_to_small(&x, i, u, e4, e5, i16s, u16s, 32).launch(trial.device)?;
     outputs.check(&expected)
 }
 
 fn in_threads<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
     let (x, expected) = values::<T>(trial, 50)?;
     let mut outputs = Outputs::new(trial, expected.len())?;
-    let Outputs { f, l, bytes: Bytes { u, e4, .. }, .. } = &mut outputs;
+    let Outputs { f, l, small: Small { u, e4, i16s, .. }, .. } = &mut outputs;
     let grid = [expected.len().div_ceil(32)];
-    cast_a_thread(&x, u, e4, f, l).grid(grid).block([32]).launch(trial.device)?;
+    cast_a_thread(&x, u, e4, f, l, i16s).grid(grid).block([32]).launch(trial.device)?;
     outputs.check_threads(&expected)
 }
 

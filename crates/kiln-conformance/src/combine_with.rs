@@ -8,7 +8,7 @@ use kiln_runtime::Tensor;
 
 pub fn cases() -> Vec<Case> {
     cases!["combine_with":
-        compositions for i32 u64;
+        compositions for i16 i32 u64;
         mean_and_variance for f64;
         maximum_and_sum;
         recurrence for f32;

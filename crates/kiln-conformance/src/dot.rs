@@ -9,7 +9,7 @@ use kiln_runtime::Tensor;
 
 pub fn cases() -> Vec<Case> {
     cases!["dot":
-        product for i32 u32 i64 u64 f16 bf16 f32 f64;
+        product for i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64;
         of_a_transpose for i32 f16 f32;
         matmul for i32 f16 bf16 f32 f64;
         batches for i32 f16 bf16 f32 f64;

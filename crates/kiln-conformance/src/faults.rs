@@ -17,7 +17,7 @@ pub fn cases() -> Vec<Case> {
         index_out_of_range for i32 f16 bf16 f64;
         store_out_of_range;
         local_out_of_range;
-        division_by_zero for i32 u32 i64 u64;
+        division_by_zero for u8 i16 i32 u32 i64 u64;
         remainder_by_zero_on_a_tile for i32 u64;
         what_does_not_run_does_not_fault;
         reported_by_a_read;

@@ -15,7 +15,7 @@ pub fn cases() -> Vec<Case> {
         angles for f16 bf16 f32 f64;
         roots_and_powers for f16 bf16 f32 f64;
         classes for f16 bf16 f32 f64;
-        of_bits for i32 u32 i64 u64;
+        of_bits for i8 u8 i16 u16 i32 u32 i64 u64;
     ]
 }
 

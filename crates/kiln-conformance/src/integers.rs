@@ -9,10 +9,10 @@ use std::marker::PhantomData;
 
 pub fn cases() -> Vec<Case> {
     cases!["integers":
-        saturating for i32 u32 i64 u64;
-        averages for i32 u32 i64 u64;
-        extremes for i32 i64;
-        funnels for i32 u32 i64 u64;
+        saturating for i8 u8 i16 u16 i32 u32 i64 u64;
+        averages for i8 u8 i16 u16 i32 u32 i64 u64;
+        extremes for i16 i32 i64;
+        funnels for i8 u8 i16 u16 i32 u32 i64 u64;
         bytes;
         dot_products for i32 u32;
         mixed_dot_products;

@@ -17,7 +17,7 @@ pub fn cases() -> Vec<Case> {
         host_constants;
         arrays_of_tiles;
         tiles_carried_by_loops;
-        numbers_known_at_the_launch for bool i32 u32 i64 u64 f16 bf16 f32 f64;
+        numbers_known_at_the_launch for i8 u8 i16 u16 bool i32 u32 i64 u64 f16 bf16 f32 f64;
         specializations_differ;
     ]
 }

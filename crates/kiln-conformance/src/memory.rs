@@ -10,14 +10,14 @@ use kiln_runtime::Tensor;
 
 pub fn cases() -> Vec<Case> {
     cases!["memory":
-        boxes_reach_outside for bool i32 u32 i64 u64 f16 bf16 f32 f64;
+        boxes_reach_outside for i16 u16 bool i32 u32 i64 u64 f16 bf16 f32 f64;
         stores_are_dropped_outside for i32 f16 f64;
         strided_tensors for bool i32 f16 f32 f64;
         columns_and_planes;
-        gather_and_scatter for bool i32 u32 i64 u64 f16 bf16 f32 f64;
+        gather_and_scatter for i16 u16 bool i32 u32 i64 u64 f16 bf16 f32 f64;
         gather_in_two_axes;
         unchecked_elements for i32 u32 i64 f16 f64;
-        elements_of_threads for bool i32 u32 i64 u64 f16 bf16 f32 f64;
+        elements_of_threads for i16 u16 bool i32 u32 i64 u64 f16 bf16 f32 f64;
         local_arrays for i32 f16 f64;
         streaming;
         in_place;

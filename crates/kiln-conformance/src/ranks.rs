@@ -10,9 +10,9 @@ use std::cmp::Ordering;
 
 pub fn cases() -> Vec<Case> {
     cases!["ranks":
-        sorted for i32 u64 bf16 f32 f64;
+        sorted for i16 i32 u64 bf16 f32 f64;
         sorted_with_order;
-        greatest for u32 i64 f16 f32;
+        greatest for u16 u32 i64 f16 f32;
         ties for i32 f32;
         softmax for f16 f32 f64;
         histogram for i32 u64;

@@ -9,7 +9,7 @@ use kiln_runtime::Tensor;
 
 pub fn cases() -> Vec<Case> {
     cases!["rearrange":
-        pairs for bool i8 i32 u64 f16 bf16 E5M2 f32 f64;
+        pairs for u16 bool i8 i32 u64 f16 bf16 E5M2 f32 f64;
         parts for i32 f16 f32;
         parts_of_odd_extents for i32 f64;
         gathered for bool i32 f16 f32 f64;

@@ -9,10 +9,10 @@ use kiln_runtime::Tensor;
 
 pub fn cases() -> Vec<Case> {
     cases!["reduce":
-        along_axes for i32 u32 i64 u64 f16 bf16 f32 f64;
-        everything for i32 u32 i64 u64 f16 bf16 f32 f64;
-        positions for i32 u32 i64 u64 f16 bf16 f32 f64;
-        bits for i32 u32 i64 u64;
+        along_axes for i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64;
+        everything for i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64;
+        positions for i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64;
+        bits for i8 u8 i16 u16 i32 u32 i64 u64;
         any_and_all;
         numbers_win_over_nan for f16 bf16 f32 f64;
         of_three_axes for i32 f32;

@@ -9,9 +9,9 @@ use kiln_runtime::Tensor;
 
 pub fn cases() -> Vec<Case> {
     cases!["scan":
-        sums for i32 u32 i64 u64 f16 bf16 f32 f64;
+        sums for i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64;
         products for i32 u32 f32 f64;
-        least_and_greatest for i32 u32 i64 u64 f16 bf16 f32 f64;
+        least_and_greatest for i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64;
         along_columns for i32 f32;
         one_long_row for i32 f64;
     ]

@@ -9,10 +9,10 @@ use kiln_runtime::Tensor;
 
 pub fn cases() -> Vec<Case> {
     cases!["shapes":
-        reshape_and_transpose for bool i32 u64 f16 bf16 f32 f64;
+        reshape_and_transpose for u16 bool i32 u64 f16 bf16 f32 f64;
         permute for i32 f16 f32 f64;
         broadcast for i32 u32 i64 u64 f16 bf16 f32 f64;
-        iota_and_full for i32 u32 i64 u64 f16 bf16 f32 f64;
+        iota_and_full for i16 u8 i32 u32 i64 u64 f16 bf16 f32 f64;
         scalars_stretch;
     ]
 }

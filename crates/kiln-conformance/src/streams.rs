@@ -1,9 +1,11 @@
 //! Streams and events: order between launches.
 
 use crate::case::{Case, cases};
-use crate::trial::{Trial, Verdict, ensure, holds};
+use crate::trial::{Stop, Trial, Verdict, ensure, holds};
 use kiln_lang::prelude::*;
-use kiln_runtime::{Event, Tensor};
+use kiln_runtime::{Event, StreamPriority, Tensor};
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 pub fn cases() -> Vec<Case> {
     cases!["streams":
@@ -12,6 +14,7 @@ pub fn cases() -> Vec<Case> {
         freed_while_in_use;
         events;
         faults_stay_in_their_stream;
+        calls_of_the_host;
     ]
 }
 
@@ -102,4 +105,31 @@ fn faults_stay_in_their_stream(trial: &mut Trial<'_>) -> Verdict {
     trial.device.synchronize()?;
     stream.synchronize()?;
     Ok(())
+}
+
+/// Calls come in the order of the stream, and what they precede waits for them.
+fn calls_of_the_host(trial: &mut Trial<'_>) -> Verdict {
+    if trial.device.backend().stream_controls().is_none() {
+        return Err(Stop::missing("stream priorities and calls of the host"));
+    }
+    let urgent = trial.device.stream_with_priority(StreamPriority::High)?;
+    let (mut x, data) = trial.input::<u32, 1>([10_007])?;
+    let (send, calls) = channel();
+    let mut expected = data;
+    for step in 0..5u32 {
+        affine(&mut x, 3, step).on(&urgent).launch(trial.device)?;
+        expected.iter_mut().for_each(|v| *v = v.wrapping_mul(3).wrapping_add(step));
+        let send = send.clone();
+        urgent.call(move || _ = send.send(step))?;
+    }
+    // One that panics takes nobody with it.
+    urgent.call(|| std::panic::resume_unwind(Box::new("on purpose")))?;
+    let last = send;
+    urgent.call(move || _ = last.send(5))?;
+    for step in 0..=5 {
+        let called = calls.recv_timeout(Duration::from_secs(20));
+        ensure(called == Ok(step), || format!("call {step} was {called:?}"))?;
+    }
+    urgent.synchronize()?;
+    holds("what was launched between the calls", &x, &expected)
 }

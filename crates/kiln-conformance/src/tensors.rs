@@ -12,6 +12,7 @@ pub fn cases() -> Vec<Case> {
         round_trip for bool i32 u32 i64 u64 f16 bf16 f32 f64;
         zeros for bool i32 u64 f16 bf16 f32 f64;
         views for i32 f16 f64;
+        copies_between_views for bool i32 u16 bf16 f64;
         host_access;
         between_devices;
         contents_are_borrowed_once;
@@ -63,6 +64,36 @@ fn views<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
 fn add_one(x: &mut Tensor<i32, 1>) {
     let tile = x.tile(program_id(0) * 16, 16);
     tile.store(tile.load(0) + 1);
+}
+
+/// Rectangles, every other element, and transposes, into such.
+fn copies_between_views<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
+    let copies = trial.device.stream()?;
+    for shape in [[3, 5, 7], [2, 40, 67], [1, 1, 2100], [70, 1, 33], [2, 0, 3]] {
+        let [a, b, c] = shape;
+        let (x, data) = trial.input::<T, 3>(shape)?;
+        let from = |i: usize, j: usize, k: usize| data[(i * b + j) * c + k];
+        // Into the middle of a larger one, of which the rest stays.
+        let wide = [a + 1, b + 2, 2 * c + 1];
+        let (y, before) = trial.input::<T, 3>(wide)?;
+        let part = y.slice(0, 1..a + 1)?.slice(1, 1..b + 1)?.slice(2, 1..2 * c + 1)?;
+        part.step_by(2, 2)?.copy_from(&x)?;
+        let expected: Vec<T> = list(0..before.len(), |at| {
+            let (i, j, k) = (at / wide[2] / wide[1], at / wide[2] % wide[1], at % wide[2]);
+            let inside = i >= 1 && (1..=b).contains(&j) && k % 2 == 1;
+            if inside { from(i - 1, j - 1, k / 2) } else { before[at] }
+        });
+        holds("every other element of a part", &y, &expected)?;
+        // Transposed, in a stream; and back, by a copy of its own.
+        let mut z = trial.output::<T, 3>([a, c, b])?;
+        z.copy_from_on(&x.permute([0, 2, 1])?, &copies)?;
+        holds("a transpose", &z, &list(0..data.len(), |at| from(at / b / c, at % b, at / b % c)))?;
+        holds("and back", &z.permute([0, 2, 1])?.copy()?, &data)?;
+        let mut wrong = trial.device.zeros::<T, 3>([a, b, c + 1])?;
+        let refused = matches!(wrong.copy_from(&x), Err(Error::Shape { .. }));
+        ensure(refused, || "another shape was copied".into())?;
+    }
+    Ok(())
 }
 
 fn host_access(trial: &mut Trial<'_>) -> Verdict {

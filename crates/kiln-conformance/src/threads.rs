@@ -13,10 +13,10 @@ pub fn cases() -> Vec<Case> {
         places;
         two_and_three_axes;
         programs_of_tiles;
-        shared_memory for bool i32 u32 i64 u64 f16 bf16 f32 f64;
-        tree_of_sums for i32 u64 f32 f64;
+        shared_memory for i16 bool i32 u32 i64 u64 f16 bf16 f32 f64;
+        tree_of_sums for u16 i32 u64 f32 f64;
         shared_transpose;
-        shuffles for i32 u32 i64 u64 f16 bf16 f32 f64;
+        shuffles for i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64;
         votes;
         many_barriers;
         tiles_among_threads for i32 f32;

@@ -10,7 +10,7 @@ use kiln_runtime::Tensor;
 
 pub fn cases() -> Vec<Case> {
     cases!["uniform":
-        first_thread for bool i32 u32 i64 u64 f16 bf16 f32 f64;
+        first_thread for i16 bool i32 u32 i64 u64 f16 bf16 f32 f64;
         barriers_under_the_first_thread;
         tiles_under_votes;
         barriers_under_votes;

@@ -9,11 +9,11 @@ use kiln_runtime::Tensor;
 
 pub fn cases() -> Vec<Case> {
     cases!["warps":
-        group_shuffles for i32 u64 f32;
-        group_sums for i32 u32 i64 u64 f32 f64;
+        group_shuffles for i16 i32 u64 f32;
+        group_sums for i16 i32 u32 i64 u64 f32 f64;
         group_bits for u32 i64;
         votes_of_groups;
-        matches for i32 u64 f32;
+        matches for i16 u8 i32 u64 f32;
         any_function;
         sets_of_lanes;
     ]

@@ -166,7 +166,7 @@ pub(crate) fn lookup(op: AtomicOp, scalar: Scalar) -> Option<AtomicFn> {
         Scalar::BF16 => number::<bf16>(op),
         Scalar::F32 => number::<f32>(op),
         Scalar::F64 => number::<f64>(op),
-        Scalar::E4M3 | Scalar::E5M2 | Scalar::I8 | Scalar::U8 => None,
+        Scalar::E4M3 | Scalar::E5M2 | Scalar::I8 | Scalar::U8 | Scalar::I16 | Scalar::U16 => None,
     }
 }
 

@@ -134,7 +134,7 @@ fn binary<F: OperandForm>(isa: Isa, op: BinaryOp, scalar: Scalar) -> Option<Bina
         Scalar::BF16 => half_binary::<bf16, F>(isa, op),
         Scalar::F32 => float_binary::<f32, F>(isa, op),
         Scalar::F64 => float_binary::<f64, F>(isa, op),
-        Scalar::E4M3 | Scalar::E5M2 | Scalar::I8 | Scalar::U8 => None,
+        Scalar::E4M3 | Scalar::E5M2 | Scalar::I8 | Scalar::U8 | Scalar::I16 | Scalar::U16 => None,
     }
 }
 

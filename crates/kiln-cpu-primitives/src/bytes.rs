@@ -1,5 +1,5 @@
-//! Conversions from and to the types of one byte that are for storage: 8-bit floats, which
-//! saturate, and integers.
+//! Conversions from and to 8-bit floats, which saturate, and integers of 8 and 16 bits. The
+//! compiler converts those of 16 bits by way of 32.
 
 use super::convert::{To, ToBool, casts, copy};
 use super::element::Element;
@@ -8,6 +8,13 @@ use super::isa::{Isa, IsaProfile};
 use super::signature::{UnaryFn, UnaryLoop};
 use half::{bf16, f16};
 use kiln_ir::{E4M3, E5M2, Scalar};
+
+impl Element for i16 {
+    #[inline(always)]
+    fn from_bits(bits: u64) -> i16 {
+        bits as i16
+    }
+}
 
 impl Element for i8 {
     #[inline(always)]
@@ -83,15 +90,22 @@ impl<T: ByFloat, R: ByFloat> Map<T> for Through<R> {
 // Among integers; the signed and the unsigned type of a size have the same bits.
 casts! {
     i8 => i32, i64;
-    i32 => u8;
+    i16 => i32;
+    u16 => i32;
+    i32 => u8, u16;
     i64 => u8;
 }
 
-/// The primitive for a cast between different types, one of which is a type of one byte for
-/// storage.
-pub(super) fn lookup(isa: Isa, from: Scalar, to: Scalar) -> UnaryFn {
+/// The primitive for a cast between different types, one of which is an 8-bit float or an integer
+/// of 8 or 16 bits.
+pub(super) fn lookup(isa: Isa, from: Scalar, to: Scalar) -> Option<UnaryFn> {
     use Scalar as S;
-    match (from, to) {
+    Some(match (from, to) {
+        (S::I16, S::I32 | S::U32) => MapLoop::<To<i32>, i16>::at(isa),
+        (S::U16, S::I32 | S::U32) => MapLoop::<To<i32>, u16>::at(isa),
+        (S::I32 | S::U32, S::I16 | S::U16) => MapLoop::<To<u16>, i32>::at(isa),
+        (S::I16 | S::U16, S::I16 | S::U16) => copy(isa, 2),
+        (S::I16 | S::U16, _) | (_, S::I16 | S::U16) => return None,
         (S::I8 | S::U8, S::Bool) => MapLoop::<ToBool, u8>::at(isa),
         (S::E4M3, S::Bool) => MapLoop::<ToBool, E4M3>::at(isa),
         (S::E5M2, S::Bool) => MapLoop::<ToBool, E5M2>::at(isa),
@@ -114,7 +128,7 @@ pub(super) fn lookup(isa: Isa, from: Scalar, to: Scalar) -> UnaryFn {
         (_, S::E5M2) => from_any::<E5M2>(isa, from),
         (_, S::I8) => from_any::<i8>(isa, from),
         (_, S::U8 | S::Bool) => from_any::<u8>(isa, from),
-    }
+    })
 }
 
 fn from_any<R: ByFloat>(isa: Isa, from: Scalar) -> UnaryFn {
@@ -130,6 +144,7 @@ fn from_any<R: ByFloat>(isa: Isa, from: Scalar) -> UnaryFn {
         Scalar::F32 => MapLoop::<Through<R>, f32>::at(isa),
         Scalar::F64 => MapLoop::<Through<R>, f64>::at(isa),
         Scalar::E4M3 => MapLoop::<Through<R>, E4M3>::at(isa),
-        Scalar::E5M2 => MapLoop::<Through<R>, E5M2>::at(isa),
+        // `lookup` refuses integers of 16 bits before.
+        Scalar::E5M2 | Scalar::I16 | Scalar::U16 => MapLoop::<Through<R>, E5M2>::at(isa),
     }
 }

@@ -93,16 +93,17 @@ impl<H: Half, R: Half> UnaryLoop for RenarrowLoop<H, R> {
     }
 }
 
-/// The primitive for a cast.
-pub(crate) fn lookup(isa: Isa, from: Scalar, to: Scalar) -> UnaryFn {
+/// The primitive for a cast; `None` for those that the compiler does by way of others.
+pub(crate) fn lookup(isa: Isa, from: Scalar, to: Scalar) -> Option<UnaryFn> {
     if from == to {
-        return copy(isa, from.bytes());
+        return Some(copy(isa, from.bytes()));
     }
-    if from.is_storage() || to.is_storage() {
+    let is_small = |elem: Scalar| elem.is_float8() || elem.is_small_int();
+    if is_small(from) || is_small(to) {
         return super::bytes::lookup(isa, from, to);
     }
-    // What follows has no types of one byte but bool.
-    match to {
+    // What follows has no types of one byte but bool, and no integers of 16 bits.
+    Some(match to {
         Scalar::Bool => to_bool(isa, from),
         Scalar::I32 | Scalar::U32 => to_int32(isa, from, to),
         Scalar::I64 | Scalar::U64 => to_int64(isa, from, to),
@@ -110,7 +111,7 @@ pub(crate) fn lookup(isa: Isa, from: Scalar, to: Scalar) -> UnaryFn {
         Scalar::BF16 => to_half::<bf16>(isa, from),
         Scalar::F32 => to_f32(isa, from),
         _ => to_f64(isa, from),
-    }
+    })
 }
 
 fn to_bool(isa: Isa, from: Scalar) -> UnaryFn {

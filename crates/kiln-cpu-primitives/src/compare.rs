@@ -46,7 +46,7 @@ pub(crate) fn lookup(isa: Isa, op: CompareOp, form: Form, scalar: Scalar) -> Opt
         Scalar::BF16 => compare_half_form::<bf16>(isa, op, form),
         Scalar::F32 => compare::<f32>(isa, op, form),
         Scalar::F64 => compare::<f64>(isa, op, form),
-        Scalar::E4M3 | Scalar::E5M2 | Scalar::I8 | Scalar::U8 => return None,
+        Scalar::E4M3 | Scalar::E5M2 | Scalar::I8 | Scalar::U8 | Scalar::I16 | Scalar::U16 => return None,
     })
 }
 

@@ -397,7 +397,9 @@ impl<A: Number, const MR: usize, const NR: usize> RegisterTileLoop for RegisterT
 /// The primitive for a matrix product, for numbers.
 pub(crate) fn lookup(isa: Isa, scalar: Scalar) -> Option<DotFn> {
     Some(match scalar {
-        Scalar::Bool | Scalar::E4M3 | Scalar::E5M2 | Scalar::I8 | Scalar::U8 => return None,
+        Scalar::Bool | Scalar::E4M3 | Scalar::E5M2 | Scalar::I8 | Scalar::U8 | Scalar::I16 | Scalar::U16 => {
+            return None;
+        }
         Scalar::I32 | Scalar::U32 => ProductLoop::<u32>::at(isa),
         Scalar::I64 | Scalar::U64 => ProductLoop::<u64>::at(isa),
         Scalar::F16 => ProductLoop::<f16>::at(isa),

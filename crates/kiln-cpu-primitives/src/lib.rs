@@ -158,7 +158,7 @@ pub fn lookup_at(isa: Isa, key: PrimitiveKey) -> Option<PrimitiveFn> {
         Key::Splat(scalar) => PrimitiveFn::Fill(fill::splat(isa, scalar)),
         Key::Iota(scalar) => PrimitiveFn::Fill(fill::iota(isa, scalar)?),
         Key::Unary(op, scalar) => PrimitiveFn::Unary(unary::lookup(isa, op, scalar)?),
-        Key::Cast(from, to) => PrimitiveFn::Unary(cast::lookup(isa, from, to)),
+        Key::Cast(from, to) => PrimitiveFn::Unary(cast::lookup(isa, from, to)?),
         Key::Copy(scalar) => PrimitiveFn::Unary(convert::copy(isa, scalar.bytes())),
         Key::CopyStreaming(scalar) => PrimitiveFn::Unary(strided::copy_streaming(scalar)),
         Key::Binary(op, form, scalar) => PrimitiveFn::Binary(binary::lookup(isa, op, form, scalar)?),

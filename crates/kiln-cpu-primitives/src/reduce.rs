@@ -339,7 +339,7 @@ pub(crate) fn lookup(isa: Isa, op: ReduceOp, scalar: Scalar) -> Option<AxisFn> {
         Scalar::BF16 => number::<bf16>(isa, op),
         Scalar::F32 => number::<f32>(isa, op),
         Scalar::F64 => number::<f64>(isa, op),
-        Scalar::E4M3 | Scalar::E5M2 | Scalar::I8 | Scalar::U8 => None,
+        Scalar::E4M3 | Scalar::E5M2 | Scalar::I8 | Scalar::U8 | Scalar::I16 | Scalar::U16 => None,
     }
 }
 

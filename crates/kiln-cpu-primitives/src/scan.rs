@@ -139,7 +139,7 @@ fn scan<const R: bool, const E: bool>(op: ReduceOp, scalar: Scalar) -> Option<Ax
         Scalar::BF16 => number::<bf16, R, E>(op),
         Scalar::F32 => number::<f32, R, E>(op),
         Scalar::F64 => number::<f64, R, E>(op),
-        Scalar::E4M3 | Scalar::E5M2 | Scalar::I8 | Scalar::U8 => None,
+        Scalar::E4M3 | Scalar::E5M2 | Scalar::I8 | Scalar::U8 | Scalar::I16 | Scalar::U16 => None,
     }
 }
 

@@ -74,7 +74,9 @@ pub(crate) fn fma(isa: Isa, form: Form, scalar: Scalar) -> Option<TernaryFn> {
 
 fn fma_form<F: OperandForm>(isa: Isa, scalar: Scalar) -> Option<TernaryFn> {
     Some(match scalar {
-        Scalar::Bool | Scalar::E4M3 | Scalar::E5M2 | Scalar::I8 | Scalar::U8 => return None,
+        Scalar::Bool | Scalar::E4M3 | Scalar::E5M2 | Scalar::I8 | Scalar::U8 | Scalar::I16 | Scalar::U16 => {
+            return None;
+        }
         Scalar::I32 | Scalar::U32 => Zip3Loop::<Fma, u32, u32, F>::at(isa),
         Scalar::I64 | Scalar::U64 => Zip3Loop::<Fma, u64, u64, F>::at(isa),
         Scalar::F16 => HalfZip3Loop::<HalfFma, f16, F>::at(isa),

@@ -231,7 +231,7 @@ pub(crate) fn lookup(isa: Isa, op: UnaryOp, scalar: Scalar) -> Option<UnaryFn> {
         Scalar::BF16 => float16::<bf16>(isa, op),
         Scalar::F32 => float32(isa, op),
         Scalar::F64 => float64(isa, op),
-        Scalar::E4M3 | Scalar::E5M2 | Scalar::I8 | Scalar::U8 => None,
+        Scalar::E4M3 | Scalar::E5M2 | Scalar::I8 | Scalar::U8 | Scalar::I16 | Scalar::U16 => None,
     }
 }
 

@@ -9,8 +9,8 @@ use crate::program::{CpuProgram, MAX_THREADS, SHARED_MEMORY, clif_of};
 use crate::resident::Residents;
 use kiln_backend::{
     Backend, BlockTime, Capabilities, Compiled, DevicePtr, Diagnostics, DumpStage, Error, EventId, Execution,
-    Fault, Launch, Mapped, MappedMemory, MappedPlace, MappedPlaces, PrintSink, Prints, Program, Properties,
-    Residency, ResidentId, Result, StreamId, Tenant, dump,
+    Fault, HostCall, Launch, Mapped, MappedMemory, MappedPlace, MappedPlaces, PrintSink, Prints, Program,
+    Properties, Residency, ResidentId, Result, StreamControls, StreamId, StreamPriority, Tenant, dump,
 };
 use kiln_cpu_primitives::Isa;
 use kiln_ir::Kernel;
@@ -283,8 +283,24 @@ impl Backend for CpuBackend {
         Some(self)
     }
 
+    fn stream_controls(&self) -> Option<&dyn StreamControls> {
+        Some(self)
+    }
+
     fn diagnostics(&self) -> Option<&dyn Diagnostics> {
         Some(self)
+    }
+}
+
+/// All work is done when the call that enqueues it returns.
+impl StreamControls for CpuBackend {
+    fn create_stream_of(&self, _: StreamPriority) -> Result<StreamId> {
+        self.create_stream()
+    }
+
+    fn call_host(&self, _: StreamId, call: HostCall) -> Result<()> {
+        call();
+        Ok(())
     }
 }
 

@@ -166,10 +166,12 @@ impl<'a> Reader<'a> {
 }
 
 /// The element types that NumPy has too, and how it writes them.
-const TYPES: [(Scalar, &str); 10] = [
+const TYPES: [(Scalar, &str); 12] = [
     (Scalar::Bool, "|b1"),
     (Scalar::I8, "|i1"),
     (Scalar::U8, "|u1"),
+    (Scalar::I16, "<i2"),
+    (Scalar::U16, "<u2"),
     (Scalar::I32, "<i4"),
     (Scalar::U32, "<u4"),
     (Scalar::I64, "<i8"),

@@ -208,6 +208,8 @@ fn dtype_of(elem: Scalar) -> Dtype {
         Scalar::Bool => Dtype::BOOL,
         Scalar::I8 => Dtype::I8,
         Scalar::U8 => Dtype::U8,
+        Scalar::I16 => Dtype::I16,
+        Scalar::U16 => Dtype::U16,
         Scalar::I32 => Dtype::I32,
         Scalar::U32 => Dtype::U32,
         Scalar::I64 => Dtype::I64,

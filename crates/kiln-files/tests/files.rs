@@ -125,7 +125,7 @@ fn damaged_arrays_are_refused() {
 fn tensors_of_a_model_are_read_by_name() {
     // As another program might write it: in another order, with spaces.
     let header = br#"{"b":{"dtype":"BF16","shape":[2],"data_offsets":[8,12]}, "__metadata__":{"format":"pt"},
-        "a":{"dtype":"F32","shape":[1,2],"data_offsets":[0,8]}, "odd":{"dtype":"I16","shape":[1],"data_offsets":[12,14]}}"#;
+        "a":{"dtype":"F32","shape":[1,2],"data_offsets":[0,8]}, "odd":{"dtype":"F8_E8M0","shape":[2],"data_offsets":[12,14]}}"#;
     let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
     bytes.extend(header);
     bytes.extend([1.0f32, -2.0].map(f32::to_le_bytes).concat());
@@ -140,7 +140,7 @@ fn tensors_of_a_model_are_read_by_name() {
     let b = file.tensor(&device, "b").unwrap().to_vec::<bf16>().unwrap();
     assert_eq!(b, [bf16::from_f32(3.0), bf16::from_f32(0.5)]);
     let error = file.tensor(&device, "odd").unwrap_err();
-    assert!(error.to_string().ends_with("elements of type I16 of `odd` have no type in Kiln"), "{error}");
+    assert!(error.to_string().ends_with("elements of type F8_E8M0 of `odd` have no type in Kiln"), "{error}");
     let error = file.tensor(&device, "c").unwrap_err();
     assert!(error.to_string().ends_with("there is no tensor `c`; there are `a`, `b`, `odd`"), "{error}");
 }

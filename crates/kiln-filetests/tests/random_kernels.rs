@@ -128,7 +128,7 @@ fn random_kernels_cover_the_operations() {
             Err(why) => panic!("{}, which was left out: {why}", data.kind.mnemonic()),
         });
     };
-    for seed in 0..200 {
+    for seed in 0..400 {
         Mode::ALL.iter().for_each(|mode| look(&generate(seed, &mode.options(seed, false)).kernel));
         // Operations that are not exact.
         look(&generate(seed, &Options::new(seed % 2 == 1)).kernel);

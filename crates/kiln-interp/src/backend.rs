@@ -13,8 +13,9 @@ use crate::threads::WARP;
 use crate::time::Time;
 use kiln_backend::{
     Backend, Capabilities, Clock, Compiled, DevicePtr, Diagnostics, Error, EventId, Execution, Fault,
-    LAUNCH_LIMIT, Launch, Mapped, MappedMemory, MappedPlace, MappedPlaces, PrintSink, Prints, Program,
-    Properties, Residency, ResidentId, Result, Stages, StreamId, Tenant, is_printing,
+    HostCall, LAUNCH_LIMIT, Launch, Mapped, MappedMemory, MappedPlace, MappedPlaces, PrintSink, Prints,
+    Program, Properties, Residency, ResidentId, Result, Stages, StreamControls, StreamId, StreamPriority,
+    Tenant, is_printing,
 };
 use kiln_ir::{Kernel, verify};
 use std::ops::Range;
@@ -463,8 +464,25 @@ impl Backend for Interp {
         Some(self)
     }
 
+    fn stream_controls(&self) -> Option<&dyn StreamControls> {
+        Some(self)
+    }
+
     fn diagnostics(&self) -> Option<&dyn Diagnostics> {
         Some(self)
+    }
+}
+
+/// All work is done when the call that enqueues it returns.
+impl StreamControls for Interp {
+    fn create_stream_of(&self, _: StreamPriority) -> Result<StreamId> {
+        self.create_stream()
+    }
+
+    fn call_host(&self, stream: StreamId, call: HostCall) -> Result<()> {
+        self.state()?.streams.check(stream, "call_host")?;
+        call();
+        Ok(())
     }
 }
 

@@ -22,6 +22,8 @@ pub enum Data {
     E5M2(Vec<E5M2>),
     I8(Vec<i8>),
     U8(Vec<u8>),
+    I16(Vec<i16>),
+    U16(Vec<u16>),
 }
 
 impl Default for Data {
@@ -47,17 +49,19 @@ macro_rules! dispatch {
     (any $elem:expr, $t:ident => $body:expr) => {
         dispatch!(@arms $elem, $t => $body, Bool: bool, I32: i32, U32: u32, I64: i64, U64: u64,
             F16: half::f16, BF16: half::bf16, F32: f32, F64: f64,
-            E4M3: kiln_ir::E4M3, E5M2: kiln_ir::E5M2, I8: i8, U8: u8)
+            E4M3: kiln_ir::E4M3, E5M2: kiln_ir::E5M2, I8: i8, U8: u8, I16: i16, U16: u16)
     };
     (number $elem:expr, $t:ident => $body:expr) => {
         dispatch!(@arms $elem, $t => $body, I32: i32, U32: u32, I64: i64, U64: u64,
-            F16: half::f16, BF16: half::bf16, F32: f32, F64: f64)
+            F16: half::f16, BF16: half::bf16, F32: f32, F64: f64, I8: i8, U8: u8, I16: i16, U16: u16)
     };
     (bits $elem:expr, $t:ident => $body:expr) => {
-        dispatch!(@arms $elem, $t => $body, Bool: bool, I32: i32, U32: u32, I64: i64, U64: u64)
+        dispatch!(@arms $elem, $t => $body, Bool: bool, I32: i32, U32: u32, I64: i64, U64: u64,
+            I8: i8, U8: u8, I16: i16, U16: u16)
     };
     (int $elem:expr, $t:ident => $body:expr) => {
-        dispatch!(@arms $elem, $t => $body, I32: i32, U32: u32, I64: i64, U64: u64)
+        dispatch!(@arms $elem, $t => $body, I32: i32, U32: u32, I64: i64, U64: u64,
+            I8: i8, U8: u8, I16: i16, U16: u16)
     };
     (float $elem:expr, $t:ident => $body:expr) => {
         dispatch!(@arms $elem, $t => $body, F16: half::f16, BF16: half::bf16, F32: f32, F64: f64)
@@ -82,6 +86,8 @@ macro_rules! each_vec {
             Data::E5M2($v) => $body,
             Data::I8($v) => $body,
             Data::U8($v) => $body,
+            Data::I16($v) => $body,
+            Data::U16($v) => $body,
         }
     };
 }
@@ -105,6 +111,8 @@ impl Data {
             Scalar::E5M2 => Data::E5M2(vec![E5M2::ZERO; len]),
             Scalar::I8 => Data::I8(vec![0; len]),
             Scalar::U8 => Data::U8(vec![0; len]),
+            Scalar::I16 => Data::I16(vec![0; len]),
+            Scalar::U16 => Data::U16(vec![0; len]),
         }
     }
 
@@ -134,6 +142,8 @@ impl Data {
             Data::E5M2(_) => Scalar::E5M2,
             Data::I8(_) => Scalar::I8,
             Data::U8(_) => Scalar::U8,
+            Data::I16(_) => Scalar::I16,
+            Data::U16(_) => Scalar::U16,
         }
     }
 

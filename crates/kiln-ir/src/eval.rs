@@ -223,8 +223,8 @@ fn greatest(elem: Scalar, negative: bool) -> Literal {
     let width = 8 * elem.bytes();
     let bits = match (elem, negative) {
         (Scalar::Bool, _) => u64::from(!negative),
-        (Scalar::I8 | Scalar::I32 | Scalar::I64, false) => u64::MAX >> (65 - width),
-        (Scalar::I8 | Scalar::I32 | Scalar::I64, true) => 1 << (width - 1),
+        (elem, false) if elem.is_signed() => u64::MAX >> (65 - width),
+        (elem, true) if elem.is_signed() => 1 << (width - 1),
         (_, false) => u64::MAX,
         (_, true) => 0,
     };

@@ -88,8 +88,8 @@ impl Kernel {
 pub const fn recorded(value: Scalar) -> Scalar {
     match value {
         Scalar::F16 | Scalar::BF16 | Scalar::E4M3 | Scalar::E5M2 | Scalar::F32 => Scalar::F32,
-        Scalar::I8 | Scalar::I32 | Scalar::I64 => Scalar::I64,
-        Scalar::U8 | Scalar::U32 | Scalar::U64 => Scalar::U64,
+        Scalar::I8 | Scalar::I16 | Scalar::I32 | Scalar::I64 => Scalar::I64,
+        Scalar::U8 | Scalar::U16 | Scalar::U32 | Scalar::U64 => Scalar::U64,
         Scalar::Bool => Scalar::Bool,
         Scalar::F64 => Scalar::F64,
     }

@@ -77,6 +77,8 @@ impl Literal {
             Scalar::E5M2 => E5M2::from_f64(value).to_bits().into(),
             Scalar::I8 => u64::from(value as i8 as u8),
             Scalar::U8 => u64::from(value as u8),
+            Scalar::I16 => u64::from(value as i16 as u16),
+            Scalar::U16 => u64::from(value as u16),
         };
         Literal { elem, bits }
     }
@@ -91,6 +93,8 @@ impl Literal {
             Scalar::U64 => u64::try_from(value).ok()?,
             Scalar::I8 => u64::from(i8::try_from(value).ok()? as u8),
             Scalar::U8 => u64::from(u8::try_from(value).ok()?),
+            Scalar::I16 => u64::from(i16::try_from(value).ok()? as u16),
+            Scalar::U16 => u64::from(u16::try_from(value).ok()?),
             _ => return Some(Literal::rounded(elem, value)),
         };
         Some(Literal { elem, bits })
@@ -103,6 +107,7 @@ impl Literal {
             Scalar::I32 | Scalar::U32 => Literal { elem, bits: value as u32 as u64 },
             Scalar::I64 | Scalar::U64 => Literal { elem, bits: value as u64 },
             Scalar::I8 | Scalar::U8 => Literal { elem, bits: u64::from(value as u8) },
+            Scalar::I16 | Scalar::U16 => Literal { elem, bits: u64::from(value as u16) },
             Scalar::Bool => Literal::bool(value & 1 != 0),
             _ => Literal::rounded(elem, value),
         }
@@ -129,8 +134,9 @@ impl Literal {
     /// The value as an integer; floats truncate.
     pub fn as_i128(self) -> i128 {
         match self.elem {
-            Scalar::Bool | Scalar::U8 | Scalar::U32 | Scalar::U64 => self.bits as i128,
+            Scalar::Bool | Scalar::U8 | Scalar::U16 | Scalar::U32 | Scalar::U64 => self.bits as i128,
             Scalar::I8 => self.bits as u8 as i8 as i128,
+            Scalar::I16 => self.bits as u16 as i16 as i128,
             Scalar::I32 => self.bits as u32 as i32 as i128,
             Scalar::I64 => self.bits as i64 as i128,
             _ => self.as_f64() as i128,

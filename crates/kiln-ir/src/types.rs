@@ -6,7 +6,7 @@ use std::fmt;
 /// An element type.
 ///
 /// `Bool` is one byte in memory, 0 or 1. Signedness is part of the type, so no operation carries
-/// it. The other types of one byte are for [storage](Scalar::is_storage).
+/// it. The 8-bit floats are for [storage](Scalar::is_storage).
 ///
 /// ```
 /// use kiln_ir::Scalar;
@@ -30,11 +30,13 @@ pub enum Scalar {
     E5M2,
     I8,
     U8,
+    I16,
+    U16,
 }
 
 impl Scalar {
     /// Every element type, in declaration order.
-    pub const ALL: [Scalar; 13] = [
+    pub const ALL: [Scalar; 15] = [
         Scalar::Bool,
         Scalar::I32,
         Scalar::U32,
@@ -48,10 +50,12 @@ impl Scalar {
         Scalar::E5M2,
         Scalar::I8,
         Scalar::U8,
+        Scalar::I16,
+        Scalar::U16,
     ];
 
-    /// The element types that values are computed in: all but those for
-    /// [storage](Scalar::is_storage).
+    /// The element types that every device computes in: all but those for
+    /// [storage](Scalar::is_storage) and the [small integers](Scalar::is_small_int).
     pub const COMPUTED: [Scalar; 9] = [
         Scalar::Bool,
         Scalar::I32,
@@ -68,7 +72,7 @@ impl Scalar {
     pub const fn bytes(self) -> u32 {
         match self {
             Scalar::Bool | Scalar::E4M3 | Scalar::E5M2 | Scalar::I8 | Scalar::U8 => 1,
-            Scalar::F16 | Scalar::BF16 => 2,
+            Scalar::F16 | Scalar::BF16 | Scalar::I16 | Scalar::U16 => 2,
             Scalar::I32 | Scalar::U32 | Scalar::F32 => 4,
             Scalar::I64 | Scalar::U64 | Scalar::F64 => 8,
         }
@@ -87,18 +91,29 @@ impl Scalar {
     /// Whether this is a type of numbers in memory alone: loaded, stored, moved, converted and
     /// multiplied by matrix units, but without arithmetic or order.
     pub const fn is_storage(self) -> bool {
-        self.is_float8() || matches!(self, Scalar::I8 | Scalar::U8)
+        self.is_float8()
+    }
+
+    /// Whether this is an integer of 8 or 16 bits. The interpreter computes in it; for other
+    /// devices the compiler promotes it to 32 bits.
+    ///
+    /// ```
+    /// use kiln_ir::Scalar;
+    /// assert!(Scalar::U16.is_small_int() && !Scalar::U32.is_small_int());
+    /// ```
+    pub const fn is_small_int(self) -> bool {
+        matches!(self, Scalar::I8 | Scalar::U8 | Scalar::I16 | Scalar::U16)
     }
 
     /// Whether this is an integer type (`Bool` is not).
     pub const fn is_int(self) -> bool {
-        use Scalar::{I8, I32, I64, U8, U32, U64};
-        matches!(self, I32 | U32 | I64 | U64 | I8 | U8)
+        use Scalar::{I32, I64, U32, U64};
+        matches!(self, I32 | U32 | I64 | U64) || self.is_small_int()
     }
 
     /// Whether values of this type can be negative.
     pub const fn is_signed(self) -> bool {
-        self.is_float() || matches!(self, Scalar::I32 | Scalar::I64 | Scalar::I8)
+        self.is_float() || matches!(self, Scalar::I8 | Scalar::I16 | Scalar::I32 | Scalar::I64)
     }
 
     /// The name in the text format, which is Rust's name of the type where Rust has it.
@@ -117,6 +132,8 @@ impl Scalar {
             Scalar::E5M2 => "e5m2",
             Scalar::I8 => "i8",
             Scalar::U8 => "u8",
+            Scalar::I16 => "i16",
+            Scalar::U16 => "u16",
         }
     }
 
@@ -126,11 +143,11 @@ impl Scalar {
     }
 
     /// The type in which sums of this type are accumulated: f32 for the floats of 8 and 16 bits,
-    /// i32 for the integers of 8, itself otherwise.
+    /// i32 for the integers of 8 and 16, itself otherwise.
     pub const fn accumulator(self) -> Scalar {
         match self {
             Scalar::F16 | Scalar::BF16 | Scalar::E4M3 | Scalar::E5M2 => Scalar::F32,
-            Scalar::I8 | Scalar::U8 => Scalar::I32,
+            Scalar::I8 | Scalar::U8 | Scalar::I16 | Scalar::U16 => Scalar::I32,
             other => other,
         }
     }

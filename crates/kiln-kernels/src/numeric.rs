@@ -24,6 +24,8 @@ macro_rules! for_numeric {
             Scalar::F64 => of!(f64),
             Scalar::I8 => of!(i8),
             Scalar::U8 | Scalar::Bool => of!(u8),
+            Scalar::I16 => of!(i16),
+            Scalar::U16 => of!(u16),
             Scalar::E4M3 => of!(E4M3),
             Scalar::E5M2 => of!(E5M2),
         }

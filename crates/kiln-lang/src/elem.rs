@@ -17,7 +17,7 @@ mod sealed {
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an element type of device values",
-    note = "element types are bool, i32, u32, i64, u64, f16, bf16, f32 and f64, and for storage i8, u8, E4M3 and E5M2"
+    note = "element types are bool, the integers i8 to i64 and u8 to u64, f16, bf16, f32 and f64, and for storage E4M3 and E5M2"
 )]
 pub trait Elem: Copy + Debug + Display + PartialEq + Send + Sync + sealed::Sealed + 'static {
     /// The IR's name of the type.
@@ -55,9 +55,8 @@ pub trait Elem: Copy + Debug + Display + PartialEq + Send + Sync + sealed::Seale
 #[derive(Clone, Copy, Debug)]
 pub enum Untyped {}
 
-/// An element type of numbers: all but `bool`. Those for storage (`i8`, `u8`, `E4M3`, `E5M2`) are
-/// loaded, stored, moved, converted and multiplied by [`dot`](crate::dot); what computes takes a
-/// [`Num`].
+/// An element type of numbers: all but `bool`. Those for storage (`E4M3`, `E5M2`) are loaded,
+/// stored, moved, converted and multiplied by [`dot`](crate::dot); what computes takes a [`Num`].
 #[diagnostic::on_unimplemented(message = "`{Self}` is not an element type of numbers")]
 pub trait Numeric: Elem {}
 
@@ -72,7 +71,7 @@ pub trait Ordered: Elem {}
 /// An element type with arithmetic: all but `bool` and those for storage.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no arithmetic on a device",
-    note = "use `select` or `cast` to make a number of a bool; i8, u8, E4M3 and E5M2 are for storage: `cast` them first"
+    note = "use `select` or `cast` to make a number of a bool; E4M3 and E5M2 are for storage: `cast` them first"
 )]
 pub trait Num: Numeric + HostNumber + Ordered {}
 
@@ -144,6 +143,8 @@ elem! {
     f64, F64, |v| v.to_bits(), |b| f64::from_bits(b);
     i8, I8, |v| u64::from(v as u8), |b| b as u8 as i8;
     u8, U8, |v| u64::from(v), |b| b as u8;
+    i16, I16, |v| u64::from(v as u16), |b| b as u16 as i16;
+    u16, U16, |v| u64::from(v), |b| b as u16;
     E4M3, E4M3, |v| u64::from(v.to_bits()), |b| E4M3::from_bits(b as u8);
     E5M2, E5M2, |v| u64::from(v.to_bits()), |b| E5M2::from_bits(b as u8);
 }
@@ -156,12 +157,12 @@ macro_rules! mark {
 }
 
 mark! {
-    Ordered: i32 u32 i64 u64 f16 bf16 f32 f64;
-    Numeric: i32 u32 i64 u64 f16 bf16 f32 f64 i8 u8 E4M3 E5M2;
-    Num: i32 u32 i64 u64 f16 bf16 f32 f64;
-    Int: i32 u32 i64 u64;
+    Ordered: i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64;
+    Numeric: i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64 E4M3 E5M2;
+    Num: i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64;
+    Int: i8 u8 i16 u16 i32 u32 i64 u64;
     Word: i32 u32 i64 u64 f32 f64;
-    Bits: bool i32 u32 i64 u64;
+    Bits: bool i8 u8 i16 u16 i32 u32 i64 u64;
     Float: f16 bf16 f32 f64;
 }
 

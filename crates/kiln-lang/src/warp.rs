@@ -406,6 +406,8 @@ fn words<T: Num>(value: Val<T>) -> Vec<(Val<u32>, u32)> {
         // The bits as f32: the lowest 13 are zero in all of them.
         Scalar::F16 => vec![(value.cast::<f32>().bitcast::<u32>() >> 13, 19)],
         Scalar::BF16 => vec![(value.cast::<f32>().bitcast::<u32>() >> 16, 16)],
+        Scalar::I8 | Scalar::U8 => vec![(value.cast::<u8>().cast(), 8)],
+        Scalar::I16 | Scalar::U16 => vec![(value.cast::<u16>().cast(), 16)],
         _ => vec![(value.bitcast(), 32)],
     }
 }

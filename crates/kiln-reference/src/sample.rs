@@ -149,7 +149,7 @@ macro_rules! integers {
         }
     )*};
 }
-integers! { i32, -0x5a5a_5a5b; u32, 0x5a5a_5a5b; i64, -0x5a5a_5a5a_5a5a_5a5b; u64, 0x5a5a_5a5a_5a5a_5a5b; i8, -0x5b; u8, 0x5b; }
+integers! { i32, -0x5a5a_5a5b; u32, 0x5a5a_5a5b; i64, -0x5a5a_5a5a_5a5a_5a5b; u64, 0x5a5a_5a5a_5a5a_5a5b; i8, -0x5b; u8, 0x5b; i16, -0x5a5b; u16, 0x5a5b; }
 
 macro_rules! floats {
     ($($t:ty, $epsilon:expr, $bits:literal, $poison:expr, |$n:ident| $int:expr, |$x:ident| $float:expr;)*) => {$(

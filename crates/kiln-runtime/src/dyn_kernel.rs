@@ -213,7 +213,7 @@ macro_rules! numbers {
         }
     )*};
 }
-numbers!(bool i32 u32 i64 u64 f16 bf16 f32 f64 E4M3 E5M2 i8 u8);
+numbers!(bool i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64 E4M3 E5M2);
 
 impl Arg<'_> {
     /// What it is for a parameter: a tensor that may be written can be read alone.

@@ -138,7 +138,8 @@ pub use extent::Extent;
 pub use graph::{Capture, Graph, GraphLaunch, GraphNode};
 pub use kiln_backend::{
     Capabilities, Clock, CopyTaskLimits, CostModel, Execution, Fault, FaultKind, Latencies, MatrixFormat,
-    MatrixUnits, MemoryCosts, ProductCosts, Properties, Rates, Report, Stages, StreamingSizes, SumSizes,
+    MatrixUnits, MemoryCosts, ProductCosts, Properties, Rates, Report, Stages, StreamPriority,
+    StreamingSizes, SumSizes,
 };
 pub use launch::Launch;
 pub use loaded::Build;

@@ -178,6 +178,7 @@ fn fact(known: &IntFact, bits: u64, given: Given) -> Option<String> {
     let n = match given {
         Given::Scalar(Scalar::I32) => i64::from(bits as i32),
         Given::Scalar(Scalar::I8) => i64::from(bits as i8),
+        Given::Scalar(Scalar::I16) => i64::from(bits as i16),
         _ => bits as i64,
     };
     if !divides(known.divisor.into(), n.unsigned_abs()) {

@@ -3,7 +3,7 @@
 use crate::activity::DeviceTime;
 use crate::device::Device;
 use crate::error::{Error, Result};
-use kiln_backend::{EventId, StreamId};
+use kiln_backend::{EventId, StreamId, StreamPriority};
 use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +43,55 @@ impl Device {
     }
 }
 
+impl Device {
+    /// A new stream with a priority: where work of several streams waits, that of a high priority
+    /// begins first. On devices that do their work within the calls, there is nothing to put first.
+    ///
+    /// ```
+    /// use kiln_runtime::{Device, StreamPriority};
+    /// let device = Device::open("interp")?;
+    /// let urgent = device.stream_with_priority(StreamPriority::High)?;
+    /// urgent.synchronize()?;
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`kiln_backend::Error::Unavailable`] on a device without priorities, as through `wgpu`.
+    pub fn stream_with_priority(&self, priority: StreamPriority) -> Result<Stream> {
+        let id = self.backend().need_stream_controls()?.create_stream_of(priority)?;
+        let queue = Queue(Some(Arc::new(OwnedStream { device: self.clone(), id })));
+        Ok(Stream { device: self.clone(), queue })
+    }
+}
+
 impl Stream {
+    /// Calls a function of the host after all work now in the stream; its later work begins after
+    /// the function has returned. The host does not wait for it here.
+    ///
+    /// The function may run in a thread of the driver's: it must be short, and must not use the
+    /// device, which includes dropping the last handle of a tensor. Send to a channel, set a flag,
+    /// wake a task. If it panics, the panic ends there.
+    ///
+    /// ```
+    /// # use kiln_runtime::Device;
+    /// let stream = Device::open("interp")?.stream()?;
+    /// let (done, is_done) = std::sync::mpsc::channel();
+    /// // … launches with `.on(&stream)` …
+    /// stream.call(move || _ = done.send("the launches are over"))?;
+    /// assert_eq!(is_done.recv(), Ok("the launches are over"));
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`kiln_backend::Error::Unavailable`] on a device that calls nothing, as through `wgpu`.
+    #[track_caller]
+    pub fn call(&self, f: impl FnOnce() + Send + 'static) -> Result<()> {
+        self.device.check_not_capturing("a function of the host was called", Location::caller())?;
+        // On every device alike.
+        let contained = move || _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f));
+        Ok(self.device.backend().need_stream_controls()?.call_host(self.id(), Box::new(contained))?)
+    }
+
     /// The device.
     pub fn device(&self) -> &Device {
         &self.device

@@ -331,7 +331,7 @@ impl Writer<'_> {
                 self.on_integers(B::Add, scalar, product, c)
             }
             Elem::BF16 => self.multiply_add_of_bf16(a, b, c),
-            Elem::Bool | Elem::E4M3 | Elem::E5M2 | Elem::I8 | Elem::U8 => {
+            Elem::Bool | Elem::E4M3 | Elem::E5M2 | Elem::I8 | Elem::U8 | Elem::I16 | Elem::U16 => {
                 return Err(self.unsupported(op, format!("`fma` of {elem}"), "Convert to f32 first."));
             }
         };

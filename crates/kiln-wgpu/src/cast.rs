@@ -119,14 +119,14 @@ impl Writer<'_> {
         [x, sign].map(|word| self.body.bitcast(word, ScalarKind::Uint))
     }
 
-    /// The low 8 bits of a 32-bit integer as an 8-bit element; others as they are.
+    /// The low bits of a 32-bit integer as an element of 8 or 16 bits; others as they are.
     fn wrapped(&mut self, x: Expr, elem: Elem) -> Expr {
         match elem {
-            Elem::I8 => {
+            Elem::I8 | Elem::I16 => {
                 let word = self.body.bitcast(x, ScalarKind::Uint);
                 self.unpack(word, elem)
             }
-            Elem::U8 => self.unpack(x, elem),
+            Elem::U8 | Elem::U16 => self.unpack(x, elem),
             _ => x,
         }
     }
@@ -151,9 +151,14 @@ impl Writer<'_> {
             Scalar::F16 => (self.body.convert(x, Scalar::F32), Scalar::F32),
             _ => (x, from),
         };
-        if matches!(to_elem, Elem::I8 | Elem::U8) {
+        if to_elem.is_small_int() {
             let wide = self.saturated(x, from, Elem::I32, Scalar::I32);
-            let (low, high) = if to_elem == Elem::I8 { (-128, 127) } else { (0, 255) };
+            let (low, high) = match to_elem {
+                Elem::I8 => (-128, 127),
+                Elem::U8 => (0, 255),
+                Elem::I16 => (-32_768, 32_767),
+                _ => (0, 65_535),
+            };
             let [low, high] = [low, high].map(|limit| self.body.literal(Literal::I32(limit)));
             let inside = self.body.math(M::Clamp, &[wide, low, high]);
             return self.resized(inside, Scalar::I32, to);

@@ -131,7 +131,9 @@ impl Features {
             | Scalar::E4M3
             | Scalar::E5M2
             | Scalar::I8
-            | Scalar::U8 => (true, ""),
+            | Scalar::U8
+            | Scalar::I16
+            | Scalar::U16 => (true, ""),
         };
         (!has).then_some(name)
     }

@@ -339,6 +339,8 @@ impl Ranges {
             (Elem::I32, None) => Source::Known(ALL),
             (Elem::I8, _) => Source::Known([-128, 127]),
             (Elem::U8, _) => Source::Known([0, 255]),
+            (Elem::I16, _) => Source::Known([-32_768, 32_767]),
+            (Elem::U16, _) => Source::Known([0, 65_535]),
             (Elem::Bool, _) => Source::Known([0, 1]),
             _ => return None,
         })

@@ -10,14 +10,14 @@ impl Features {
         elem.is_float8() || (elem == Elem::F16 && !self.float16)
     }
 
-    /// The type in which values of an element type are held. Elements of 8 bits and `bf16` are held
-    /// in 32 bits.
+    /// The type in which values of an element type are held. Elements of 8 bits, integers of 16
+    /// and `bf16` are held in 32 bits.
     pub(crate) fn register(self, elem: Elem) -> Scalar {
         match elem {
             _ if self.is_code(elem) => Scalar::U32,
             Elem::Bool => Scalar::BOOL,
-            Elem::I32 | Elem::I8 => Scalar::I32,
-            Elem::U32 | Elem::U8 | Elem::E4M3 | Elem::E5M2 => Scalar::U32,
+            Elem::I32 | Elem::I8 | Elem::I16 => Scalar::I32,
+            Elem::U32 | Elem::U8 | Elem::U16 | Elem::E4M3 | Elem::E5M2 => Scalar::U32,
             Elem::I64 => Scalar::I64,
             Elem::U64 => Scalar::U64,
             Elem::F16 => Scalar::F16,
@@ -29,7 +29,7 @@ impl Features {
     /// The type that elements of memory have, if naga has one that a host can share, and the
     /// adapter has it.
     pub(crate) fn stored(self, elem: Elem) -> Option<Scalar> {
-        let small = matches!(elem, Elem::Bool | Elem::BF16 | Elem::I8 | Elem::U8);
+        let small = matches!(elem, Elem::Bool | Elem::BF16) || elem.is_small_int();
         let stored = !small && !self.is_code(elem) && self.missing(elem).is_none();
         stored.then(|| self.register(elem))
     }

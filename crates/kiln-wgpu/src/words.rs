@@ -18,8 +18,8 @@ impl Writer<'_> {
                 let zero = b.u32(0);
                 if elem == Elem::U8 { byte } else { b.binary(BinaryOperator::NotEqual, byte, zero) }
             }
-            Elem::I8 => {
-                let by = b.u32(24);
+            Elem::I8 | Elem::I16 => {
+                let by = b.u32(32 - 8 * elem.bytes());
                 let up = b.binary(BinaryOperator::ShiftLeft, word, by);
                 let signed = b.bitcast(up, ScalarKind::Sint);
                 b.binary(BinaryOperator::ShiftRight, signed, by)
@@ -31,6 +31,10 @@ impl Writer<'_> {
             }
             Elem::E4M3 | Elem::E5M2 => {
                 let mask = b.u32(0xff);
+                b.binary(BinaryOperator::And, word, mask)
+            }
+            Elem::U16 => {
+                let mask = b.u32(0xffff);
                 b.binary(BinaryOperator::And, word, mask)
             }
             Elem::F16 if code => {
@@ -60,9 +64,9 @@ impl Writer<'_> {
                 let (one, zero) = (b.u32(1), b.u32(0));
                 b.select(value, one, zero)
             }
-            Elem::I8 | Elem::U8 => {
-                let bits = if elem == Elem::I8 { b.bitcast(value, ScalarKind::Uint) } else { value };
-                let mask = b.u32(0xff);
+            Elem::I8 | Elem::U8 | Elem::I16 | Elem::U16 => {
+                let bits = if elem.is_signed() { b.bitcast(value, ScalarKind::Uint) } else { value };
+                let mask = b.u32(u32::MAX >> (32 - 8 * elem.bytes()));
                 b.binary(BinaryOperator::And, bits, mask)
             }
             Elem::BF16 => {

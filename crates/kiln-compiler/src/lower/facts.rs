@@ -24,6 +24,10 @@ impl Known {
             Scalar::Bool => (0, 1),
             Scalar::I32 => (i32::MIN as i128, i32::MAX as i128),
             Scalar::U32 => (0, u32::MAX as i128),
+            Scalar::I8 => (i8::MIN as i128, i8::MAX as i128),
+            Scalar::U8 => (0, u8::MAX as i128),
+            Scalar::I16 => (i16::MIN as i128, i16::MAX as i128),
+            Scalar::U16 => (0, u16::MAX as i128),
             Scalar::U64 => (0, u64::MAX as i128),
             _ => (i64::MIN as i128, i64::MAX as i128),
         };

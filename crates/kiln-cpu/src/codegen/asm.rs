@@ -17,7 +17,7 @@ pub(super) fn scalar_type(elem: Scalar) -> ir::Type {
         Scalar::Bool | Scalar::E4M3 | Scalar::E5M2 | Scalar::I8 | Scalar::U8 => types::I8,
         Scalar::I32 | Scalar::U32 => types::I32,
         Scalar::I64 | Scalar::U64 => types::I64,
-        Scalar::F16 | Scalar::BF16 => types::I16,
+        Scalar::F16 | Scalar::BF16 | Scalar::I16 | Scalar::U16 => types::I16,
         Scalar::F32 => types::F32,
         Scalar::F64 => types::F64,
     }

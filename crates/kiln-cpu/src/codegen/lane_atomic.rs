@@ -87,6 +87,8 @@ impl Emitter<'_> {
             Scalar::Bool => Some([0, 1]),
             Scalar::U8 => Some([0, 255]),
             Scalar::I8 => Some([-128, 127]),
+            Scalar::U16 => Some([0, 65_535]),
+            Scalar::I16 => Some([-32_768, 32_767]),
             _ => None,
         };
         let widens = from.is_int() && from.bytes() <= to.bytes();

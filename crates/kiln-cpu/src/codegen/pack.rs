@@ -1,8 +1,8 @@
 //! Elements of adjacent lanes in registers, and operations on them.
 //!
 //! A [`Pack`] of one lane is a scalar. One of 4 or 8 lanes is several vectors of 128 bits, which is
-//! what Cranelift has on every machine. Elements of 8 bits have 32 bits there, and bools are masks
-//! of 32 bits.
+//! what Cranelift has on every machine. Integers of 8 and 16 bits have 32 bits there, and
+//! bools are masks of 32 bits.
 
 use super::asm::scalar_type;
 use super::emitter::Emitter;
@@ -30,7 +30,8 @@ pub(super) fn part_type(elem: Scalar) -> Option<ir::Type> {
     Some(match elem {
         Scalar::F32 => types::F32X4,
         Scalar::F64 => types::F64X2,
-        Scalar::I32 | Scalar::U32 | Scalar::I8 | Scalar::U8 | Scalar::Bool => types::I32X4,
+        Scalar::I32 | Scalar::U32 | Scalar::Bool => types::I32X4,
+        Scalar::I8 | Scalar::U8 | Scalar::I16 | Scalar::U16 => types::I32X4,
         Scalar::I64 | Scalar::U64 => types::I64X2,
         Scalar::F16 | Scalar::BF16 => types::I16X8,
         Scalar::E4M3 | Scalar::E5M2 => return None,
@@ -48,10 +49,6 @@ fn is_int(elem: Scalar) -> bool {
 /// Whether packs hold elements of a type as they are in memory, and compute with them.
 pub(super) fn is_number(elem: Scalar) -> bool {
     is_float(elem) || is_int(elem)
-}
-
-fn is_byte(elem: Scalar) -> bool {
-    matches!(elem, Scalar::I8 | Scalar::U8)
 }
 
 /// Whether an operation from elements of one type to another can be done on packs. Amounts of
@@ -73,12 +70,12 @@ pub(super) fn is_packable(op: Elementwise, from: Scalar, to: Scalar) -> bool {
             let equality = matches!(op, CompareOp::Eq | CompareOp::Ne);
             number(from) || (from == Scalar::Bool && equality)
         }
-        Elementwise::Select => number(to) || is_byte(to) || to == Scalar::Bool,
+        Elementwise::Select => number(to) || to.is_small_int() || to == Scalar::Bool,
         Elementwise::Fma => is_int(to) || (is_float(to) && has_fma()),
         Elementwise::Cast if to == Scalar::Bool => is_int(from),
         Elementwise::Cast if from == Scalar::Bool => is_int(to),
-        Elementwise::Cast if is_byte(to) => is_int(from) || is_byte(from),
-        Elementwise::Cast => number(to) && (number(from) || is_byte(from)),
+        Elementwise::Cast if to.is_small_int() => is_int(from) || from.is_small_int(),
+        Elementwise::Cast => number(to) && (number(from) || from.is_small_int()),
     }
 }
 
@@ -139,8 +136,8 @@ impl Emitter<'_> {
     fn wide_scalar(&mut self, scalar: ir::Value, elem: Scalar) -> ir::Value {
         let ins = self.asm.fb.ins();
         let wide = match elem {
-            Scalar::Bool | Scalar::U8 => ins.uextend(types::I32, scalar),
-            Scalar::I8 => ins.sextend(types::I32, scalar),
+            Scalar::Bool | Scalar::U8 | Scalar::U16 => ins.uextend(types::I32, scalar),
+            Scalar::I8 | Scalar::I16 => ins.sextend(types::I32, scalar),
             _ => scalar,
         };
         if elem == Scalar::Bool { self.asm.fb.ins().ineg(wide) } else { wide }
@@ -156,9 +153,11 @@ impl Emitter<'_> {
             let lanes = self.asm.fb.func.dfg.value_type(part).lane_count() as u8;
             for lane in 0..lanes {
                 let scalar = self.asm.fb.ins().extractlane(part, lane);
-                scalars.push(match elem {
-                    Scalar::Bool | Scalar::U8 | Scalar::I8 => self.asm.fb.ins().ireduce(types::I8, scalar),
-                    _ => scalar,
+                let small = elem == Scalar::Bool || elem.is_small_int();
+                scalars.push(if small {
+                    self.asm.fb.ins().ireduce(scalar_type(elem), scalar)
+                } else {
+                    scalar
                 });
             }
         }
@@ -182,6 +181,16 @@ impl Emitter<'_> {
                 Scalar::Bool => Pack { parts: parts.into_iter().map(|p| negate(self, p)).collect() },
                 _ => Pack { parts },
             };
+        }
+        if elem.is_small_int() {
+            let parts = (0..width / 4).map(|part| {
+                let (ins, offset) = (self.asm.fb.ins(), offset + 8 * part as i32);
+                match elem.is_signed() {
+                    true => ins.sload16x4(unaligned(), at, offset),
+                    false => ins.uload16x4(unaligned(), at, offset),
+                }
+            });
+            return Pack { parts: parts.collect() };
         }
         let parts = (0..width / ty.lane_count() as usize)
             .map(|part| self.asm.fb.ins().load(ty, unaligned(), at, offset + 16 * part as i32));
@@ -218,6 +227,16 @@ impl Emitter<'_> {
         if width > 1 && elem.bytes() == 1 {
             for (index, parts) in pack.parts.chunks(2).enumerate() {
                 self.store_bytes(parts, elem, width.min(8), at, offset + 8 * index as i32);
+            }
+            return;
+        }
+        if width > 1 && elem.is_small_int() {
+            for (index, &part) in pack.parts.iter().enumerate() {
+                let ins = self.asm.fb.ins();
+                let halves = if elem.is_signed() { ins.snarrow(part, part) } else { ins.unarrow(part, part) };
+                let four = self.asm.fb.ins().bitcast(types::I64X2, as_bits(), halves);
+                let four = self.asm.fb.ins().extractlane(four, 0);
+                self.asm.fb.ins().store(unaligned(), four, at, offset + 8 * index as i32);
             }
             return;
         }
@@ -339,7 +358,7 @@ impl Emitter<'_> {
     pub(super) fn pack_select(&mut self, elem: Scalar, args: &[Pack], width: usize) -> Pack {
         let mask = match elem.bytes() {
             8 if width > 1 => self.widen(&args[0], true),
-            2 if width > 1 => {
+            2 if width > 1 && elem.is_float() => {
                 let pairs = args[0].parts.chunks_exact(2);
                 Pack { parts: pairs.map(|two| self.asm.fb.ins().snarrow(two[0], two[1])).collect() }
             }
@@ -406,7 +425,7 @@ impl Emitter<'_> {
         if width == 1 {
             return self.scalar_cast(from, to, pack.parts[0]).map(Pack::of);
         }
-        let words = |elem: Scalar| is_int(elem) && elem.bytes() == 4 || is_byte(elem);
+        let words = |elem: Scalar| is_int(elem) && elem.bytes() == 4 || elem.is_small_int();
         if to == Scalar::Bool {
             let zero = self.pack_zero(from, width);
             let parts = pack.parts.iter().zip(&zero.parts);
@@ -425,9 +444,9 @@ impl Emitter<'_> {
             })
         };
         Ok(match (from, to) {
-            (_, Scalar::U8 | Scalar::I8) => {
+            _ if to.is_small_int() => {
                 let low = if from.bytes() == 8 { self.narrow(pack) } else { pack.clone() };
-                self.low_bytes(&low, to)
+                self.low_bits(&low, to)
             }
             _ if words(from) && is_int(to) => match to.bytes() {
                 8 => self.widen(pack, from.is_signed()),
@@ -462,13 +481,13 @@ impl Emitter<'_> {
         self.pack_splat(zero, elem, width)
     }
 
-    /// Integers of 32 bits as the numbers that their low bytes are.
-    fn low_bytes(&mut self, pack: &Pack, to: Scalar) -> Pack {
+    /// Integers of 32 bits as the small integers that their low bits are.
+    fn low_bits(&mut self, pack: &Pack, to: Scalar) -> Pack {
         self.each_part(pack, |e, part| {
-            let bits = e.asm.fb.ins().iconst(types::I32, 24);
+            let bits = e.asm.fb.ins().iconst(types::I32, i64::from(32 - 8 * to.bytes()));
             let high = e.asm.fb.ins().ishl(part, bits);
             let ins = e.asm.fb.ins();
-            if to == Scalar::I8 { ins.sshr(high, bits) } else { ins.ushr(high, bits) }
+            if to.is_signed() { ins.sshr(high, bits) } else { ins.ushr(high, bits) }
         })
     }
 
@@ -482,10 +501,14 @@ impl Emitter<'_> {
     }
 
     fn scalar_cast(&mut self, from: Scalar, to: Scalar, x: ir::Value) -> Result<ir::Value> {
-        // Cranelift converts no floats from integers of one byte.
+        // Cranelift converts no floats from integers of 8 and 16 bits.
         let (from, x) = match from {
-            Scalar::U8 if is_float(to) => (Scalar::I32, self.asm.fb.ins().uextend(types::I32, x)),
-            Scalar::I8 if is_float(to) => (Scalar::I32, self.asm.fb.ins().sextend(types::I32, x)),
+            Scalar::U8 | Scalar::U16 if is_float(to) => {
+                (Scalar::I32, self.asm.fb.ins().uextend(types::I32, x))
+            }
+            Scalar::I8 | Scalar::I16 if is_float(to) => {
+                (Scalar::I32, self.asm.fb.ins().sextend(types::I32, x))
+            }
             _ => (from, x),
         };
         let cast = self.native_cast(from, to, x);

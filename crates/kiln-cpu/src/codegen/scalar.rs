@@ -175,8 +175,9 @@ impl Emitter<'_> {
         let (narrower, same) = (to.bytes() < from.bytes(), to.bytes() == from.bytes());
         let ins = self.asm.fb.ins();
         let whole = |s: Scalar| s.is_int() || s == Scalar::Bool;
-        // Cranelift converts no floats from and to integers of one byte.
-        if (from.is_storage() || to.is_storage()) && !(whole(from) && whole(to)) {
+        // Cranelift converts no floats from and to integers of 8 and 16 bits.
+        let small = |s: Scalar| s.is_float8() || s.is_small_int();
+        if (small(from) || small(to)) && !(whole(from) && whole(to)) {
             return None;
         }
         let wide_float = |s: Scalar| matches!(s, Scalar::F32 | Scalar::F64);

@@ -43,9 +43,9 @@ use crate::ptx;
 use artifact::{Artifact, Code};
 use device::Device;
 use kiln_backend::{
-    Artifacts, Backend, Compiled, DevicePtr, Diagnostics, DumpStage, Error, EventId, Graphs, Launch, Mapped,
-    MappedMemory, MappedPlace, MappedPlaces, Peers, PrintSink, Program, Properties, ResidentId, Result,
-    Stages, StreamId, Tenant, dump,
+    Artifacts, Backend, Compiled, DevicePtr, Diagnostics, DumpStage, Error, EventId, Graphs, HostCall,
+    Launch, Mapped, MappedMemory, MappedPlace, MappedPlaces, Peers, PrintSink, Program, Properties,
+    ResidentId, Result, Stages, StreamControls, StreamId, StreamPriority, Tenant, dump,
 };
 use kiln_compiler::Target;
 use kiln_ir::{Kernel, Level};
@@ -382,7 +382,7 @@ impl Backend for Cuda {
     }
 
     fn create_stream(&self) -> Result<StreamId> {
-        self.check(self.device.streams.create())
+        self.check(self.device.streams.create(StreamPriority::Normal))
     }
 
     fn destroy_stream(&self, stream: StreamId) {
@@ -441,8 +441,22 @@ impl Backend for Cuda {
         Some(self)
     }
 
+    fn stream_controls(&self) -> Option<&dyn StreamControls> {
+        Some(self)
+    }
+
     fn diagnostics(&self) -> Option<&dyn Diagnostics> {
         Some(self)
+    }
+}
+
+impl StreamControls for Cuda {
+    fn create_stream_of(&self, priority: StreamPriority) -> Result<StreamId> {
+        self.check(self.device.streams.create(priority))
+    }
+
+    fn call_host(&self, stream: StreamId, call: HostCall) -> Result<()> {
+        self.check(self.device.streams.get(stream).stream.call_host(call))
     }
 }
 

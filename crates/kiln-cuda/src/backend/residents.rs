@@ -4,7 +4,7 @@ use super::device::Device;
 use super::program::CudaProgram;
 use super::streams::Queue;
 use crate::driver::{Event, Function, ResidentGuard};
-use kiln_backend::{Error, Launch, ResidentId, Result};
+use kiln_backend::{Error, Launch, ResidentId, Result, StreamPriority};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -47,7 +47,7 @@ impl Residents {
     ) -> Result<ResidentId> {
         let function = program.resident_function(launch.grid)?;
         let explain = |error| device.explain(error);
-        let queue = Queue::new(&device.context).map_err(explain)?;
+        let queue = Queue::new(&device.context, StreamPriority::Normal).map_err(explain)?;
         let before = Event::new(&device.context).map_err(explain)?;
         before.record(&device.streams.get(launch.stream).stream).map_err(explain)?;
         queue.stream.wait(&before).map_err(explain)?;

@@ -2,7 +2,7 @@
 
 use super::reports::Reports;
 use crate::driver::{Context, Event, Result, Stream};
-use kiln_backend::{EventId, StreamId};
+use kiln_backend::{EventId, StreamId, StreamPriority};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
@@ -14,8 +14,13 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    pub(super) fn new(context: &Context) -> Result<Arc<Queue>> {
-        Ok(Arc::new(Queue { stream: Stream::new(context)?, reports: OnceLock::new() }))
+    pub(super) fn new(context: &Context, priority: StreamPriority) -> Result<Arc<Queue>> {
+        let stream = match priority {
+            StreamPriority::Normal => Stream::new(context)?,
+            // The driver takes the device's highest.
+            StreamPriority::High => Stream::with_priority(context, i32::MIN)?,
+        };
+        Ok(Arc::new(Queue { stream, reports: OnceLock::new() }))
     }
 
     /// Its reports, if something that can report was launched in it.
@@ -62,7 +67,7 @@ pub(super) struct Streams {
 impl Streams {
     pub(super) fn new(context: &Context) -> Result<Streams> {
         Ok(Streams {
-            default: Queue::new(context)?,
+            default: Queue::new(context, StreamPriority::Normal)?,
             others: RwLock::default(),
             next: AtomicU64::new(1),
             orphans: Mutex::default(),
@@ -70,8 +75,8 @@ impl Streams {
         })
     }
 
-    pub(super) fn create(&self) -> Result<StreamId> {
-        let queue = Queue::new(self.default.stream.context())?;
+    pub(super) fn create(&self, priority: StreamPriority) -> Result<StreamId> {
+        let queue = Queue::new(self.default.stream.context(), priority)?;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.others.write().unwrap_or_else(PoisonError::into_inner).insert(number, queue);
         Ok(StreamId(number))

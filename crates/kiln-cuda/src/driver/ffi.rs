@@ -474,6 +474,7 @@ driver_functions! {
         );
 
         fn cuStreamCreateWithPriority(stream: *mut StreamHandle, flags: c_uint, priority: c_int);
+        fn cuLaunchHostFunc(stream: StreamHandle, function: unsafe extern "C" fn(*mut c_void), data: *mut c_void);
         fn cuStreamDestroy_v2(stream: StreamHandle);
         fn cuStreamSynchronize(stream: StreamHandle);
         fn cuStreamQuery(stream: StreamHandle);

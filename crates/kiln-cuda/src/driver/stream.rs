@@ -3,8 +3,12 @@
 use super::context::Context;
 use super::error::{CudaError, Result};
 use super::ffi::{self, Status, StreamHandle};
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+
+/// A function of the host.
+type HostCall = Box<dyn FnOnce() + Send>;
 
 /// A queue of work. Clones share it; the last one to drop destroys it, after which the driver still
 /// finishes the work in it.
@@ -76,6 +80,31 @@ impl Stream {
             Status::NOT_READY => Ok(false),
             status => api.check("cuStreamQuery", status).map(|()| true),
         }
+    }
+
+    /// Calls a function in a thread of the driver's after the work that is in the stream, whose
+    /// later work waits until it has returned. The function must not call the driver. A panic of it
+    /// ends there.
+    ///
+    /// # Errors
+    /// Those of the calls, after which the function was not called;
+    /// [`CudaError::Recording`] while the stream is recorded.
+    pub fn call_host(&self, call: Box<dyn FnOnce() + Send>) -> Result<()> {
+        unsafe extern "C" fn run(data: *mut c_void) {
+            // SAFETY: made below by `into_raw`, and handed to this one call.
+            let call = unsafe { Box::from_raw(data.cast::<HostCall>()) };
+            // The panic was reported by its hook; there is nobody here to take it.
+            let _ = catch_unwind(AssertUnwindSafe(call));
+        }
+        self.refuse_recording("a call of the host")?;
+        let data = Box::into_raw(Box::new(call)).cast::<c_void>();
+        // SAFETY: the stream is live, and `run` takes what `data` points to.
+        let launched = unsafe { self.context().api().cuLaunchHostFunc(self.handle(), run, data) };
+        if launched.is_err() {
+            // SAFETY: a call that fails has not taken it.
+            drop(unsafe { Box::from_raw(data.cast::<HostCall>()) });
+        }
+        launched
     }
 
     /// Whether it is being captured into a graph.

@@ -1,12 +1,14 @@
-//! Conversions from and to the types of one byte, which registers of 16 bits hold, zero-extended.
+//! Conversions from and to the types of one byte, which registers of 16 bits hold, zero-extended,
+//! and integers of 16 bits.
 //!
 //! GPUs from compute capability 8.9 on convert 8-bit floats; before, integer and f32 arithmetic
 //! does.
 
-use super::register::{Class, Reg};
+use super::register::{Class, Reg, suffix};
 use super::target::FLOAT8_VERSION;
 use super::writer::Writer;
-use kiln_ir::{Literal, Scalar};
+use kiln_ir::eval::identity;
+use kiln_ir::{Literal, ReduceOp, Scalar};
 
 /// An 8-bit float's format.
 struct Format {
@@ -51,23 +53,25 @@ impl Writer<'_> {
         Some(whole)
     }
 
-    /// Converts where one of the types has one byte and is no bool.
-    pub(super) fn convert_bytes(&mut self, from: Scalar, into: Scalar, x: Reg, to: Reg) {
+    /// Converts where one of the types is an 8-bit float or an integer of 8 or 16 bits, and the
+    /// result no bool.
+    pub(super) fn convert_small(&mut self, from: Scalar, into: Scalar, x: Reg, to: Reg) {
         use Scalar::*;
         match (from, into) {
-            (I8, U8) | (U8, I8) => self.mov(to, x),
+            (I8, U8) | (U8, I8) | (I16, U16) | (U16, I16) => self.mov(to, x),
             (E4M3 | E5M2, F32) => self.widen_float8(from, x, to),
             (E4M3 | E5M2, _) => {
                 let wide = self.reg(Class::B32);
                 self.widen_float8(from, x, wide);
                 self.convert(F32, into, wide, to);
             }
-            (I8 | U8, _) => {
-                let (wide, as_int) = (self.reg(Class::B32), if from == I8 { I32 } else { U32 });
-                match from {
-                    I8 => self.put(format_args!("cvt.s32.s8 {wide}, {x}")),
-                    _ => self.put(format_args!("cvt.u32.u8 {wide}, {x}")),
-                }
+            (I8 | U8 | I16 | U16, I32 | U32) => {
+                let wide = if from.is_signed() { "s32" } else { "u32" };
+                self.put(format_args!("cvt.{wide}.{} {to}, {x}", suffix(from)));
+            }
+            (I8 | U8 | I16 | U16, _) => {
+                let (wide, as_int) = (self.reg(Class::B32), if from.is_signed() { I32 } else { U32 });
+                self.convert(from, as_int, x, wide);
                 self.convert(as_int, into, wide, to);
             }
             (Bool, _) => {
@@ -89,7 +93,7 @@ impl Writer<'_> {
         }
     }
 
-    /// An integer of one byte: floats are clamped, integers wrap.
+    /// An integer of 8 or 16 bits: floats are clamped, integers wrap.
     fn narrow_int(&mut self, from: Scalar, into: Scalar, x: Reg, to: Reg) {
         let mut wide = x;
         if !matches!(from, Scalar::I32 | Scalar::U32) {
@@ -97,9 +101,13 @@ impl Writer<'_> {
             self.convert(from, Scalar::I32, x, wide);
         }
         if from.is_float() {
-            let (low, high) = if into == Scalar::I8 { (-128, 127) } else { (0, 255) };
+            let [low, high] = [ReduceOp::Max, ReduceOp::Min].map(|op| identity(op, into).as_i128());
             self.put(format_args!("max.s32 {wide}, {wide}, {low}"));
             self.put(format_args!("min.s32 {wide}, {wide}, {high}"));
+        }
+        if into.bytes() == 2 {
+            self.put(format_args!("cvt.u16.u32 {to}, {wide}"));
+            return;
         }
         let byte = self.reg(Class::B32);
         self.put(format_args!("and.b32 {byte}, {wide}, 255"));

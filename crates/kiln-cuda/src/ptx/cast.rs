@@ -5,6 +5,11 @@ use super::writer::Writer;
 use kiln_backend::Result;
 use kiln_ir::{OpData, Scalar};
 
+/// Whether conversions of this type are those of [`Writer::convert_small`].
+fn is_small(elem: Scalar) -> bool {
+    elem.is_float8() || elem.is_small_int()
+}
+
 impl Writer<'_> {
     pub(super) fn cast(&mut self, op: &OpData) -> Result<()> {
         let (from, into) = (self.elem(op.input()), self.elem(op.results[0]));
@@ -19,7 +24,7 @@ impl Writer<'_> {
         use Scalar::*;
         match (from, into) {
             (a, b) if a == b => self.mov(to, x),
-            (a, b) if (a.is_storage() || b.is_storage()) && b != Bool => self.convert_bytes(a, b, x, to),
+            (a, b) if (is_small(a) || is_small(b)) && b != Bool => self.convert_small(a, b, x, to),
             (Bool, F16 | BF16 | F32 | F64) => self.cast_bool(into, x, to),
             (Bool, _) => self.put(format_args!("selp.{} {to}, 1, 0, {x}", to.class.bits())),
             (F16 | BF16, Bool) => {
@@ -31,7 +36,7 @@ impl Writer<'_> {
                 self.convert(from, F32, x, wide);
                 self.convert(F32, Bool, wide, to);
             }
-            (I8 | U8, Bool) => self.put(format_args!("setp.ne.u16 {to}, {x}, 0")),
+            (I8 | U8 | I16 | U16, Bool) => self.put(format_args!("setp.ne.u16 {to}, {x}, 0")),
             (F32, Bool) => self.put(format_args!("setp.neu.f32 {to}, {x}, 0f00000000")),
             (F64, Bool) => self.put(format_args!("setp.neu.f64 {to}, {x}, 0d0000000000000000")),
             (_, Bool) => self.put(format_args!("setp.ne.{} {to}, {x}, 0", suffix(from))),

@@ -111,5 +111,7 @@ pub(super) fn suffix(elem: Scalar) -> &'static str {
         Scalar::E5M2 => "e5m2",
         Scalar::I8 => "s8",
         Scalar::U8 => "u8",
+        Scalar::I16 => "s16",
+        Scalar::U16 => "u16",
     }
 }

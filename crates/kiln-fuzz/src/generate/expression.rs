@@ -154,7 +154,7 @@ impl Generator<'_> {
         let x = self.operand(|e| e != Scalar::Bool && !(exact && e.is_float()));
         let from = self.ty(x.value).elem();
         let mut same = self.options.elems.clone();
-        same.retain(|e| e.bytes() == from.bytes() && *e != from);
+        same.retain(|e| e.bytes() == from.bytes() && *e != from && *e != Scalar::Bool);
         if !same.is_empty() {
             let elem = *self.rng.pick(&same);
             let value = self.builder().bitcast(x.value, elem);

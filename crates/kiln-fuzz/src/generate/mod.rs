@@ -65,7 +65,7 @@ impl Options {
             threads,
             statements: 24,
             depth: 3,
-            elems: Scalar::COMPUTED.to_vec(),
+            elems: Scalar::ALL.into_iter().filter(|elem| !elem.is_storage()).collect(),
             exact: false,
             faults: false,
             fault_regions: false,
@@ -246,7 +246,9 @@ impl Generator<'_> {
                 Literal::from_f64(elem, *self.rng.pick(&special))
             }
             1 if elem.is_int() => {
+                let small = [i128::from(i16::MAX), 1 << 15, 0xffff, 127, 128, 255];
                 let ends = [i128::from(i64::MAX), 1 << 63, i128::from(i32::MAX), 1 << 31, -1, 0xffff_ffff];
+                let ends = if elem.is_small_int() { small } else { ends };
                 Literal::wrapping(elem, *self.rng.pick(&ends))
             }
             2..6 if elem.is_float() => Literal::from_f64(elem, small as f64 / 8.0 + 0.1),

@@ -54,9 +54,11 @@ impl Generator<'_> {
         if let Some(entry) = self.find(|ty, _| elems(ty.elem())) {
             return entry;
         }
-        let mut all = Scalar::COMPUTED.to_vec();
+        let mut all = Scalar::ALL.to_vec();
         all.retain(|&e| {
-            elems(e) && (self.options.elems.contains(&e) || matches!(e, Scalar::I32 | Scalar::F32))
+            !e.is_storage()
+                && elems(e)
+                && (self.options.elems.contains(&e) || matches!(e, Scalar::I32 | Scalar::F32))
         });
         let elem = if all.is_empty() { Scalar::I64 } else { *self.rng.pick(&all) };
         self.constant(elem)

@@ -20,6 +20,8 @@ pub fn multiplied(factor: Data) -> Result<Data, Trap> {
         Scalar::E5M2 => Data::F32(E5M2::of(&factor)?.iter().map(|x| x.to_f32()).collect()),
         Scalar::I8 => Data::I32(i8::of(&factor)?.iter().map(|&x| x.into()).collect()),
         Scalar::U8 => Data::I32(u8::of(&factor)?.iter().map(|&x| x.into()).collect()),
+        Scalar::I16 => Data::I32(i16::of(&factor)?.iter().map(|&x| x.into()).collect()),
+        Scalar::U16 => Data::I32(u16::of(&factor)?.iter().map(|&x| x.into()).collect()),
         _ => factor,
     })
 }

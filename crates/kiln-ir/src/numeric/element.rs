@@ -98,6 +98,8 @@ int_element!(i64, u64, I64, of_i64);
 int_element!(u64, u64, U64, of_u64);
 int_element!(i8, u8, I8, of_i64);
 int_element!(u8, u8, U8, of_i64);
+int_element!(i16, u16, I16, of_i64);
+int_element!(u16, u16, U16, of_i64);
 
 macro_rules! float_element {
     ($t:ty, $variant:ident, $cast:ident) => {

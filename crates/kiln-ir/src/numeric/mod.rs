@@ -31,17 +31,19 @@ macro_rules! with_element {
     (any $elem:expr, $t:ident => $body:expr) => {
         with_element!(@arms $elem, $t => $body, Bool: bool, I32: i32, U32: u32, I64: i64, U64: u64,
             F16: half::f16, BF16: half::bf16, F32: f32, F64: f64,
-            E4M3: $crate::E4M3, E5M2: $crate::E5M2, I8: i8, U8: u8)
+            E4M3: $crate::E4M3, E5M2: $crate::E5M2, I8: i8, U8: u8, I16: i16, U16: u16)
     };
     (number $elem:expr, $t:ident => $body:expr) => {
         with_element!(@arms $elem, $t => $body, I32: i32, U32: u32, I64: i64, U64: u64,
-            F16: half::f16, BF16: half::bf16, F32: f32, F64: f64)
+            F16: half::f16, BF16: half::bf16, F32: f32, F64: f64, I8: i8, U8: u8, I16: i16, U16: u16)
     };
     (bits $elem:expr, $t:ident => $body:expr) => {
-        with_element!(@arms $elem, $t => $body, Bool: bool, I32: i32, U32: u32, I64: i64, U64: u64)
+        with_element!(@arms $elem, $t => $body, Bool: bool, I32: i32, U32: u32, I64: i64, U64: u64,
+            I8: i8, U8: u8, I16: i16, U16: u16)
     };
     (int $elem:expr, $t:ident => $body:expr) => {
-        with_element!(@arms $elem, $t => $body, I32: i32, U32: u32, I64: i64, U64: u64)
+        with_element!(@arms $elem, $t => $body, I32: i32, U32: u32, I64: i64, U64: u64,
+            I8: i8, U8: u8, I16: i16, U16: u16)
     };
     (float $elem:expr, $t:ident => $body:expr) => {
         with_element!(@arms $elem, $t => $body, F16: half::f16, BF16: half::bf16, F32: f32, F64: f64)

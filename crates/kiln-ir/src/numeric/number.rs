@@ -136,6 +136,10 @@ int_number!(i32, i32::wrapping_abs);
 int_number!(u32, |x| x);
 int_number!(i64, i64::wrapping_abs);
 int_number!(u64, |x| x);
+int_number!(i8, i8::wrapping_abs);
+int_number!(u8, |x| x);
+int_number!(i16, i16::wrapping_abs);
+int_number!(u16, |x| x);
 
 impl Bits for bool {
     const ALL: Self = true;

@@ -7,7 +7,7 @@ use crate::types::Scalar;
 /// ```
 /// use kiln_ir::{Class, Scalar};
 /// assert!(Class::Bits.has(Scalar::Bool) && !Class::Integer.has(Scalar::Bool));
-/// assert!(!Class::Number.has(Scalar::I8));
+/// assert!(Class::Number.has(Scalar::I8) && !Class::Number.has(Scalar::E4M3));
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Class {

@@ -21,12 +21,12 @@ pub(super) fn check(s: &Subject, op: LinearOp, predicated: bool) -> Outcome {
         }
         LinearOp::Atomic { op, .. } => {
             shared()?;
-            s.class(op.class(), view.elem)?;
+            s.class_of_words(op.class(), view.elem)?;
             (1, 1)
         }
         LinearOp::AtomicCas { .. } => {
             shared()?;
-            s.class(Class::Number, view.elem)?;
+            s.class_of_words(Class::Number, view.elem)?;
             (2, 1)
         }
         LinearOp::OrderedLoad { order, .. } => {

@@ -54,13 +54,13 @@ pub(super) fn scatter(s: &Subject, masked: bool) -> Outcome {
 
 pub(super) fn atomic(s: &Subject, op: AtomicOp, masked: bool) -> Outcome {
     let (view, shape) = s.indices(masked, 1)?;
-    s.class(op.class(), view.elem)?;
+    s.class_of_words(op.class(), view.elem)?;
     s.atomic(&view, shape.unwrap_or_default(), 1)
 }
 
 pub(super) fn atomic_cas(s: &Subject) -> Outcome {
     let (view, shape) = s.indices(false, 2)?;
-    s.class(Class::Number, view.elem)?;
+    s.class_of_words(Class::Number, view.elem)?;
     s.atomic(&view, shape.unwrap_or_default(), 2)
 }
 
@@ -101,14 +101,14 @@ pub(super) fn ptr_store(s: &Subject, lanes: u32, predicated: bool) -> Outcome {
 
 pub(super) fn ptr_atomic(s: &Subject, op: AtomicOp, predicated: bool) -> Outcome {
     let first = s.address(predicated, 1)?;
-    s.class(op.class(), s.scalar(first)?)?;
+    s.class_of_words(op.class(), s.scalar(first)?)?;
     s.results_len(1)?;
     s.result(0, s.ty(first))
 }
 
 pub(super) fn ptr_atomic_cas(s: &Subject, predicated: bool) -> Outcome {
     let first = s.address(predicated, 2)?;
-    s.class(Class::Number, s.scalar(first)?)?;
+    s.class_of_words(Class::Number, s.scalar(first)?)?;
     s.operand(first + 1, s.ty(first))?.results_len(1)?;
     s.result(0, s.ty(first))
 }
@@ -142,7 +142,7 @@ impl Subject<'_> {
         let mut shape = None;
         for at in 1..=rank {
             let index = self.tile(at)?;
-            self.class(Class::Integer, index.elem).map_err(|e| format!("index {}: {e}", at - 1))?;
+            self.class_of_words(Class::Integer, index.elem).map_err(|e| format!("index {}: {e}", at - 1))?;
             let first = shape.get_or_insert_with(|| index.shape.clone());
             require(*first == index.shape, || {
                 format!("index {} is {}, expected {first}", at - 1, index.shape)

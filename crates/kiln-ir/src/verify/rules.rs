@@ -73,8 +73,7 @@ impl<'k> Subject<'k> {
             Const(literal) => self.counts(0, 1)?.result_elem(literal.elem()),
             Iota => {
                 let tile = self.counts(0, 1)?.result_tile(0)?;
-                let counts = tile.elem.is_int() && !tile.elem.is_storage();
-                require(counts && tile.shape.rank() == 1, || {
+                require(tile.elem.is_int() && tile.shape.rank() == 1, || {
                     format!("the result is {}, expected an integer tile of rank 1", self.result_ty(0))
                 })
             }
@@ -282,7 +281,7 @@ impl<'k> Subject<'k> {
 
     fn for_(&self) -> Outcome {
         let bound = self.scalar(0)?;
-        self.class(Class::Integer, bound)?;
+        self.class_of_words(Class::Integer, bound)?;
         self.operand(1, self.ty(0))?.operand(2, self.ty(0))?;
         let inits = self.data.inits();
         self.flows(inits)?;

@@ -26,6 +26,12 @@ impl<'k> Subject<'k> {
         require(class.has(elem), || format!("works on {what}, not {elem}"))
     }
 
+    /// As `class`, of operations that have no integers of 8 and 16 bits.
+    pub(super) fn class_of_words(&self, class: Class, elem: Scalar) -> Outcome {
+        self.class(class, elem)?;
+        require(!elem.is_small_int(), || format!("has no {elem}: convert it to 32 bits first"))
+    }
+
     pub(super) fn counts(&self, operands: usize, results: usize) -> Result<&Self, String> {
         let have = self.data.operands.len();
         require(have == operands, || format!("has {have} operands, expected {operands}"))?;

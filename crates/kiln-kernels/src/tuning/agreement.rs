@@ -40,7 +40,7 @@ fn tolerance(elem: kiln_ir::Scalar) -> f64 {
         BF16 => 1.0 / 64.0,
         E4M3 => 1.0 / 4.0,
         E5M2 => 1.0 / 2.0,
-        Bool | I32 | U32 | I64 | U64 | I8 | U8 => 0.0,
+        Bool | I8 | U8 | I16 | U16 | I32 | U32 | I64 | U64 => 0.0,
     }
 }
 

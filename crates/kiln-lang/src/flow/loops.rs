@@ -10,7 +10,7 @@ use super::range::{DeviceRange, RangeEnds};
 use crate::elem::Elem;
 use crate::trace::{Bounds, Id, Raw, Region, RegionKind, ScopeKind, Site, error, with};
 use crate::val::Val;
-use kiln_ir::{Scalar, Type};
+use kiln_ir::{OpKind, Scalar, Type};
 use std::marker::PhantomData;
 use std::panic::Location;
 
@@ -171,12 +171,26 @@ impl Body {
 
     fn enter(&mut self, elem: Scalar) -> Option<Raw> {
         // Poisoned bounds: an error was reported, and the body is skipped.
-        let bounds = self.range.bounds()?;
-        let index = with(|r| r.value(Type::scalar(elem)))?;
+        let (bounds, site) = (self.range.bounds()?, self.range.site);
+        // Loops count in 32 bits or more.
+        let counted = if elem.is_small_int() { Scalar::I32 } else { elem };
+        let bounds = match counted == elem {
+            true => bounds,
+            false => with(|r| bounds.map(|id| r.op(OpKind::Cast, &[id], Type::scalar(counted), site)))?,
+        };
+        let index = with(|r| r.value(Type::scalar(counted)))?;
         let (scope, open) = with(|r| (r.begin_for(), r.innermost()))?;
         let [lo, hi, step] = bounds;
         self.state = ForState::Inside { scope, bounds: Bounds { lo, hi, step, index }, open };
-        Some(self.range.item(bounds, index, elem))
+        let item = self.range.item(bounds, index, counted);
+        if counted == elem {
+            return Some(item);
+        }
+        let item = with(|r| {
+            let item = r.read(item, site)?;
+            Some(r.op(OpKind::Cast, &[item], Type::scalar(elem), site))
+        });
+        Some(Raw::of(item.flatten()))
     }
 }
 

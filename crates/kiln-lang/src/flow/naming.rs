@@ -94,7 +94,7 @@ unsafe fn parts(id: TypeId, at: *const ()) -> Vec<(String, NamedAs)> {
             }
         )*};
     }
-    device! { f32 i64 i32 u32 bool f16 bf16 f64 u64 E4M3 E5M2 i8 u8 }
+    device! { f32 i64 i32 u32 bool f16 bf16 f64 u64 E4M3 E5M2 i8 u8 i16 u16 }
     for_host_numbers!(host);
     host! { bool char }
     if let Some(index) = is!(ThreadIndex<1>) {

@@ -103,7 +103,7 @@ pub(super) fn to_bits(raw: Raw, elem: Scalar, site: Site) -> (Raw, Scalar) {
         Scalar::Bool | Scalar::I32 | Scalar::U32 | Scalar::I64 | Scalar::U64 => (raw, elem),
         Scalar::F32 | Scalar::F16 | Scalar::BF16 => through(Scalar::F32, Scalar::U32),
         Scalar::F64 => through(Scalar::F64, Scalar::U64),
-        Scalar::I8 | Scalar::U8 => through(Scalar::I32, Scalar::I32),
+        Scalar::I8 | Scalar::U8 | Scalar::I16 | Scalar::U16 => through(Scalar::I32, Scalar::I32),
         Scalar::E4M3 | Scalar::E5M2 => {
             let byte = convert::bitcast(raw, elem, Scalar::U8, site);
             (convert::cast(byte, Scalar::U8, Scalar::U32, site), Scalar::U32)
@@ -120,7 +120,7 @@ pub(super) fn from_bits(bits: Raw, elem: Scalar, site: Site) -> Raw {
             convert::cast(wide, Scalar::F32, elem, site)
         }
         Scalar::F64 => convert::bitcast(bits, Scalar::U64, Scalar::F64, site),
-        Scalar::I8 | Scalar::U8 => convert::cast(bits, Scalar::I32, elem, site),
+        Scalar::I8 | Scalar::U8 | Scalar::I16 | Scalar::U16 => convert::cast(bits, Scalar::I32, elem, site),
         Scalar::E4M3 | Scalar::E5M2 => {
             let byte = convert::cast(bits, Scalar::U32, Scalar::U8, site);
             convert::bitcast(byte, Scalar::U8, elem, site)

@@ -60,6 +60,10 @@ impl<T: Int> Val<T> {
         match T::SCALAR {
             Scalar::I32 => ((self.cast::<i64>() * other.cast::<i64>()) >> 32).cast::<T>(),
             Scalar::U32 => ((self.cast::<u64>() * other.cast::<u64>()) >> 32).cast::<T>(),
+            scalar if scalar.is_small_int() => {
+                let product = self.cast::<i64>() * other.cast::<i64>();
+                (product >> (scalar.bytes() * 8)).cast::<T>()
+            }
             scalar => {
                 let (a, b) = (self.cast::<u64>(), other.cast::<u64>());
                 let high = high_of(a, b);
@@ -85,6 +89,8 @@ pub(super) fn logical_shift<T: Int>(x: Val<T>, n: Val<T>) -> Val<T> {
     match T::SCALAR {
         Scalar::I32 => (x.cast::<u32>() >> n.cast::<u32>()).cast::<T>(),
         Scalar::I64 => (x.cast::<u64>() >> n.cast::<u64>()).cast::<T>(),
+        Scalar::I8 => (x.cast::<u8>() >> n.cast::<u8>()).cast::<T>(),
+        Scalar::I16 => (x.cast::<u16>() >> n.cast::<u16>()).cast::<T>(),
         _ => x >> n,
     }
 }

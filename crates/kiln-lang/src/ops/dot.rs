@@ -43,6 +43,8 @@ accumulate! {
     E5M2: Float8 => f32;
     i8: Int8 => i32;
     u8: Int8 => i32;
+    i16: i16 => i32;
+    u16: u16 => i32;
     f32: f32 => f32;
     f64: f64 => f64;
     i32: i32 => i32;
@@ -52,8 +54,8 @@ accumulate! {
 }
 
 /// The product of an `[m, k]` and a `[k, n]` tile, accumulated in `f32` for the floats of 8 and 16
-/// bits and in `i32`, which wraps, for the integers of 8. Both tiles have one type, or one is of
-/// each of the 8-bit floats or 8-bit integers.
+/// bits and in `i32`, which wraps, for the integers of 8 and 16. Both tiles have one
+/// type, or one is of each of the 8-bit floats or 8-bit integers.
 ///
 /// On GPUs of compute capability 8.0 and later, products of 16-bit floats, of 8-bit integers and of
 /// `f64` whose extents m and n are at least 16 and 8, and whose depth is at least 32 bytes (of

@@ -16,7 +16,7 @@ use super::selection::{Access, Selection};
 use super::{Indices, ViewMut};
 use crate::elem::{Bits, Elem, Num};
 use crate::thread::block;
-use crate::trace::{Raw, Recorder, Site, with};
+use crate::trace::{Raw, Recorder, Site, error, with};
 use crate::val::{IntoVal, Val};
 use kiln_ir::{AtomicOp, Bounds, OpKind, Scalar, Scope, Shape, Type};
 use smallvec::SmallVec;
@@ -83,6 +83,15 @@ fn bounds_for(access: &Access) -> Bounds {
     if access.shape.rank() == 0 { Bounds::Check } else { Bounds::Mask }
 }
 
+/// Whether elements of a type have atomic operations; reports where they have not.
+fn is_atomic(elem: Scalar, site: Site) -> bool {
+    if elem.is_small_int() {
+        let what = format!("`{elem}` has no atomic operations on a device");
+        error(site, what, "use elements of 32 or 64 bits here, and `cast` what is combined");
+    }
+    !elem.is_small_int()
+}
+
 impl Selection<'_> {
     /// The same elements of the view that this one was made of, if the kernel made it.
     fn placed_with(&self, value: Raw, trusted: bool, site: Site) -> Option<Placed> {
@@ -100,7 +109,7 @@ impl Selection<'_> {
         elem: Scalar,
         site: Site,
     ) -> Raw {
-        if !ordering.is_there(site) {
+        if !is_atomic(elem, site) || !ordering.is_there(site) {
             return Raw::Poison;
         }
         if let Some(below) = self.placed_with(value, trusted, site) {
@@ -131,7 +140,7 @@ impl Selection<'_> {
         elem: Scalar,
         site: Site,
     ) -> Raw {
-        if !ordering.is_there(site) {
+        if !is_atomic(elem, site) || !ordering.is_there(site) {
             return Raw::Poison;
         }
         if let Some(mut below) = self.placed_with(desired, trusted, site) {

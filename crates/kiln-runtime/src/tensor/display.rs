@@ -77,6 +77,8 @@ fn numbers(row: &DynTensor, precision: Option<usize>) -> Result<Vec<Shown>> {
         Scalar::E5M2 => texts::<E5M2>(row, precision),
         Scalar::I8 => texts::<i8>(row, None),
         Scalar::U8 => texts::<u8>(row, None),
+        Scalar::I16 => texts::<i16>(row, None),
+        Scalar::U16 => texts::<u16>(row, None),
     }
 }
 

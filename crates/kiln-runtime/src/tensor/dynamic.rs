@@ -430,6 +430,8 @@ impl DynTensor {
             recording::copy(&to, &from, self.span_bytes(), log.site());
         } else if self.layout.is_dense() && !device.is_capturing() {
             copy.buffer.copy_from(&self.buffer, self.byte_offset(), log)?;
+        } else if device == self.device() && (!device.properties().unified || device.is_capturing()) {
+            copy.copy_from(self)?;
         } else {
             copy.write_valid_bytes(&self.bytes(log)?, log)?;
         }

@@ -11,6 +11,7 @@
 
 mod awaited;
 mod axes;
+mod copy;
 mod display;
 mod dynamic;
 mod layout;

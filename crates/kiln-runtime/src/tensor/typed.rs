@@ -7,6 +7,7 @@ use crate::buffer::Residency;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::log::Log;
+use crate::stream::Stream;
 use kiln_lang::Elem;
 use std::fmt;
 use std::marker::PhantomData;
@@ -295,6 +296,47 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
     #[track_caller]
     pub fn write(&mut self, data: &[T]) -> Result<()> {
         self.erased.write_elements(data, &mut Log::at(Location::caller()))
+    }
+
+    /// Overwrites the elements by those of another tensor of the same shape, whatever the strides
+    /// of either: on one device by a kernel that the host does not wait for, between two through
+    /// the host. Views make it a copy of rectangles, with pitches, or of every n-th element.
+    ///
+    /// ```
+    /// # use kiln_runtime::Device;
+    /// let device = Device::open("interp")?;
+    /// let x = device.tensor(&[1, 2, 3, 4, 5, 6], [2, 3])?;
+    /// let y = device.zeros::<i32, 2>([3, 4])?;
+    /// y.slice(1, 2..4)?.copy_from(&x.transpose())?;
+    /// assert_eq!(y.to_vec()?, [0, 0, 1, 4, 0, 0, 2, 5, 0, 0, 3, 6]);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape) if the shapes differ; as of a launch if the two share
+    /// memory, or the source was never written.
+    #[track_caller]
+    pub fn copy_from(&mut self, source: &Tensor<T, R>) -> Result<()> {
+        self.erased.copy_from(&source.erased)
+    }
+
+    /// As [`copy_from`](Self::copy_from), in a stream.
+    ///
+    /// ```
+    /// # use kiln_runtime::Device;
+    /// let device = Device::open("interp")?;
+    /// let copies = device.stream()?;
+    /// let (x, mut y) = (device.tensor(&[1.5f32, 2.5], [2])?, device.zeros([2])?);
+    /// y.copy_from_on(&x, &copies)?; // what uses `y` later waits for it
+    /// assert_eq!(y.to_vec()?, [1.5, 2.5]);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As of [`copy_from`](Self::copy_from).
+    #[track_caller]
+    pub fn copy_from_on(&mut self, source: &Tensor<T, R>, stream: &Stream) -> Result<()> {
+        self.erased.copy_from_on(&source.erased, stream)
     }
 
     /// A tensor of its own with the same contents, row-major, on the same device.

@@ -18,7 +18,10 @@ pub(super) fn cast(cx: &mut Cursor<'_>, x: Value, result: Value) -> Change {
     // wrap integers.
     let saturates =
         from.is_float() && !first.is_float() && to.is_int() && to != first && !keeps_values(first, to);
-    if !keeps_values(first, from) || saturates {
+    // Devices convert integers of 16 bits by way of 32.
+    let is_half = |elem| matches!(elem, Scalar::I16 | Scalar::U16);
+    let direct = first == to || !(is_half(first) || is_half(to));
+    if !keeps_values(first, from) || saturates || !direct {
         return Change::None;
     }
     if first == to { Change::Value(source) } else { Change::Become(OpKind::Cast, vec![source]) }
@@ -34,8 +37,10 @@ fn keeps_values(from: Scalar, to: Scalar) -> bool {
         F16 | BF16 => matches!(to, F32 | F64),
         F32 => to == F64,
         E4M3 | E5M2 => matches!(to, F16 | BF16 | F32 | F64),
-        I8 => matches!(to, I32 | I64 | F16 | BF16 | F32 | F64),
-        U8 => matches!(to, I32 | U32 | I64 | U64 | F16 | BF16 | F32 | F64),
+        I8 => matches!(to, I16 | I32 | I64 | F16 | BF16 | F32 | F64),
+        U8 => matches!(to, I16 | U16 | I32 | U32 | I64 | U64 | F16 | BF16 | F32 | F64),
+        I16 => matches!(to, I32 | I64 | F32 | F64),
+        U16 => matches!(to, I32 | U32 | I64 | U64 | F32 | F64),
         I64 | U64 | F64 => false,
     }
 }
