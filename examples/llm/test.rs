@@ -135,7 +135,7 @@ fn greedy_tokens(device: &str, file: &Path, expected: &Path) -> Outcome {
 /// How launches are divided: into few blocks for the interpreter.
 fn form(device: &Device, half: bool) -> Form {
     let few = |count: usize| device.capabilities().is_interpreted().then_some(count);
-    Form { half, at_once: 3, blocks: few(3), warps: few(2), ..Form::default() }
+    Form { half, at_once: 3, blocks: few(3), warps: few(2) }
 }
 
 /// One kernel chooses the reference's tokens, several a launch, and goes on with what it is fed.
