@@ -14,9 +14,9 @@ const OF_KERNELS: [Scalar; 3] = [Scalar::F32, Scalar::F16, Scalar::BF16];
 
 /// Attention of one query for each sequence, which has the place of its last key, to all keys of
 /// that sequence: what a language model does for each token that it adds. `q` is
-/// `[sequences, heads, width]`, `k` and `v` are `[sequences, room, key heads, width]`, and `lengths`
-/// integers that say how many keys each sequence has. Neighboring heads of queries share one of keys
-/// where there are fewer of these.
+/// `[sequences, heads, width]`, `k` and `v` are `[sequences, room, key heads, width]`, and
+/// `lengths` integers that say how many keys each sequence has. Neighboring heads of queries share
+/// one of keys where there are fewer of these.
 ///
 /// It is [`decode`](kiln_kernels::Attention::decode) of the kernel library: keys are read once for
 /// all heads that share them, in parts that many programs share out. What lies behind a sequence's
