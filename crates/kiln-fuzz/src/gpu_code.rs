@@ -5,7 +5,7 @@
 
 use kiln_backend::{
     Backend, Compiled, DevicePtr, Error, EventId, Launch, Mapped, MappedMemory, MappedPlace, MappedPlaces,
-    PrintSink, Program, Properties, ResidentId, Residents, Result, StreamId, Tenant,
+    PrintSink, Program, Properties, ResidentId, Residents, Result, StreamControls, StreamId, Tenant,
 };
 use kiln_compiler::{CompileError, Target, pipeline};
 use kiln_cuda::{compile_to_tasks, compile_to_threads, ptx};
@@ -191,6 +191,10 @@ impl Backend for GpuCode {
 
     fn residents(&self) -> Option<&dyn Residents> {
         Some(self)
+    }
+
+    fn stream_controls(&self) -> Option<&dyn StreamControls> {
+        self.interp.stream_controls()
     }
 }
 

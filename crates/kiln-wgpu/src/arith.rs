@@ -43,13 +43,16 @@ impl Writer<'_> {
     }
 
     /// NaN and infinities have no literals, and a cast of constant bits is refused by browsers: the
-    /// bits come from a variable.
+    /// bits come from a variable. So do those of the greatest f32, whose shortest decimal number,
+    /// which naga writes, is a little greater: browsers take that for too large.
     fn float_literal(&mut self, literal: Literal, scalar: Scalar) -> Expr {
         let value = literal.as_f64();
-        if !value.is_finite() {
-            let (name, bits) = match value.is_nan() {
-                true => ("nan_bits", f32::NAN.to_bits()),
-                false => ("infinity_bits", (value as f32).to_bits()),
+        let is_greatest = scalar == Scalar::F32 && (value as f32).abs() == f32::MAX;
+        if !value.is_finite() || is_greatest {
+            let (name, bits) = match (value.is_nan(), is_greatest) {
+                (true, _) => ("nan_bits", f32::NAN.to_bits()),
+                (_, true) => ("greatest_bits", (value as f32).to_bits()),
+                _ => ("infinity_bits", (value as f32).to_bits()),
             };
             let ty = self.scalar_type(Scalar::U32);
             let variable = self.body.variable(name, ty, Some(naga::Literal::U32(bits)));

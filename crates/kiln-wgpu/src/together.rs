@@ -67,17 +67,8 @@ impl Writer<'_> {
     /// Loads behind one branch.
     pub(crate) fn masked_loads(&mut self, ops: &[Op]) -> Result<()> {
         let kernel = self.kernel;
-        let mut loads = Vec::new();
-        let mut all = None;
-        for &op in ops {
-            let load = self.masked_load(kernel.op(op))?;
-            all = Some(match all {
-                None => load.predicate,
-                Some(others) => self.body.binary(B::LogicalAnd, others, load.predicate),
-            });
-            loads.push(load);
-        }
-        let Some(all) = all else { return Ok(()) };
+        let loads = ops.iter().map(|&op| self.masked_load(kernel.op(op))).collect::<Result<Vec<_>>>()?;
+        let Some(all) = self.all_of(loads.iter().map(|load| load.predicate).collect()) else { return Ok(()) };
         let outer = self.body.begin();
         // First all loads, then what is done with them.
         let values: Vec<Vec<Expr>> = loads.iter().map(|load| self.values_of(load)).collect();
@@ -99,6 +90,19 @@ impl Writer<'_> {
             kernel.op(op).results.iter().zip(values).for_each(|(&result, value)| self.define(result, value));
         }
         Ok(())
+    }
+
+    /// Whether all predicates hold, by pairs: what writes code for a driver follows an expression
+    /// into its operands, and a chain of many would take too much of its stack.
+    fn all_of(&mut self, mut predicates: Vec<Expr>) -> Option<Expr> {
+        while predicates.len() > 1 {
+            let pair = |pair: &[Expr]| match *pair {
+                [a, b] => self.body.binary(B::LogicalAnd, a, b),
+                _ => pair[0],
+            };
+            predicates = predicates.chunks(2).map(pair).collect();
+        }
+        predicates.pop()
     }
 
     fn masked_load(&mut self, op: &OpData) -> Result<MaskedLoad> {
