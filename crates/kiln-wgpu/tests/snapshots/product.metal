@@ -779,7 +779,7 @@ struct productInput {
             loaded_77 = 0.0h;
             loaded_78 = 0.0h;
             loaded_79 = 0.0h;
-            uint _e1068 = a_offset + static_cast<uint>(static_cast<ulong>(as_type<long>(as_type<ulong>(_e986) + as_type<ulong>(_e169))));
+            uint _e1067 = a_offset + static_cast<uint>(static_cast<ulong>(as_type<long>(as_type<ulong>(_e986) + as_type<ulong>(_e169))));
             loaded_80 = 0.0h;
             loaded_81 = 0.0h;
             loaded_82 = 0.0h;
@@ -788,7 +788,7 @@ struct productInput {
             loaded_85 = 0.0h;
             loaded_86 = 0.0h;
             loaded_87 = 0.0h;
-            uint _e1088 = a_offset + static_cast<uint>(static_cast<ulong>(as_type<long>(as_type<ulong>(_e986) + as_type<ulong>(_e171))));
+            uint _e1086 = a_offset + static_cast<uint>(static_cast<ulong>(as_type<long>(as_type<ulong>(_e986) + as_type<ulong>(_e171))));
             loaded_88 = 0.0h;
             loaded_89 = 0.0h;
             loaded_90 = 0.0h;
@@ -797,7 +797,7 @@ struct productInput {
             loaded_93 = 0.0h;
             loaded_94 = 0.0h;
             loaded_95 = 0.0h;
-            uint _e1108 = b_offset + static_cast<uint>(static_cast<ulong>(_e1005));
+            uint _e1105 = b_offset + static_cast<uint>(static_cast<ulong>(_e1005));
             loaded_96 = 0.0h;
             loaded_97 = 0.0h;
             loaded_98 = 0.0h;
@@ -806,7 +806,7 @@ struct productInput {
             loaded_101 = 0.0h;
             loaded_102 = 0.0h;
             loaded_103 = 0.0h;
-            uint _e1128 = b_offset + static_cast<uint>(static_cast<ulong>(as_type<long>(as_type<ulong>(_e1005) + as_type<ulong>(_e209))));
+            uint _e1124 = b_offset + static_cast<uint>(static_cast<ulong>(as_type<long>(as_type<ulong>(_e1005) + as_type<ulong>(_e209))));
             loaded_104 = 0.0h;
             loaded_105 = 0.0h;
             loaded_106 = 0.0h;
@@ -815,7 +815,7 @@ struct productInput {
             loaded_109 = 0.0h;
             loaded_110 = 0.0h;
             loaded_111 = 0.0h;
-            uint _e1148 = b_offset + static_cast<uint>(static_cast<ulong>(as_type<long>(as_type<ulong>(_e1005) + as_type<ulong>(_e211))));
+            uint _e1143 = b_offset + static_cast<uint>(static_cast<ulong>(as_type<long>(as_type<ulong>(_e1005) + as_type<ulong>(_e211))));
             loaded_112 = 0.0h;
             loaded_113 = 0.0h;
             loaded_114 = 0.0h;
@@ -824,7 +824,7 @@ struct productInput {
             loaded_117 = 0.0h;
             loaded_118 = 0.0h;
             loaded_119 = 0.0h;
-            uint _e1168 = b_offset + static_cast<uint>(static_cast<ulong>(as_type<long>(as_type<ulong>(_e1005) + as_type<ulong>(_e213))));
+            uint _e1162 = b_offset + static_cast<uint>(static_cast<ulong>(as_type<long>(as_type<ulong>(_e1005) + as_type<ulong>(_e213))));
             loaded_120 = 0.0h;
             loaded_121 = 0.0h;
             loaded_122 = 0.0h;
@@ -833,23 +833,23 @@ struct productInput {
             loaded_125 = 0.0h;
             loaded_126 = 0.0h;
             loaded_127 = 0.0h;
-            if (((((((_e995 && _e996) && _e997) && _e998) && _e1014) && _e1018) && _e1022) && _e1026) {
+            if (((_e995 && _e996) && (_e997 && _e998)) && ((_e1014 && _e1018) && (_e1022 && _e1026))) {
                 metal::half4 _e1189 = a[_e1029 >> 2u];
                 metal::half4 _e1199 = a[(_e1029 + 4u) >> 2u];
                 metal::half4 _e1207 = a[_e1048 >> 2u];
                 metal::half4 _e1217 = a[(_e1048 + 4u) >> 2u];
-                metal::half4 _e1225 = a[_e1068 >> 2u];
-                metal::half4 _e1235 = a[(_e1068 + 4u) >> 2u];
-                metal::half4 _e1243 = a[_e1088 >> 2u];
-                metal::half4 _e1253 = a[(_e1088 + 4u) >> 2u];
-                metal::half4 _e1261 = b[_e1108 >> 2u];
-                metal::half4 _e1271 = b[(_e1108 + 4u) >> 2u];
-                metal::half4 _e1279 = b[_e1128 >> 2u];
-                metal::half4 _e1289 = b[(_e1128 + 4u) >> 2u];
-                metal::half4 _e1297 = b[_e1148 >> 2u];
-                metal::half4 _e1307 = b[(_e1148 + 4u) >> 2u];
-                metal::half4 _e1315 = b[_e1168 >> 2u];
-                metal::half4 _e1325 = b[(_e1168 + 4u) >> 2u];
+                metal::half4 _e1225 = a[_e1067 >> 2u];
+                metal::half4 _e1235 = a[(_e1067 + 4u) >> 2u];
+                metal::half4 _e1243 = a[_e1086 >> 2u];
+                metal::half4 _e1253 = a[(_e1086 + 4u) >> 2u];
+                metal::half4 _e1261 = b[_e1105 >> 2u];
+                metal::half4 _e1271 = b[(_e1105 + 4u) >> 2u];
+                metal::half4 _e1279 = b[_e1124 >> 2u];
+                metal::half4 _e1289 = b[(_e1124 + 4u) >> 2u];
+                metal::half4 _e1297 = b[_e1143 >> 2u];
+                metal::half4 _e1307 = b[(_e1143 + 4u) >> 2u];
+                metal::half4 _e1315 = b[_e1162 >> 2u];
+                metal::half4 _e1325 = b[(_e1162 + 4u) >> 2u];
                 loaded_64 = _e1189.x;
                 loaded_65 = _e1189.y;
                 loaded_66 = _e1189.z;
@@ -940,8 +940,8 @@ struct productInput {
                     loaded_79 = _e1361.w;
                 }
                 if (_e997) {
-                    metal::half4 _e1369 = a[_e1068 >> 2u];
-                    metal::half4 _e1379 = a[(_e1068 + 4u) >> 2u];
+                    metal::half4 _e1369 = a[_e1067 >> 2u];
+                    metal::half4 _e1379 = a[(_e1067 + 4u) >> 2u];
                     loaded_80 = _e1369.x;
                     loaded_81 = _e1369.y;
                     loaded_82 = _e1369.z;
@@ -952,8 +952,8 @@ struct productInput {
                     loaded_87 = _e1379.w;
                 }
                 if (_e998) {
-                    metal::half4 _e1387 = a[_e1088 >> 2u];
-                    metal::half4 _e1397 = a[(_e1088 + 4u) >> 2u];
+                    metal::half4 _e1387 = a[_e1086 >> 2u];
+                    metal::half4 _e1397 = a[(_e1086 + 4u) >> 2u];
                     loaded_88 = _e1387.x;
                     loaded_89 = _e1387.y;
                     loaded_90 = _e1387.z;
@@ -964,8 +964,8 @@ struct productInput {
                     loaded_95 = _e1397.w;
                 }
                 if (_e1014) {
-                    metal::half4 _e1405 = b[_e1108 >> 2u];
-                    metal::half4 _e1415 = b[(_e1108 + 4u) >> 2u];
+                    metal::half4 _e1405 = b[_e1105 >> 2u];
+                    metal::half4 _e1415 = b[(_e1105 + 4u) >> 2u];
                     loaded_96 = _e1405.x;
                     loaded_97 = _e1405.y;
                     loaded_98 = _e1405.z;
@@ -976,8 +976,8 @@ struct productInput {
                     loaded_103 = _e1415.w;
                 }
                 if (_e1018) {
-                    metal::half4 _e1423 = b[_e1128 >> 2u];
-                    metal::half4 _e1433 = b[(_e1128 + 4u) >> 2u];
+                    metal::half4 _e1423 = b[_e1124 >> 2u];
+                    metal::half4 _e1433 = b[(_e1124 + 4u) >> 2u];
                     loaded_104 = _e1423.x;
                     loaded_105 = _e1423.y;
                     loaded_106 = _e1423.z;
@@ -988,8 +988,8 @@ struct productInput {
                     loaded_111 = _e1433.w;
                 }
                 if (_e1022) {
-                    metal::half4 _e1441 = b[_e1148 >> 2u];
-                    metal::half4 _e1451 = b[(_e1148 + 4u) >> 2u];
+                    metal::half4 _e1441 = b[_e1143 >> 2u];
+                    metal::half4 _e1451 = b[(_e1143 + 4u) >> 2u];
                     loaded_112 = _e1441.x;
                     loaded_113 = _e1441.y;
                     loaded_114 = _e1441.z;
@@ -1000,8 +1000,8 @@ struct productInput {
                     loaded_119 = _e1451.w;
                 }
                 if (_e1026) {
-                    metal::half4 _e1459 = b[_e1168 >> 2u];
-                    metal::half4 _e1469 = b[(_e1168 + 4u) >> 2u];
+                    metal::half4 _e1459 = b[_e1162 >> 2u];
+                    metal::half4 _e1469 = b[(_e1162 + 4u) >> 2u];
                     loaded_120 = _e1459.x;
                     loaded_121 = _e1459.y;
                     loaded_122 = _e1459.z;
