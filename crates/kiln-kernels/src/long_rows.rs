@@ -6,9 +6,9 @@
 //! calculation for softmax", 2018), of layer norm their means and squared deviations (Chan, Golub
 //! and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979).
 
+use crate::sizes::launches;
 use kiln_lang::prelude::*;
 use kiln_runtime::{Device, Execution, Result, Tensor};
-use std::ops::Range;
 
 /// The kernels.
 pub mod kernels {
@@ -142,9 +142,6 @@ const LONGEST: usize = 1 << 16;
 /// The most parts of a row: every tile reads what was found of all of them.
 const MOST_PARTS: usize = 512;
 
-/// The most rows of a launch: CUDA's limit of a grid's second axis.
-const MOST_ROWS: usize = 65_535;
-
 /// Whether rows are divided. On a GPU a row of more than half of [`LONGEST`] is held by one program
 /// only if its rows begin at 16 bytes and it fills most of its tile; else the registers that hold
 /// nothing cost more than reading it twice (bench/notes.md).
@@ -182,11 +179,6 @@ impl Division {
     fn all_parts(&self) -> usize {
         self.parts.max(1).next_power_of_two()
     }
-}
-
-/// Rows of one launch after the other: no grid has more on its second axis.
-fn launches(rows: usize) -> impl Iterator<Item = Range<usize>> {
-    (0..rows).step_by(MOST_ROWS).map(move |first| first..rows.min(first + MOST_ROWS))
 }
 
 /// Softmax of long rows.
@@ -267,14 +259,6 @@ mod tests {
                 assert!(by.part * by.parts >= columns && by.part * (by.parts - 1) < columns, "{by:?}");
                 assert!(by.tile * by.tiles >= columns && by.tile * (by.tiles - 1) < columns, "{by:?}");
             }
-        }
-    }
-
-    #[test]
-    fn every_row_is_in_one_launch() {
-        for rows in [0, 1, 65_535, 65_536, 200_000] {
-            assert!(launches(rows).flatten().eq(0..rows));
-            assert!(launches(rows).all(|some| !some.is_empty() && some.len() <= MOST_ROWS));
         }
     }
 }

@@ -2,6 +2,10 @@
 
 use kiln_lang::Elem;
 use kiln_runtime::{Device, Error, Execution, Result, Tensor};
+use std::ops::Range;
+
+/// The most rows of a launch: CUDA's limit of a grid's second axis.
+const MOST_ROWS: usize = 65_535;
 
 /// Elements of a streaming kernel's program. On a GPU enough for several 16-byte accesses a thread;
 /// on a CPU about an L1 cache of each operand, so that the cost of starting a program and of each
@@ -45,4 +49,22 @@ pub(crate) fn same_shape<T: Elem, U: Elem, const R: usize>(
         return Ok(());
     }
     Err(Error::Shape { what: what.into(), expected: x.shape().to_vec(), given: y.shape().to_vec() })
+}
+
+/// Rows of one launch after the other: no grid has more on its second axis.
+pub(crate) fn launches(rows: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..rows).step_by(MOST_ROWS).map(move |first| first..rows.min(first + MOST_ROWS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_is_in_one_launch() {
+        for rows in [0, 1, 65_535, 65_536, 200_000] {
+            assert!(launches(rows).flatten().eq(0..rows));
+            assert!(launches(rows).all(|some| !some.is_empty() && some.len() <= MOST_ROWS));
+        }
+    }
 }

@@ -24,7 +24,12 @@ fn main() -> ExitCode {
         let backend = GpuCode::new(Options::fast()).with_check(assembles);
         Ok(Device::with_backend(Box::new(backend), DiskCache::none()))
     };
-    let code = suite::run(open, suite::Threads::Cores, |_| true, vec![assembled(), validated()]);
+    let code = suite::run(
+        open,
+        suite::Threads::Cores,
+        |_| true,
+        vec![assembled(), validated(), compiled_as_browser()],
+    );
     println!("{} shaders were written", shaders::written());
     code
 }
@@ -33,6 +38,12 @@ fn main() -> ExitCode {
 fn validated() -> libtest_mimic::Trial {
     let missing = !shaders::has_validator();
     libtest_mimic::Trial::test("every_shader_is_accepted_by_spirv_val", || Ok(())).with_ignored_flag(missing)
+}
+
+/// Stands for the WGSL for browsers: ignored where there is no `tint`.
+fn compiled_as_browser() -> libtest_mimic::Trial {
+    let missing = !shaders::has_tint();
+    libtest_mimic::Trial::test("every_shader_is_accepted_by_tint", || Ok(())).with_ignored_flag(missing)
 }
 
 /// Stands for the assembling of all cases: ignored where no assembler is named, and nothing is

@@ -82,7 +82,7 @@ pub fn has_validator() -> bool {
 }
 
 /// Whether `tint` is there.
-fn has_tint() -> bool {
+pub fn has_tint() -> bool {
     static THERE: OnceLock<bool> = OnceLock::new();
     *THERE.get_or_init(|| {
         let help = Command::new("tint").arg("--help").output();
