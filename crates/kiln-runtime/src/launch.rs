@@ -9,7 +9,7 @@ use crate::capture::state::Mode;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::extent::{Extent, Extents, no_extent, three};
-use crate::loaded::{LoadedKernel, compiled, header};
+use crate::loaded::{LoadedKernel, compiled};
 use crate::log::Log;
 use crate::precompile::{self, Job};
 use crate::request::{Request, Typed};
@@ -329,18 +329,15 @@ impl Settings {
         let mut built = None;
         let loaded = device.programs().get(&key, || {
             let (start, kernel) = (Instant::now(), request.specialize(self.level)?);
-            let loaded =
-                LoadedKernel::new(request.name(), &kernel, (device.backend(), device.disk_cache()), start)?;
-            // Observers are called when other threads no longer wait for this.
-            built = Some((start, if log.is_on() { Some(header(&kernel)) } else { None }));
-            Ok(Arc::new(loaded))
+            built = Some(start);
+            let of = (device.backend(), device.disk_cache());
+            Ok(Arc::new(LoadedKernel::new(request.name(), kernel, of, start)?))
         })?;
-        let cached = built.is_none();
-        if let Some((start, Some(specialization))) = built {
-            let activity = compiled(device.shared_id(), &loaded, specialization, log.site(), start);
-            log.add(device, activity);
+        // Observers are called when other threads no longer wait for this.
+        if let Some(start) = built.filter(|_| log.is_on()) {
+            log.add(device, compiled(device.shared_id(), &loaded, log.site(), start));
         }
-        Ok((loaded, cached))
+        Ok((loaded, built.is_none()))
     }
 
     /// Records the kernel and hands it to the threads that compile, if it is new.

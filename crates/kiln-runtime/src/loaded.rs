@@ -9,7 +9,7 @@ use kiln_compiler::{Partition, UnsafeOp, partition, promise};
 use kiln_ir::Kernel;
 use sha2::{Digest as _, Sha256};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use web_time::Instant;
 
@@ -20,8 +20,10 @@ pub(crate) struct LoadedKernel {
     partition: Partition,
     pub(crate) program: Arc<dyn Program>,
     pub(crate) build: Build,
-    /// A digest of its IR without places in the source.
-    pub(crate) digest: [u8; 32],
+    /// What it was recorded as, and a digest of that once somebody asked for it: printing a kernel
+    /// takes a tenth of the time to load one from disk.
+    kernel: Kernel,
+    digest: OnceLock<[u8; 32]>,
     /// What it does that may be right for some numbers alone, if anything.
     pub(crate) promise: Option<UnsafeOp>,
 }
@@ -44,11 +46,11 @@ impl LoadedKernel {
     /// Compiles and loads a verified kernel, whose tracing began at `start`.
     pub(crate) fn new(
         name: &str,
-        kernel: &Kernel,
+        kernel: Kernel,
         (backend, disk): (&dyn Backend, &DiskCache),
         start: Instant,
     ) -> Result<LoadedKernel> {
-        let partition = partition(kernel);
+        let partition = partition(&kernel);
         let tracing = start.elapsed();
         if !partition.unproven.is_empty() {
             let problem = |u: &kiln_compiler::Unproven| {
@@ -61,11 +63,25 @@ impl LoadedKernel {
             let problems = partition.unproven.iter().map(problem).collect();
             return Err(Error::Kernel { kernel: name.to_owned(), problems });
         }
-        let (program, stages) = load_or_compile(backend, disk, kernel)?;
+        let (program, stages) = load_or_compile(backend, disk, &kernel)?;
         let name: Arc<str> = name.into();
         let build = Build { kernel: name.clone(), tracing, total: start.elapsed(), stages };
-        let (params, promise) = (ParamInfo::list(&kernel.params), promise(kernel));
-        Ok(LoadedKernel { name, params, partition, program, build, digest: digest(kernel), promise })
+        let (params, promise) = (ParamInfo::list(&kernel.params), promise(&kernel));
+        let digest = OnceLock::new();
+        Ok(LoadedKernel { name, params, partition, program, build, kernel, digest, promise })
+    }
+
+    /// A digest of the kernel's IR without places in the source.
+    pub(crate) fn digest(&self) -> &[u8; 32] {
+        self.digest.get_or_init(|| digest(&self.kernel))
+    }
+
+    /// The first line of the kernel's text: its parameters with what is known of them, and its
+    /// level.
+    fn header(&self) -> String {
+        let text = self.kernel.to_string();
+        let head = text.lines().find(|line| line.starts_with("kernel")).unwrap_or_default();
+        head.trim_end_matches('{').trim_end().to_owned()
     }
 
     /// The grid that covers the tensors the programs write, by the numbers of the arguments.
@@ -115,21 +131,14 @@ impl LoadedKernel {
 pub(crate) fn compiled(
     device: Arc<str>,
     loaded: &LoadedKernel,
-    specialization: String,
     call_site: CallSite,
     start: Instant,
 ) -> Activity {
     let Build { kernel, total: duration, tracing, stages } = loaded.build.clone();
+    let specialization = loaded.header();
     let compile =
         CompileActivity { device, kernel, specialization, call_site, start, duration, tracing, stages };
     Activity::Compile(compile)
-}
-
-/// The first line of a kernel's text: its parameters with what is known of them, and its level.
-pub(crate) fn header(kernel: &Kernel) -> String {
-    let text = kernel.to_string();
-    let head = text.lines().find(|line| line.starts_with("kernel")).unwrap_or_default();
-    head.trim_end_matches('{').trim_end().to_owned()
 }
 
 /// The SHA-256 of a kernel's text, without places in the source.

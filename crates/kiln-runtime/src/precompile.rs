@@ -10,7 +10,7 @@ use crate::cache::Specialization;
 use crate::capture::state::{Capturing, Mode};
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::loaded::{LoadedKernel, compiled, header};
+use crate::loaded::{LoadedKernel, compiled};
 use crate::log::Log;
 use kiln_ir::Kernel;
 use std::cell::RefCell;
@@ -226,10 +226,10 @@ impl Job {
         let loaded = device.programs().get(&key, || {
             is_built = true;
             let of = (device.backend(), device.disk_cache());
-            Ok(Arc::new(LoadedKernel::new(&name, &kernel, of, start)?))
+            Ok(Arc::new(LoadedKernel::new(&name, kernel, of, start)?))
         });
         // An error is the launch's, which finds it in the cache or compiles again.
         let loaded = loaded.ok().filter(|_| is_built && is_observed)?;
-        Some(compiled(device.shared_id(), &loaded, header(&kernel), site, start))
+        Some(compiled(device.shared_id(), &loaded, site, start))
     }
 }

@@ -183,7 +183,7 @@ fn kernels(graph: &Graph) -> String {
         .nodes
         .iter()
         .filter_map(|node| match &node.work {
-            Work::Launch(launch) => Some(&launch.kernel.digest[..]),
+            Work::Launch(launch) => Some(&launch.kernel.digest()[..]),
             Work::Copy { .. } | Work::Fill { .. } => None,
         })
         .collect();
