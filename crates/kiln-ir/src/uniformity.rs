@@ -2,7 +2,7 @@
 //! threads reach together.
 
 use crate::fault::{self, Followed};
-use crate::kernel::{Block, Kernel, Level, Op, OpData, Value, WARP};
+use crate::kernel::{Block, Def, Kernel, Level, Op, OpData, Value, WARP};
 use crate::op::{ControlFlow, LinearOp, OpKind};
 use crate::types::Space;
 use rustc_hash::FxHashSet;
@@ -34,6 +34,8 @@ pub struct Uniformity {
     varying: Vec<bool>,
     /// By operation: whether only some threads may reach it.
     divergent: Vec<bool>,
+    /// Whether votes, and loads of memory that the kernel may write, count as varying.
+    in_plain_sight: bool,
     fault_regions: InFaultRegions,
 }
 
@@ -53,10 +55,37 @@ struct InFaultRegions {
 impl Uniformity {
     /// Analyzes a kernel that is well-formed in every other respect.
     pub fn of(kernel: &Kernel) -> Uniformity {
+        Uniformity::analyzed(kernel, false)
+    }
+
+    /// Analyzes a kernel as a compiler does that takes nothing for granted: of a vote, and of
+    /// memory that the kernel may write, it does not know that all threads of a block see the same.
+    ///
+    /// ```
+    /// use kiln_ir::*;
+    /// let kernel = parse(
+    ///     "kernel @k(%x: mut view<f32, 1, global>) thread [64, 1, 1] {
+    ///       %0 = const 0 : i64
+    ///       %1 = view_load.x1 %x[%0] : f32
+    ///     }",
+    /// )?;
+    /// let load = kernel.block(kernel.body).ops[1];
+    /// let value = kernel.op(load).results[0];
+    /// assert!(!Uniformity::of(&kernel).varies(value) && Uniformity::in_plain_sight(&kernel).varies(value));
+    /// # Ok::<(), kiln_ir::ParseError>(())
+    /// ```
+    pub fn in_plain_sight(kernel: &Kernel) -> Uniformity {
+        Uniformity::analyzed(kernel, true)
+    }
+
+    fn analyzed(kernel: &Kernel, in_plain_sight: bool) -> Uniformity {
         let (values, ops, _) = kernel.counts();
-        let fault_regions = InFaultRegions::default();
-        let mut uniformity =
-            Uniformity { varying: vec![false; values], divergent: vec![false; ops], fault_regions };
+        let mut uniformity = Uniformity {
+            varying: vec![false; values],
+            divergent: vec![false; ops],
+            in_plain_sight,
+            fault_regions: InFaultRegions::default(),
+        };
         if let Level::Thread { block } = kernel.level {
             uniformity.fault_regions.followed = Followed::of(kernel);
             // Facts only ever turn from uniform to varying, so this ends.
@@ -265,20 +294,15 @@ impl Uniformity {
     }
 
     fn computes_varying(&self, kernel: &Kernel, extents: [u32; 3], data: &OpData, divergent: bool) -> bool {
-        let many = extents != [1, 1, 1];
+        // Of a block of one thread, too, its index is not a constant.
+        let many = extents != [1, 1, 1] || self.in_plain_sight;
         let warps = extents.iter().product::<u32>().div_ceil(WARP);
-        let local = if let OpKind::PtrLoad { space, .. } = data.kind {
-            space == Space::Local
-        } else {
-            let linear = matches!(data.kind, OpKind::Linear { op: LinearOp::Load { .. }, .. });
-            let loads = linear || matches!(data.kind, OpKind::Load(_) | OpKind::Gather { .. });
-            loads && kernel.ty(data.view()).as_view().is_some_and(|v| v.space == Space::Local)
-        };
+        let own = loads_own(kernel, data) || (self.in_plain_sight && loads_written(kernel, data));
         match &data.kind {
-            OpKind::ThreadId(axis) => extents[*axis as usize] > 1,
+            OpKind::ThreadId(axis) => extents[*axis as usize] > 1 || self.in_plain_sight,
             OpKind::BlockUniform => false,
             // All threads of a warp that vote together get one answer.
-            OpKind::Vote(_) => warps > 1 || (many && divergent),
+            OpKind::Vote(_) => warps > 1 || (many && (divergent || self.in_plain_sight)),
             // Lane by lane, or one thread after another.
             OpKind::Shuffle(_)
             | OpKind::Atomic { .. }
@@ -352,7 +376,7 @@ impl Uniformity {
             | OpKind::CheckDivisor
             | OpKind::BlockCheck(_)
             | OpKind::DeferFault { .. }
-            | OpKind::Faulted => (local && many) || data.operands.iter().any(|&v| self.varies(v)),
+            | OpKind::Faulted => (own && many) || data.operands.iter().any(|&v| self.varies(v)),
         }
     }
 
@@ -372,6 +396,34 @@ impl Uniformity {
         }
         changed
     }
+}
+
+/// The space that an operation loads from, if it does.
+fn loads_from(kernel: &Kernel, data: &OpData) -> Option<Space> {
+    if let OpKind::PtrLoad { space, .. } = data.kind {
+        return Some(space);
+    }
+    let linear = matches!(data.kind, OpKind::Linear { op: LinearOp::Load { .. }, .. });
+    let loads = linear || matches!(data.kind, OpKind::Load(_) | OpKind::Gather { .. });
+    loads.then(|| kernel.ty(data.view()).as_view().map(|view| view.space)).flatten()
+}
+
+/// Whether an operation loads from memory of the thread's own.
+fn loads_own(kernel: &Kernel, data: &OpData) -> bool {
+    loads_from(kernel, data) == Some(Space::Local)
+}
+
+/// Whether an operation loads from memory that is not known to be written by nobody.
+fn loads_written(kernel: &Kernel, data: &OpData) -> bool {
+    let Some(space) = loads_from(kernel, data) else { return false };
+    let is_read_only = |view: Value| match kernel.def(view) {
+        Def::Arg(block, at) if block == kernel.body => {
+            kernel.params.get(at as usize).is_some_and(|param| !param.mutable)
+        }
+        Def::Arg(..) | Def::Result(..) => false,
+    };
+    let by_pointer = matches!(data.kind, OpKind::PtrLoad { .. });
+    space != Space::Local && (by_pointer || !is_read_only(data.view()))
 }
 
 /// What the terminator of a region hands on.

@@ -46,6 +46,9 @@ pub struct Features {
     /// The driver's minimum and maximum of f32 are as the IR has them: a number where the other one
     /// is NaN, and -0 below +0. Without it they are computed from comparisons of bits.
     pub exact_extrema: bool,
+    /// The compiler refuses a barrier of which it does not see that all threads of a block reach
+    /// it, as those of browsers do: what decides about it is read by all from one place then.
+    pub asks_for_proof: bool,
     /// Subgroup operations, with as many lanes in every subgroup; wgpu's `SUBGROUP`.
     pub subgroup: Option<u32>,
     /// The driver ends all loops of a thread, without an error, once they have made so many rounds.
@@ -104,6 +107,7 @@ impl Default for Features {
             loses_nan: false,
             loses_signs: false,
             exact_extrema: false,
+            asks_for_proof: false,
             subgroup: None,
             loop_rounds: None,
             matrices: None,

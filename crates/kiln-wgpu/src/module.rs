@@ -84,7 +84,7 @@ pub fn compile(kernel: &Kernel, features: Features) -> Result<Module> {
             message: format!("`{}` was not lowered to threads", kernel.name),
         });
     };
-    let kernel = &*with_agreement(kernel);
+    let kernel = &*with_agreement(kernel, features);
     let mut writer = Writer::new(kernel, features, block);
     let reports = faults::reports(kernel) || writer.round_limit.is_some();
     writer.find_positions(reports);

@@ -29,6 +29,7 @@ const TARGET: ShaderTarget<'static> = ShaderTarget {
         loses_nan: false,
         loses_signs: false,
         exact_extrema: true,
+        asks_for_proof: false,
         subgroup: Some(32),
         loop_rounds: None,
         matrices: Some(MatrixSize::Sixteen),

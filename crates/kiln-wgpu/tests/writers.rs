@@ -35,6 +35,7 @@ const FEATURES: Features = Features {
     loses_nan: false,
     loses_signs: false,
     exact_extrema: false,
+    asks_for_proof: false,
     subgroup: Some(32),
     loop_rounds: None,
     matrices: None,
@@ -81,6 +82,50 @@ fn wgsl_and_msl_are_as_recorded() {
                 assert!(recorded == text, "{path} differs; KILN_BLESS=1 writes it again. Now it is:\n{text}");
             }
         }
+    }
+}
+
+/// Where a browser sees no reason why all threads come to a barrier, they read the condition from
+/// one place: of a vote, and of shared memory.
+#[test]
+fn a_browser_gets_a_proof_of_what_decides_about_barriers() {
+    let vote = "kernel @vote(%x: view<i32, 1, global>) thread [32, 1, 1] {
+      %0 = thread_id x : i64
+      %1 = view_load.x1 %x[%0] : i32
+      %2 = const 3 : i32
+      %3 = gt %1, %2 : bool
+      %4 = vote.any %3 : bool
+      if %4 {
+        barrier
+        yield
+      } else {
+        yield
+      }
+    }";
+    let shared = "kernel @shared(%x: view<i32, 1, global>) thread [32, 1, 1] {
+      %0 = thread_id x : i64
+      %1 = view_load.x1 %x[%0] : i32
+      %2 = alloc shared i32[32] : view<i32, 1, shared>
+      view_store.x1 %2[%0] = %1
+      barrier
+      %3 = const 0 : i64
+      %4 = view_load.x1 %2[%3] : i32
+      %5 = const 3 : i32
+      %6 = gt %4, %5 : bool
+      if %6 {
+        barrier
+        yield
+      } else {
+        yield
+      }
+    }";
+    for (name, text) in [("vote", vote), ("shared", shared)] {
+        let agreed = |asks_for_proof| {
+            let features = Features { asks_for_proof, ..FEATURES };
+            let text = wgsl(&module(text, features).unwrap_or_else(|e| panic!("{name}: {e}")));
+            text.matches("workgroupUniformLoad").count()
+        };
+        assert_eq!([agreed(false), agreed(true)], [0, 1], "{name}");
     }
 }
 

@@ -244,6 +244,7 @@ pub(crate) fn code_features(
         int64: has.contains(F::SHADER_INT64),
         float64: has.contains(F::SHADER_F64),
         float16: has.contains(F::SHADER_F16),
+        asks_for_proof: info.backend == wgpu::Backend::BrowserWebGpu,
         subgroup: (same && has.contains(F::SUBGROUP)).then_some(info.subgroup_max_size),
         loop_rounds: loop_rounds(info),
         matrices: match has.contains(F::EXPERIMENTAL_COOPERATIVE_MATRIX) {

@@ -99,6 +99,7 @@ async fn open() -> Option<Device> {
         loses_nan: false,
         loses_signs: false,
         exact_extrema: false,
+        asks_for_proof: false,
         subgroup: (same && has.contains(wgpu::Features::SUBGROUP)).then_some(info.subgroup_max_size),
         loop_rounds: None,
         matrices: None,
