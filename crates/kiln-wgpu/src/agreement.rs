@@ -96,8 +96,8 @@ impl<'a> Search<'a> {
         None
     }
 
-    /// Under a condition that varies lanes may exchange values, which is refused where they meet for
-    /// it; no barrier is there.
+    /// Under a condition that varies lanes may exchange values, which is refused where they meet
+    /// for it; no barrier is there.
     fn is_unproved(&self, value: Value, has_barrier: bool) -> bool {
         match self.uniformity.varies(value) {
             true => has_barrier,
