@@ -1,7 +1,18 @@
 //! Lanes stay together where NVIDIA's assembler would part them (`ptx/convergence.rs`).
+//! `KILN_PTXAS` names the assembler (`tools/ptxas.sh --path`); without it the text alone is checked.
+
+mod assembler;
 
 use kiln_compiler::{Target as Lowered, lower_to_threads};
 use kiln_cuda::ptx::{Target, emit};
+use std::io::Write as _;
+use std::process::Command;
+
+assembler::tests! {
+    text: true;
+    branches_around_barriers_behind_loops_are_voted_on;
+    plain: a_masked_store_does_not_stand_before_a_jump threads_that_part_are_not_waited_for barriers_in_while_loops_are_unaligned tasks_have_no_such_barriers lanes_meet_behind_a_loop_that_they_leave_at_different_times lanes_that_leave_a_loop_together_are_not_made_to_meet
+}
 
 /// The PTX of a kernel over tiles, lowered for an H100.
 fn ptx(text: &str) -> String {
@@ -37,7 +48,6 @@ const BRANCH: &str = "kernel @k(%y: mut view<f32, 1, global>) tile {
   }
 }";
 
-#[test]
 fn a_masked_store_does_not_stand_before_a_jump() {
     let text = ptx(BRANCH);
     let before = before_jumps(&text);
@@ -45,7 +55,6 @@ fn a_masked_store_does_not_stand_before_a_jump() {
     assert_eq!(text.matches("bar.warp.sync").count(), 2, "both branches:\n{text}");
 }
 
-#[test]
 fn threads_that_part_are_not_waited_for() {
     let text = ptx("kernel @k(%y: mut view<f32, 1, global>) thread [64, 1, 1] {
   %t = thread_id x : i64
@@ -62,7 +71,6 @@ fn threads_that_part_are_not_waited_for() {
     assert!(has_masked_access(&text) && !text.contains("bar.warp.sync"), "{text}");
 }
 
-#[test]
 fn barriers_in_while_loops_are_unaligned() {
     let text = ptx("kernel @k(%y: mut view<f32, 1, global>) tile {
   %p = program_id x : i64
@@ -85,7 +93,6 @@ fn barriers_in_while_loops_are_unaligned() {
 
 /// A task's check is made by one lane of its warp (`gather.check` of a scalar, with its report),
 /// which must not wait for the others.
-#[test]
 fn tasks_have_no_such_barriers() {
     let text = ptx("kernel @k(%x: view<i32, 1, global>, %y: mut view<i32, 1, global>, %n: i64) tile {
   %full = mbarrier count 1 arrivals 1 : view<u64, 1, shared>
@@ -136,15 +143,30 @@ fn meetings(text: &str) -> usize {
     lines.windows(2).filter(|pair| pair[0].ends_with(':') && pair[1].starts_with("bar.warp.sync")).count()
 }
 
-#[test]
 fn lanes_meet_behind_a_loop_that_they_leave_at_different_times() {
     let text = ptx(PARTING);
     assert_eq!(meetings(&text), 1, "{text}");
     assert_eq!(text.matches("bar.warp.sync").count(), 1, "not in the loop:\n{text}");
 }
 
-#[test]
 fn lanes_that_leave_a_loop_together_are_not_made_to_meet() {
     let text = ptx(&PARTING.replace("lt %i, %t", "lt %i, %one"));
     assert_eq!(meetings(&text), 0, "{text}");
+}
+
+/// A random kernel, reduced: the assembler knew at one end of a `while` loop how an `if` further
+/// down goes, copied the barriers in it, and ended by a signal.
+fn branches_around_barriers_behind_loops_are_voted_on() {
+    let kernel = kiln_ir::parse(include_str!("kernels/choice_of_a_loop.kir")).expect("parses");
+    let hopper = Target { compute: (9, 0), ptx: (9, 0) };
+    let text = kiln_cuda::compile_to_ptx(&kernel, hopper).expect("compiles").text;
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let voted = lines.windows(2).filter(|pair| pair[0].starts_with("vote.sync.any.pred"));
+    assert_eq!(voted.filter(|pair| pair[1].starts_with("@!%p")).count(), 2, "{text}");
+    let Some(ptxas) = assembler::path() else { return };
+    let mut file = tempfile::NamedTempFile::new().expect("a file");
+    file.write_all(text.as_bytes()).expect("is written");
+    let run = Command::new(ptxas).args(["-arch=sm_90a", "-o", "/dev/null"]).arg(file.path()).output();
+    let run = run.expect("runs");
+    assert!(run.status.success(), "{}: {}", run.status, String::from_utf8_lossy(&run.stderr));
 }

@@ -80,6 +80,7 @@ impl Writer<'_> {
 
     pub(super) fn if_(&mut self, op: &OpData) -> Result<()> {
         let cond = self.get(op.condition())?;
+        let cond = self.voted(op, cond);
         let results: Vec<Reg> = op.results.iter().map(|&v| self.define(v)).collect();
         let (otherwise, end) = (self.label(), self.label());
         self.put(format_args!("@!{cond} bra {otherwise}"));

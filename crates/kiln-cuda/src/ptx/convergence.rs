@@ -1,6 +1,6 @@
-//! Keeping the lanes of a warp together, against three defects of NVIDIA's assembler (sm_90; random
+//! Keeping the lanes of a warp together, against four defects of NVIDIA's assembler (sm_90; random
 //! kernels found them). The first two were seen with ptxas 13.0 to 13.5, the third with the
-//! assembler of a driver for CUDA 13.0 alone.
+//! assembler of a driver for CUDA 13.0 alone, the last with ptxas 13.0 and that driver.
 //!
 //! - A predicated store before a jump becomes a branch around the store. Where the assembler has
 //!   proved that the warp enters the block as a whole, the new branch has no point of reconvergence
@@ -16,9 +16,14 @@
 //!   as proof that they have: a warp-wide register that holds a stride before the barrier is given
 //!   another meaning in the same block, which the second group of lanes then reads. A
 //!   `bar.warp.sync` behind the loop makes them meet.
+//! - A branch around a barrier, by a condition that a `while` loop hands on, ends the assembler with
+//!   a segmentation fault: it knows the condition at one of the loop's ends, and copies what comes
+//!   after. All lanes have the same condition there, so a vote among them is that condition, of
+//!   which the assembler knows nothing.
 
+use super::register::{Class, Reg};
 use super::writer::Writer;
-use kiln_ir::{Block, ControlFlow, Kernel, Op, Uniformity};
+use kiln_ir::{Block, ControlFlow, Kernel, Op, OpData, OpKind, Uniformity};
 
 /// Whether an operation is a loop, or has one in its regions.
 fn has_loop(kernel: &Kernel, op: Op) -> bool {
@@ -27,7 +32,32 @@ fn has_loop(kernel: &Kernel, op: Op) -> bool {
         || data.regions.iter().any(|&r| kernel.block(r).ops.iter().any(|&inner| has_loop(kernel, inner)))
 }
 
+/// Whether an operation of a block, or in its regions, is one of a kind.
+fn holds(kernel: &Kernel, block: Block, is: &dyn Fn(&OpKind) -> bool) -> bool {
+    kernel.block(block).ops.iter().any(|&op| {
+        let data = kernel.op(op);
+        is(&data.kind) || data.regions.iter().any(|&region| holds(kernel, region, is))
+    })
+}
+
+fn is_barrier(kind: &OpKind) -> bool {
+    matches!(kind, OpKind::Barrier | OpKind::BlockCheck(_) | OpKind::DeferFault { together: false, .. })
+}
+
 impl Writer<'_> {
+    /// The condition of an `if`, as the warp votes on it where the block meets inside and the
+    /// kernel has a `while` loop. Not in kernels of the explicit level, as in [`Self::converge`].
+    pub(super) fn voted(&mut self, op: &OpData, condition: Reg) -> Reg {
+        let kernel = self.kernel;
+        let meets = op.regions.iter().any(|&region| holds(kernel, region, &is_barrier));
+        if self.explicit.used || !meets || !holds(kernel, kernel.body, &|kind| *kind == OpKind::While) {
+            return condition;
+        }
+        let (voted, members) = (self.reg(Class::Pred), self.members.clone());
+        self.put(format_args!("vote.sync.any.pred {voted}, {condition}, {members}"));
+        voted
+    }
+
     /// Holds the lanes together before the jump at the end of a region that the whole block runs.
     ///
     /// Not in kernels of the explicit level: [`Uniformity`] does not look into tasks, where a
