@@ -35,9 +35,11 @@ impl Folder {
         DiskCache::at(&self.0).choices()
     }
 
+    /// The files of choices.
     fn files(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(&self.0).into_iter().flatten();
-        entries.map(|entry| entry.unwrap().path()).collect()
+        let paths = entries.map(|entry| entry.unwrap().path());
+        paths.filter(|path| path.extension().is_some_and(|end| end == "choice")).collect()
     }
 }
 

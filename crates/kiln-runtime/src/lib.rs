@@ -16,6 +16,8 @@
 //! | `commands/` | command lists: recorded without memory, and run on any of the same kinds |
 //! | `dyn_kernel.rs` | kernels from IR, launched on arguments of any type |
 //! | `tune/` | choosing among configurations of kernels by measurement |
+//! | `package/`, `packaged.rs` | files of compiled kernels, and devices that load them |
+//! | `archive.rs`, `digest.rs` | files of records with a digest; digests of kernels |
 //! | `cache/` | compiled programs, and choices that were measured, in memory and on disk |
 //! | `observe.rs`, `activity.rs`, `log.rs` | observers, and the activities that they receive |
 //! | [`isolate`] | devices in processes of their own |
@@ -92,6 +94,7 @@
 //! that messages cost no call. A trap ends the child; the runtime goes on in the next.
 
 mod activity;
+mod archive;
 mod args;
 mod attached;
 mod awaited;
@@ -103,6 +106,7 @@ mod commands;
 #[cfg(feature = "interp")]
 mod debug;
 mod device;
+mod digest;
 mod dyn_kernel;
 mod error;
 mod extent;
@@ -115,6 +119,8 @@ mod launch;
 mod loaded;
 mod log;
 mod observe;
+mod package;
+mod packaged;
 mod params;
 mod precompile;
 mod request;
@@ -129,7 +135,7 @@ pub use activity::{
     LaunchActivity, LaunchTimer, ReplayActivity,
 };
 pub use buffer::Residency;
-pub use cache::{DiskCache, DiskStats, Measuring, ProgramCache};
+pub use cache::{DiskCache, DiskStats, Exchanged, Measuring, ProgramCache, parse_cache_size};
 pub use commands::CommandList;
 pub use device::Device;
 pub use dyn_kernel::{DynArg, DynKernel, DynLaunch};
@@ -138,12 +144,13 @@ pub use extent::Extent;
 pub use graph::{Capture, Graph, GraphLaunch, GraphNode};
 pub use kiln_backend::{
     Capabilities, Clock, CopyTaskLimits, CostModel, Execution, Fault, FaultKind, Latencies, MatrixFormat,
-    MatrixUnits, MemoryCosts, ProductCosts, Properties, Rates, Report, Stages, StreamPriority,
+    MatrixUnits, MemoryCosts, PackageTarget, ProductCosts, Properties, Rates, Report, Stages, StreamPriority,
     StreamingSizes, SumSizes,
 };
 pub use launch::Launch;
-pub use loaded::Build;
+pub use loaded::{Build, ProgramSource};
 pub use observe::{Observation, Observer, observe};
+pub use package::{Package, PackageBuilder, PackageStats};
 pub use sanitize::{COMMANDS_VARIABLE, DEBUG_VARIABLE, REPORTS_VARIABLE, SANITIZE_VARIABLE};
 pub use stream::{Event, Stream};
 pub use tensor::{DynTensor, Tensor};
