@@ -53,7 +53,7 @@ pub struct Args {
 /// What kernels are compiled for.
 enum Target {
     Gpu(ptx::Target),
-    Cpu(CpuBackend, PackageTarget),
+    Cpu(Box<CpuBackend>, PackageTarget),
 }
 
 impl Target {
@@ -62,7 +62,7 @@ impl Target {
             let cpu = CpuBackend::new();
             let target = (&cpu as &dyn Backend).need_artifacts()?.package_target();
             let target = target.ok_or_else(|| Failure::Wrong("`cpu` takes no packages".to_owned()))?;
-            return Ok(Target::Cpu(cpu, target));
+            return Ok(Target::Cpu(Box::new(cpu), target));
         }
         let capability = name.strip_prefix("sm_").and_then(|number| number.parse::<u32>().ok());
         let known = capability.filter(|n| [80, 86, 87, 89, 90, 100, 101, 120].contains(n));

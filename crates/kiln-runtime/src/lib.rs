@@ -38,6 +38,13 @@
 //! arguments with what the program was compiled for (`params.rs`): so a wrong `KernelParam`
 //! of the user's is an error, and code runs only on arguments that it was compiled for.
 //!
+//! # Packages
+//!
+//! A [`Package`] has programs by target and by the digest of their kernels' IR without places; the
+//! places are kept beside each. A launch that finds its kernel there has the backend load the code
+//! under the places of today ([`kiln_backend::Places`]). The disk cache's key has the places,
+//! so that its programs are made anew when lines move.
+//!
 //! # Tensors and order
 //!
 //! A tensor's buffer records which of its host and device copies is current, and copies only when

@@ -200,3 +200,61 @@ impl PackageBuilder {
         file
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn sealed(texts: &[&str], bytes: &[u8]) -> Vec<u8> {
+        let mut file = Vec::new();
+        let mut writer = ArchiveWriter::new(&mut file, KIND).unwrap();
+        writer.record(texts, bytes).unwrap();
+        writer.finish().unwrap();
+        file
+    }
+
+    fn whole() -> Vec<u8> {
+        let kernel = kiln_ir::parse("kernel @k() tile {\n  %0 = const 1 : i32\n}\n").unwrap();
+        let mut bytes = Writer(digest::of_kernel(&kernel).to_vec());
+        bytes.bytes(&Places::record(&kernel));
+        bytes.bytes(b"code");
+        bytes.0
+    }
+
+    const TEXTS: [&str; 4] = ["cpu", "needs", "maker", "k"];
+
+    #[test]
+    fn code_and_places_are_where_the_file_says() {
+        let package = Package::from_bytes(sealed(&TEXTS, &whole())).unwrap();
+        let [program] = package.programs() else { panic!("one program") };
+        let kernel = kiln_ir::parse("kernel @k() tile {\n  %0 = const 1 : i32\n}\n").unwrap();
+        let (code, places) = package.code(program);
+        assert_eq!((code, places), (&b"code"[..], &Places::record(&kernel)[..]));
+        assert_eq!(program.key, digest::of_kernel(&kernel));
+    }
+
+    proptest! {
+        /// A file with a right digest, of whatever made it.
+        #[test]
+        fn any_record_with_a_right_digest_does_not_panic(
+            texts in prop::collection::vec("[a-z]{0,3}", 0..7),
+            at in any::<prop::sample::Index>(),
+            with in prop::collection::vec(any::<u8>(), 0..9),
+            cut in any::<bool>(),
+        ) {
+            let mut bytes = whole();
+            let start = at.index(bytes.len());
+            let end = if cut { bytes.len() } else { (start + with.len()).min(bytes.len()) };
+            bytes.splice(start..end, with);
+            let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+            for texts in [&texts[..], &TEXTS] {
+                if let Ok(package) = Package::from_bytes(sealed(texts, &bytes)) {
+                    for program in package.programs() {
+                        let _ = package.code(program);
+                    }
+                }
+            }
+        }
+    }
+}
