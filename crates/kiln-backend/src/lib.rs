@@ -7,6 +7,7 @@
 //! [`Diagnostics`], [`StreamControls`]. Failures are [`Error`] values; a kernel's own failure is a
 //! [`Fault`] that surfaces at the next synchronization and leaves the device usable.
 
+pub mod bytes;
 mod capabilities;
 mod cost_model;
 mod device;
@@ -19,6 +20,7 @@ mod limit;
 mod mapped;
 mod message;
 mod optional;
+mod places;
 mod prints;
 mod resident;
 mod span;
@@ -38,7 +40,8 @@ pub use launch::{ArgumentCount, BufferBinding, Launch, LaunchArguments};
 pub use limit::{LAUNCH_LIMIT, launch_limit_of_environment, parse_launch_limit};
 pub use mapped::{MapObstacle, Mapped, MappedMemory, MappedPlace, MappedPlaces};
 pub use message::fill_message;
-pub use optional::{Artifacts, Diagnostics, HostCall, Peers, StreamControls, StreamPriority};
+pub use optional::{Artifacts, Diagnostics, HostCall, PackageTarget, Peers, StreamControls, StreamPriority};
+pub use places::Places;
 pub use prints::{PrintSink, Prints, is_printing};
 pub use resident::{BlockTime, ResidentId, Residents, Tenant};
 pub use span::view_span;

@@ -1,6 +1,6 @@
 //! Parts of a backend that only some devices have, and that need no file of their own.
 
-use crate::{DevicePtr, Program, Properties, Result, StreamId};
+use crate::{DevicePtr, Error, Places, Program, Properties, Result, StreamId};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +14,39 @@ pub trait Artifacts {
     /// Loads an artifact of [`compile`](crate::Backend::compile) that was made under the same
     /// [`artifact_key`](Self::artifact_key). Damaged bytes are an error.
     fn load(&self, artifact: &[u8]) -> Result<Arc<dyn Program>>;
+
+    /// What a package's code for this device was made for; `None` on a device that takes none.
+    fn package_target(&self) -> Option<PackageTarget> {
+        None
+    }
+
+    /// Loads an artifact that was made for this device's
+    /// [`package_target`](Self::package_target), under today's places. Damaged bytes are an error.
+    fn load_packaged(&self, artifact: &[u8], places: &Places) -> Result<Arc<dyn Program>> {
+        let _ = (artifact, places);
+        Err(Error::Internal { place: "the backend", message: "it takes no packages".to_owned() })
+    }
+}
+
+/// What the code in a package is made for. Code is loaded where all three are the device's.
+///
+/// ```
+/// use kiln_backend::PackageTarget;
+/// let target = |needs: &str| PackageTarget {
+///     name: "cpu".into(),
+///     needs: needs.into(),
+///     maker: "kiln-cpu 0.1.0".into(),
+/// };
+/// assert_ne!(target("avx2"), target("avx512"));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct PackageTarget {
+    /// What users call it: `sm_90`, `cpu`.
+    pub name: String,
+    /// What the code needs of the device beside that, such as instruction sets.
+    pub needs: String,
+    /// The version of the code generator.
+    pub maker: String,
 }
 
 /// How soon the waiting work of a stream begins, beside that of other streams.

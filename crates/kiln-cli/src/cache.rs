@@ -3,11 +3,15 @@
 use crate::failure::Failure;
 use crate::units::{bytes, count};
 use clap::Subcommand;
-use kiln_runtime::DiskCache;
+use kiln_runtime::{DiskCache, Exchanged, parse_cache_size};
 use serde_json::json;
 use std::io::Write as _;
+use std::path::PathBuf;
 
-/// Shows or clears the compiled programs and tuning choices on disk.
+/// Shows, prunes, exports or clears the compiled programs and tuning choices on disk.
+///
+/// The programs have at most 4 GiB, or what KILN_CACHE_SIZE says; those that were not used for
+/// longest go first.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -19,11 +23,33 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Prints the folder, the number of programs and choices, and the size of the programs.
+    /// Prints the folder, the number of programs and choices, the size of the programs, and the
+    /// most that they may have.
     Stats,
     /// Prints the tuning choices: Kiln's version, the device, its driver and compiler, the question
     /// and the choice.
     Choices,
+    /// Removes programs that were not used for some time, or as many as it takes to come down to a
+    /// size, those that were not used for longest first.
+    Prune {
+        /// Removes what was not used for so long: 30d, 12h
+        #[arg(long, value_name = "TIME")]
+        unused: Option<String>,
+        /// Removes what is more than this: 500MB, 2GiB
+        #[arg(long, value_name = "SIZE")]
+        to: Option<String>,
+    },
+    /// Writes all programs and choices into one file.
+    Export {
+        /// The file to write
+        file: PathBuf,
+    },
+    /// Adds the programs and choices of a file that was exported. Those for another device, driver
+    /// or version of Kiln are kept too, and used where they fit.
+    Import {
+        /// The file to read
+        file: PathBuf,
+    },
     /// Removes all programs and choices. Programs are compiled again when they are needed; choices
     /// are made again where there is a tuning budget.
     Clear,
@@ -31,23 +57,12 @@ enum Action {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let cache = DiskCache::from_env();
+    let cache = DiskCache::from_env()?;
     let mut out = std::io::stdout().lock();
     let (programs, size) = cache.usage();
     let choices = cache.choices();
-    if let Action::Clear = args.action {
-        cache.clear()?;
-    }
-    if args.json {
-        // After `clear`, what was removed.
-        let found =
-            json!({ "folder": cache.folder(), "programs": programs, "bytes": size, "choices": choices });
-        writeln!(out, "{found:#}")?;
-        return Ok(());
-    }
     let Some(folder) = cache.folder() else {
-        writeln!(out, "there is no cache: set KILN_CACHE_DIR or HOME")?;
-        return Ok(());
+        return Err(Failure::Wrong("there is no cache: set KILN_CACHE_DIR or HOME".to_owned()));
     };
     let content = format!(
         "{}, {}, {}",
@@ -55,14 +70,61 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         bytes(size),
         count(choices.len() as u64, "choice")
     );
-    match args.action {
-        Action::Stats => writeln!(out, "{}: {content}", folder.display())?,
-        Action::Choices => {
-            for choice in choices {
-                writeln!(out, "{}", choice.replace('\n', " | "))?;
-            }
+    let place = folder.display();
+    // What it says to people, and the part of the JSON object that is the action's own.
+    let (text, done) = match &args.action {
+        Action::Stats => {
+            let most = cache
+                .limit()
+                .map_or_else(|| "no limit".to_owned(), |most| format!("at most {}", bytes(most)));
+            (format!("{place}: {content}; {most}\n"), json!(null))
         }
-        Action::Clear => writeln!(out, "{}: removed {content}", folder.display())?,
+        Action::Choices => {
+            (choices.iter().map(|choice| choice.replace('\n', " | ") + "\n").collect(), json!(null))
+        }
+        Action::Prune { unused, to } => {
+            let (gone, freed) = prune(&cache, unused.as_deref(), to.as_deref())?;
+            let text = format!("{place}: removed {}, {}\n", count(gone, "program"), bytes(freed));
+            (text, json!({ "programs": gone, "bytes": freed }))
+        }
+        Action::Export { file } => exchanged("exported", cache.export(file)?),
+        Action::Import { file } => exchanged("imported", cache.import(file)?),
+        Action::Clear => {
+            cache.clear()?;
+            (format!("{place}: removed {content}\n"), json!(null))
+        }
+    };
+    if args.json {
+        // What there was before the command did anything.
+        let found = json!({
+            "folder": folder,
+            "programs": programs,
+            "bytes": size,
+            "cap": cache.limit(),
+            "choices": choices,
+            "done": done,
+        });
+        writeln!(out, "{found:#}")?;
+    } else {
+        write!(out, "{text}")?;
     }
     Ok(())
+}
+
+fn prune(cache: &DiskCache, unused: Option<&str>, to: Option<&str>) -> Result<(u64, u64), Failure> {
+    if unused.is_none() && to.is_none() {
+        return Err(Failure::Usage("say what to remove: --unused 30d, or --to 500MB".to_owned()));
+    }
+    let time = unused.map(humantime::parse_duration).transpose();
+    let time = time.map_err(|error| Failure::Usage(format!("--unused: {error}; write 30d or 12h")))?;
+    let size = to.map(parse_cache_size).transpose().map_err(|error| Failure::Usage(error.to_string()))?;
+    let old = time.map_or((0, 0), |time| cache.prune_unused(time));
+    let excess = size.flatten().map_or((0, 0), |size| cache.prune_to(size));
+    Ok((old.0 + excess.0, old.1 + excess.1))
+}
+
+fn exchanged(what: &str, done: Exchanged) -> (String, serde_json::Value) {
+    let Exchanged { programs, choices } = done;
+    let text = format!("{what} {}, {}\n", count(programs as u64, "program"), count(choices as u64, "choice"));
+    (text, json!({ "programs": programs, "choices": choices }))
 }

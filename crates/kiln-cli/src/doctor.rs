@@ -268,7 +268,9 @@ fn default_device(devices: &[Found], missing: &mut Vec<Missing>) -> (String, &'s
 
 fn cache(missing: &mut Vec<Missing>) -> Cache {
     let cache = DiskCache::from_env();
-    let problem = cache.check_writable().err();
+    let problem =
+        cache.as_ref().map_or_else(|error| Some(error.to_string()), |cache| cache.check_writable().err());
+    let cache = cache.unwrap_or_else(|_| DiskCache::none());
     if let Some(problem) = &problem {
         missing.push(Missing {
             what: "program cache",

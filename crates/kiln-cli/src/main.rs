@@ -6,6 +6,7 @@
 //! | `bench/` | measurements |
 //! | `compile.rs` | the stages of a kernel, from IR text |
 //! | `cache.rs` | the programs kept on disk |
+//! | `package.rs` | the kernels of a program of the user's, compiled into a file |
 //! | `fuzz.rs`, `fuzz/` | random kernels, compared with the interpreter |
 //! | `accuracy.rs`, `accuracy/` | errors of mathematical functions |
 //! | `debug.rs` | a program of the user's under the debugger |
@@ -26,6 +27,7 @@ mod device;
 mod doctor;
 mod failure;
 mod fuzz;
+mod package;
 mod records;
 mod ring;
 mod sanitize;
@@ -65,6 +67,7 @@ enum Command {
     Sanitize(sanitize::Args),
     Debug(debug::Args),
     Compile(compile::Args),
+    Package(package::Args),
     Cache(cache::Args),
     Ring(ring::Args),
 }
@@ -80,6 +83,7 @@ fn main() -> ExitCode {
         Command::Sanitize(args) => sanitize::run(&args),
         Command::Debug(args) => debug::run(&args),
         Command::Compile(args) => compile::run(&args),
+        Command::Package(args) => package::run(&args),
         Command::Cache(args) => cache::run(&args),
         Command::Ring(args) => ring::run(&args),
     };

@@ -3,14 +3,16 @@
 use crate::codegen::Blocking;
 use crate::launch;
 use crate::limit::Watch;
+use crate::machine;
 use crate::memory::{HostAllocator, last_level_cache, total_memory};
 use crate::pool::Pool;
 use crate::program::{CpuProgram, MAX_THREADS, SHARED_MEMORY, clif_of};
 use crate::resident::Residents;
 use kiln_backend::{
-    Backend, BlockTime, Capabilities, Compiled, DevicePtr, Diagnostics, DumpStage, Error, EventId, Execution,
-    Fault, HostCall, Launch, Mapped, MappedMemory, MappedPlace, MappedPlaces, PrintSink, Prints, Program,
-    Properties, Residency, ResidentId, Result, StreamControls, StreamId, StreamPriority, Tenant, dump,
+    Artifacts, Backend, BlockTime, Capabilities, Compiled, DevicePtr, Diagnostics, DumpStage, Error, EventId,
+    Execution, Fault, HostCall, Launch, Mapped, MappedMemory, MappedPlace, MappedPlaces, PackageTarget,
+    Places, PrintSink, Prints, Program, Properties, Residency, ResidentId, Result, StreamControls, StreamId,
+    StreamPriority, Tenant, dump,
 };
 use kiln_cpu_primitives::Isa;
 use kiln_ir::Kernel;
@@ -213,11 +215,11 @@ impl Backend for CpuBackend {
     }
 
     fn compile(&self, kernel: &Kernel) -> Result<Compiled> {
-        let (program, stages) = CpuProgram::new(kernel, self.blocking)?;
+        let (program, artifact, stages) = CpuProgram::new(kernel, self.blocking)?;
         dump(DumpStage::Clif, (kernel, "cpu"), || {
             clif_of(kernel, self.blocking).map(String::into_bytes).map_err(|error| error.to_string())
         });
-        Ok(Compiled { program: Arc::new(program), artifact: None, stages })
+        Ok(Compiled { program: Arc::new(program), artifact: Some(artifact), stages })
     }
 
     unsafe fn launch(&self, program: &dyn Program, launch: Launch<'_>) -> Result<()> {
@@ -275,6 +277,10 @@ impl Backend for CpuBackend {
         self.prints.set(sink);
     }
 
+    fn artifacts(&self) -> Option<&dyn Artifacts> {
+        Some(self)
+    }
+
     fn mapped_memory(&self) -> Option<&dyn MappedMemory> {
         Some(self)
     }
@@ -289,6 +295,27 @@ impl Backend for CpuBackend {
 
     fn diagnostics(&self) -> Option<&dyn Diagnostics> {
         Some(self)
+    }
+}
+
+impl Artifacts for CpuBackend {
+    fn artifact_key(&self) -> String {
+        format!("{}, {}, {:?}", machine::maker(), machine::needs(), self.blocking)
+    }
+
+    fn load(&self, artifact: &[u8]) -> Result<Arc<dyn Program>> {
+        self.load_packaged(artifact, &Places::default())
+    }
+
+    fn package_target(&self) -> Option<PackageTarget> {
+        let (needs, maker) = (machine::needs().to_owned(), machine::maker());
+        Some(PackageTarget { name: "cpu".to_owned(), needs, maker })
+    }
+
+    fn load_packaged(&self, artifact: &[u8], places: &Places) -> Result<Arc<dyn Program>> {
+        // SAFETY: an artifact is one of `compile`, as the trait says; a checksum tells damaged
+        // ones. Who reads one from a file vouches for the file.
+        Ok(Arc::new(unsafe { CpuProgram::load(artifact, places)? }))
     }
 }
 

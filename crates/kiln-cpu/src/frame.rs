@@ -34,15 +34,11 @@ pub(crate) const SCRATCH_ALIGN: usize = 64;
 /// and those are as [`kiln_backend::Backend::launch`] says.
 pub(crate) type Entry = unsafe extern "C" fn(frame: *const Frame) -> u32;
 
-/// A report as generated code makes it. Each value is 8 bytes, its bits in the lowest.
+/// Reports a fault or a print at a site, in a lane (the thread's index in its block; 0 in a program
+/// over tiles). Each value is 8 bytes, its bits in the lowest.
 ///
 /// # Safety
 /// `frame` is the frame of the running program and `values` readable for the values of the site.
-pub(crate) type ReportFn =
-    unsafe extern "C" fn(frame: *const Frame, site: u64, lane: u64, values: *const u64);
-
-/// Reports a fault or a print at a site, in a lane (the thread's index in its block; 0 in a program
-/// over tiles).
 pub(crate) unsafe extern "C" fn report(frame: *const Frame, site: u64, lane: u64, values: *const u64) {
     // SAFETY: the caller passes the running program's frame, whose reporter outlives the launch.
     let (frame, reporter) = unsafe { (&*frame, &*(*frame).reporter) };

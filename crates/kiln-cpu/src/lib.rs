@@ -11,6 +11,8 @@
 //! | `backend.rs`, `memory.rs` | the device and its memory |
 //! | `launch.rs`, `limit.rs` | launches and their time limits |
 //! | `pool.rs`, `resident.rs`, `thread_time.rs` | worker threads, resident launches |
+//! | `symbol.rs`, `link.rs` | what code refers to, and how it is made executable |
+//! | `artifact.rs`, `machine.rs` | code as bytes, for the next process on such a machine |
 //! | `program.rs`, `cost.rs` | a compiled kernel, and what its programs take |
 //! | `spmd/` | threads to lanes |
 //! | `codegen/` | lanes and tiles to machine code |
@@ -24,6 +26,7 @@
 //! generator therefore makes a value in the memory that it is stored to only where nothing in the
 //! same loop over chunks can fault (`codegen/group.rs`).
 
+mod artifact;
 mod backend;
 mod codegen;
 mod cost;
@@ -32,6 +35,8 @@ mod indexing;
 mod lanes;
 mod launch;
 mod limit;
+mod link;
+mod machine;
 mod memory;
 mod ordered;
 mod pool;
@@ -40,6 +45,7 @@ mod report;
 mod resident;
 mod site;
 mod spmd;
+mod symbol;
 mod thread_time;
 mod time;
 mod warps;

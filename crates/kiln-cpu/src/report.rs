@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// What the reports of a kernel need to be readable.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct SiteTable {
     pub(crate) kernel: String,
     pub(crate) messages: Vec<String>,

@@ -3,7 +3,7 @@
 use kiln_ir::{Message, Scalar};
 
 /// A place in a kernel that may fault or print.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Site {
     /// What happens there.
     pub(crate) kind: SiteKind,
@@ -14,7 +14,7 @@ pub(crate) struct Site {
 }
 
 /// What a [`Site`] reports, and what its values are.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum SiteKind {
     /// A failed assertion; the values fill the message.
     Assert(Message, Vec<Scalar>),

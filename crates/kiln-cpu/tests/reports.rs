@@ -220,7 +220,6 @@ fn wrong_launches_and_unknown_events_are_errors() {
     assert!(cpu.query(start).unwrap() && cpu.elapsed_ms(start, end).unwrap() >= 0.0);
     cpu.destroy_event(start);
     assert!(cpu.query(start).is_err());
-    assert!(cpu.artifacts().is_none());
     match cpu.allocate(1 << 50, stream) {
         Err(Error::OutOfMemory { requested, free, total, .. }) => {
             assert!(requested == 1 << 50 && free <= total);

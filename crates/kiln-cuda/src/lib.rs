@@ -24,6 +24,6 @@ pub mod ptx;
 mod backend;
 
 pub use backend::{
-    Cuda, capabilities, compile_to_ptx, compile_to_tasks, compile_to_threads, device_count, mapped_places,
-    threads_to_ptx,
+    Cuda, capabilities, compile_for_package, compile_to_ptx, compile_to_tasks, compile_to_threads,
+    device_count, mapped_places, package_target_of, threads_to_ptx,
 };

@@ -7,8 +7,9 @@ use crate::cache::{Choices, DiskCache, Measuring, ProgramCache};
 use crate::capture::state::{self, Mode};
 use crate::error::{Error, Result};
 use crate::isolate;
-use crate::loaded::load_or_compile;
+use crate::loaded::{Sources, load_or_compile};
 use crate::observe::{Observation, Observer, Observers};
+use crate::package::{self, Packages};
 use crate::sanitize;
 use kiln_backend::{Backend, Capabilities, CostModel, Program, Properties, StreamId, is_printing, on_thread};
 use kiln_ir::Kernel;
@@ -38,6 +39,7 @@ struct Inner {
     programs: ProgramCache,
     choices: Choices,
     disk: DiskCache,
+    packages: Packages,
     /// The name, for activities.
     id: Arc<str>,
     cost_model: Arc<CostModel>,
@@ -114,7 +116,7 @@ impl Device {
         if let Some(device) = find(&open, name) {
             return Ok(device);
         }
-        let device = Device::with_backend(isolate::open_backend(name)?, DiskCache::from_env());
+        let device = Device::in_environment(isolate::open_backend(name)?)?;
         register(&mut open, name, &device);
         Ok(device)
     }
@@ -152,7 +154,7 @@ impl Device {
             // Another call has been quicker.
             return Ok(device);
         }
-        let device = Device::with_backend(backend, DiskCache::from_env());
+        let device = Device::in_environment(backend)?;
         register(&mut open, &name, &device);
         Ok(device)
     }
@@ -169,7 +171,7 @@ impl Device {
     /// # Errors
     /// As of [`open`](Self::open).
     pub fn open_apart(name: &str) -> Result<Device> {
-        Ok(Device::with_backend(isolate::open_backend(&backends::canonical(name))?, DiskCache::from_env()))
+        Device::in_environment(isolate::open_backend(&backends::canonical(name))?)
     }
 
     /// The same device, opened anew beside this handle: for one that is
@@ -195,7 +197,7 @@ impl Device {
             true => isolate::open_backend(name)?,
             false => backends::open_anew(name)?,
         };
-        let device = Device::with_backend(backend, DiskCache::from_env());
+        let device = Device::in_environment(backend)?;
         register(&mut open_devices(), name, &device);
         Ok(device)
     }
@@ -210,13 +212,23 @@ impl Device {
             let device = self.clone();
             return on_thread(move || device.reopen()).await?;
         };
-        let device = Device::with_backend(opened?, DiskCache::from_env());
+        let device = Device::in_environment(opened?)?;
         register(&mut open_devices(), self.id(), &device);
         Ok(device)
     }
 
     /// A device over a backend of one's own, or with a cache folder of its own.
     pub fn with_backend(backend: Box<dyn Backend>, disk: DiskCache) -> Device {
+        Device::of(backend, disk, Packages::default())
+    }
+
+    /// A device with the cache and the packages that the environment names.
+    fn in_environment(backend: Box<dyn Backend>) -> Result<Device> {
+        let packages = package::of_environment(&*backend)?;
+        Ok(Device::of(backend, DiskCache::from_env()?, packages))
+    }
+
+    fn of(backend: Box<dyn Backend>, disk: DiskCache, packages: Packages) -> Device {
         Device(Arc::new(Inner {
             id: backend.properties().id.as_str().into(),
             cost_model: Arc::new(backend.properties().cost_model()),
@@ -226,6 +238,7 @@ impl Device {
             programs: ProgramCache::default(),
             choices: Choices::default(),
             disk,
+            packages,
         }))
     }
 
@@ -457,7 +470,16 @@ impl Device {
     /// # Errors
     /// What the device refuses.
     pub fn program(&self, kernel: &Kernel) -> Result<Arc<dyn Program>> {
-        Ok(load_or_compile(self.backend(), self.disk_cache(), kernel)?.0)
+        Ok(load_or_compile(self.sources(), kernel)?.0)
+    }
+
+    pub(crate) fn sources(&self) -> Sources<'_> {
+        let Inner { backend, disk, packages, .. } = &*self.0;
+        Sources { backend: &**backend, disk, packages }
+    }
+
+    pub(crate) fn packages(&self) -> &Packages {
+        &self.0.packages
     }
 
     /// The choice that was kept for a question, by this process or, in the disk cache, by another.

@@ -308,6 +308,25 @@ pub enum Error {
         /// Why.
         reason: String,
     },
+    /// A package cannot be loaded.
+    #[error("package {package}: {reason}")]
+    Package {
+        /// The file, or `of bytes`.
+        package: String,
+        /// What is wrong with it, or with the device for it.
+        reason: String,
+    },
+    /// A kernel is in no package that the device has loaded, and nothing may be compiled.
+    #[error(
+        "kernel `{kernel}` is in no package of {device}, and compiling is off; make the package from a run that \
+         uses the kernel with arguments of the same types, ranks and alignment"
+    )]
+    NotPackaged {
+        /// The kernel.
+        kernel: String,
+        /// The device.
+        device: String,
+    },
     /// There is an NVIDIA driver or GPU, but it cannot be used, and no device was chosen by name.
     #[error(
         "the default device is the first NVIDIA GPU, which fails: {reason} (To use the processor instead, set KILN_DEVICE=cpu.)"

@@ -330,8 +330,7 @@ impl Settings {
         let loaded = device.programs().get(&key, || {
             let (start, kernel) = (Instant::now(), request.specialize(self.level)?);
             built = Some(start);
-            let of = (device.backend(), device.disk_cache());
-            Ok(Arc::new(LoadedKernel::new(request.name(), kernel, of, start)?))
+            Ok(Arc::new(LoadedKernel::new(request.name(), kernel, device.sources(), start)?))
         })?;
         // Observers are called when other threads no longer wait for this.
         if let Some(start) = built.filter(|_| log.is_on()) {

@@ -16,6 +16,8 @@
 //! | `commands/` | command lists: recorded without memory, and run on any of the same kinds |
 //! | `dyn_kernel.rs` | kernels from IR, launched on arguments of any type |
 //! | `tune/` | choosing among configurations of kernels by measurement |
+//! | `package/`, `packaged.rs` | files of compiled kernels, and devices that load them |
+//! | `archive.rs`, `digest.rs` | files of records with a digest; digests of kernels |
 //! | `cache/` | compiled programs, and choices that were measured, in memory and on disk |
 //! | `observe.rs`, `activity.rs`, `log.rs` | observers, and the activities that they receive |
 //! | [`isolate`] | devices in processes of their own |
@@ -35,6 +37,13 @@
 //! the least recently launched goes first. Each launch compares the kinds, types and facts of its
 //! arguments with what the program was compiled for (`params.rs`): so a wrong `KernelParam`
 //! of the user's is an error, and code runs only on arguments that it was compiled for.
+//!
+//! # Packages
+//!
+//! A [`Package`] has programs by target and by the digest of their kernels' IR without places; the
+//! places are kept beside each. A launch that finds its kernel there has the backend load the code
+//! under the places of today ([`kiln_backend::Places`]). The disk cache's key has the places,
+//! so that its programs are made anew when lines move.
 //!
 //! # Tensors and order
 //!
@@ -92,6 +101,7 @@
 //! that messages cost no call. A trap ends the child; the runtime goes on in the next.
 
 mod activity;
+mod archive;
 mod args;
 mod attached;
 mod awaited;
@@ -103,6 +113,7 @@ mod commands;
 #[cfg(feature = "interp")]
 mod debug;
 mod device;
+mod digest;
 mod dyn_kernel;
 mod error;
 mod extent;
@@ -115,6 +126,8 @@ mod launch;
 mod loaded;
 mod log;
 mod observe;
+mod package;
+mod packaged;
 mod params;
 mod precompile;
 mod request;
@@ -129,7 +142,7 @@ pub use activity::{
     LaunchActivity, LaunchTimer, ReplayActivity,
 };
 pub use buffer::Residency;
-pub use cache::{DiskCache, DiskStats, Measuring, ProgramCache};
+pub use cache::{DiskCache, DiskStats, Exchanged, Measuring, ProgramCache, parse_cache_size};
 pub use commands::CommandList;
 pub use device::Device;
 pub use dyn_kernel::{DynArg, DynKernel, DynLaunch};
@@ -138,12 +151,13 @@ pub use extent::Extent;
 pub use graph::{Capture, Graph, GraphLaunch, GraphNode};
 pub use kiln_backend::{
     Capabilities, Clock, CopyTaskLimits, CostModel, Execution, Fault, FaultKind, Latencies, MatrixFormat,
-    MatrixUnits, MemoryCosts, ProductCosts, Properties, Rates, Report, Stages, StreamPriority,
+    MatrixUnits, MemoryCosts, PackageTarget, ProductCosts, Properties, Rates, Report, Stages, StreamPriority,
     StreamingSizes, SumSizes,
 };
 pub use launch::Launch;
-pub use loaded::Build;
+pub use loaded::{Build, ProgramSource};
 pub use observe::{Observation, Observer, observe};
+pub use package::{Package, PackageBuilder, PackageStats};
 pub use sanitize::{COMMANDS_VARIABLE, DEBUG_VARIABLE, REPORTS_VARIABLE, SANITIZE_VARIABLE};
 pub use stream::{Event, Stream};
 pub use tensor::{DynTensor, Tensor};

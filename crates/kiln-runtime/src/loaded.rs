@@ -2,13 +2,13 @@
 
 use crate::activity::{Activity, CallSite, CompileActivity};
 use crate::cache::DiskCache;
+use crate::digest;
 use crate::error::{Error, Result};
+use crate::package::Packages;
 use crate::params::ParamInfo;
-use kiln_backend::{Backend, Dump, DumpStage, Program, Properties, Stages};
+use kiln_backend::{Backend, Compiled, Dump, DumpStage, Program, Properties, Stages};
 use kiln_compiler::{Partition, UnsafeOp, partition, promise};
 use kiln_ir::Kernel;
-use sha2::{Digest as _, Sha256};
-use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use web_time::Instant;
@@ -38,8 +38,30 @@ pub struct Build {
     pub total: Duration,
     /// Running the kernel's function to record its IR, and verifying that.
     pub tracing: Duration,
-    /// What compiling took; `None` for a program that the disk cache had.
+    /// What compiling took; `None` for a program that the disk cache or a package had.
     pub stages: Option<Stages>,
+    /// Where it came from.
+    pub source: ProgramSource,
+}
+
+/// Where a program of this process came from.
+///
+/// ```
+/// use kiln_runtime::{Device, ProgramSource};
+/// let device = Device::open("cpu")?;
+/// let builds = device.programs().builds();
+/// let compiled = builds.iter().filter(|build| build.source == ProgramSource::Compiler).count();
+/// println!("{compiled} of {} kernels were compiled", builds.len());
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ProgramSource {
+    /// It was compiled.
+    Compiler,
+    /// The disk cache had it.
+    Disk,
+    /// A package had it.
+    Package,
 }
 
 impl LoadedKernel {
@@ -47,7 +69,7 @@ impl LoadedKernel {
     pub(crate) fn new(
         name: &str,
         kernel: Kernel,
-        (backend, disk): (&dyn Backend, &DiskCache),
+        sources: Sources<'_>,
         start: Instant,
     ) -> Result<LoadedKernel> {
         let partition = partition(&kernel);
@@ -63,9 +85,9 @@ impl LoadedKernel {
             let problems = partition.unproven.iter().map(problem).collect();
             return Err(Error::Kernel { kernel: name.to_owned(), problems });
         }
-        let (program, stages) = load_or_compile(backend, disk, &kernel)?;
+        let (program, stages, source) = load_or_compile(sources, &kernel)?;
         let name: Arc<str> = name.into();
-        let build = Build { kernel: name.clone(), tracing, total: start.elapsed(), stages };
+        let build = Build { kernel: name.clone(), tracing, total: start.elapsed(), stages, source };
         let (params, promise) = (ParamInfo::list(&kernel.params), promise(&kernel));
         let digest = OnceLock::new();
         Ok(LoadedKernel { name, params, partition, program, build, kernel, digest, promise })
@@ -73,7 +95,7 @@ impl LoadedKernel {
 
     /// A digest of the kernel's IR without places in the source.
     pub(crate) fn digest(&self) -> &[u8; 32] {
-        self.digest.get_or_init(|| digest(&self.kernel))
+        self.digest.get_or_init(|| digest::of_kernel(&self.kernel))
     }
 
     /// The first line of the kernel's text: its parameters with what is known of them, and its
@@ -134,57 +156,54 @@ pub(crate) fn compiled(
     call_site: CallSite,
     start: Instant,
 ) -> Activity {
-    let Build { kernel, total: duration, tracing, stages } = loaded.build.clone();
+    let Build { kernel, total: duration, tracing, stages, .. } = loaded.build.clone();
     let specialization = loaded.header();
     let compile =
         CompileActivity { device, kernel, specialization, call_site, start, duration, tracing, stages };
     Activity::Compile(compile)
 }
 
-/// The SHA-256 of a kernel's text, without places in the source.
-fn digest(kernel: &Kernel) -> [u8; 32] {
-    struct Digest(Sha256);
-    impl fmt::Write for Digest {
-        fn write_str(&mut self, text: &str) -> fmt::Result {
-            self.0.update(text);
-            Ok(())
-        }
-    }
-    let mut digest = Digest(Sha256::new());
-    // Neither the digest nor the printer of IR fails.
-    let _ = fmt::Write::write_fmt(&mut digest, format_args!("{kernel}"));
-    digest.0.finalize().into()
+/// Where programs come from: packages, the disk, the compiler.
+#[derive(Clone, Copy)]
+pub(crate) struct Sources<'a> {
+    pub(crate) backend: &'a dyn Backend,
+    pub(crate) disk: &'a DiskCache,
+    pub(crate) packages: &'a Packages,
 }
 
-/// Takes the program from disk if it is there and the device accepts it, else compiles it, says how
-/// long that took, and keeps it.
+/// Takes the program from a package that has it, or from disk if it is there and the device accepts
+/// it, else compiles it, says how long that took, and keeps it.
 pub(crate) fn load_or_compile(
-    backend: &dyn Backend,
-    disk: &DiskCache,
+    sources: Sources<'_>,
     kernel: &Kernel,
-) -> Result<(Arc<dyn Program>, Option<Stages>)> {
+) -> Result<(Arc<dyn Program>, Option<Stages>, ProgramSource)> {
+    let Sources { backend, disk, packages } = sources;
     let dump = Dump::of_environment()?;
     if let Some(dump) = dump {
         dump.write(DumpStage::Ir, (kernel, ""), || Ok(format!("{kernel:#}").into_bytes()));
     }
+    // What comes from a package or from disk has no stages to write.
+    let has_kept = dump.is_none() || packages.are_required();
+    if has_kept && let Some(program) = packages.find(backend, kernel)? {
+        return Ok((program, None, ProgramSource::Package));
+    }
+    let compiled = |compiled: Compiled| (compiled.program, Some(compiled.stages), ProgramSource::Compiler);
     let Some(artifacts) = backend.artifacts().filter(|_| disk.folder().is_some()) else {
-        let compiled = backend.compile(kernel)?;
-        return Ok((compiled.program, Some(compiled.stages)));
+        return Ok(compiled(backend.compile(kernel)?));
     };
     // With locations: faults name them.
     let key = DiskCache::key(&[format!("{kernel:#}").as_bytes(), artifacts.artifact_key().as_bytes()]);
-    // What comes from disk has no stages to write.
     if dump.is_none()
         && let Some(bytes) = disk.load(&key)
     {
         match artifacts.load(&bytes) {
-            Ok(program) => return Ok((program, None)),
+            Ok(program) => return Ok((program, None, ProgramSource::Disk)),
             Err(_) => disk.reject(),
         }
     }
-    let compiled = backend.compile(kernel)?;
-    if let Some(bytes) = &compiled.artifact {
+    let made = backend.compile(kernel)?;
+    if let Some(bytes) = &made.artifact {
         disk.store(&key, bytes);
     }
-    Ok((compiled.program, Some(compiled.stages)))
+    Ok(compiled(made))
 }

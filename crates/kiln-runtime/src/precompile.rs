@@ -225,8 +225,7 @@ impl Job {
         let mut is_built = false;
         let loaded = device.programs().get(&key, || {
             is_built = true;
-            let of = (device.backend(), device.disk_cache());
-            Ok(Arc::new(LoadedKernel::new(&name, kernel, of, start)?))
+            Ok(Arc::new(LoadedKernel::new(&name, kernel, device.sources(), start)?))
         });
         // An error is the launch's, which finds it in the cache or compiles again.
         let loaded = loaded.ok().filter(|_| is_built && is_observed)?;

@@ -72,8 +72,9 @@ pub use kiln_runtime::{
     Activity, AllocateActivity, CallSite, Capabilities, Capture, Clock, CommandList, CompileActivity,
     CopyActivity, CopyKind, Device, DiskCache, DiskStats, DynArg, DynKernel, DynLaunch, DynTensor, Error,
     Event, Execution, Extent, Fault, FaultKind, FreeActivity, Graph, GraphLaunch, GraphNode, Launch,
-    LaunchActivity, LaunchTimer, MatrixFormat, MatrixUnits, Observation, Observer, Properties,
-    ReplayActivity, Report, Residency, Result, Stream, StreamPriority, Tensor, Tune, observe, tune,
+    LaunchActivity, LaunchTimer, MatrixFormat, MatrixUnits, Observation, Observer, Package, PackageBuilder,
+    PackageStats, Properties, ReplayActivity, Report, Residency, Result, Stream, StreamPriority, Tensor,
+    Tune, observe, tune,
 };
 
 /// What programs with kernels import: the language, and devices and tensors.

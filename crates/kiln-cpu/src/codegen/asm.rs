@@ -1,9 +1,11 @@
 //! A thin layer over Cranelift's function builder: what the rest of the code generator says often,
 //! said shortly.
 
+use crate::symbol::{Function, Symbol};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{
-    self, AbiParam, InstBuilder, MemFlagsData, SigRef, Signature, StackSlotData, StackSlotKind, types,
+    self, AbiParam, ExtFuncData, GlobalValueData, InstBuilder, MemFlagsData, SigRef, Signature,
+    StackSlotData, StackSlotKind, UserExternalName, types,
 };
 use cranelift_codegen::isa::{CallConv, TargetFrontendConfig};
 use cranelift_frontend::FunctionBuilder;
@@ -28,11 +30,16 @@ pub(super) struct Asm<'f> {
     pub(super) fb: FunctionBuilder<'f>,
     conv: CallConv,
     signatures: HashMap<(usize, Option<ir::Type>), SigRef>,
+    /// What the code refers to. The index is the one of the symbol's name.
+    symbols: Vec<Symbol>,
+    names: HashMap<Symbol, ir::UserExternalNameRef>,
+    functions: HashMap<(Symbol, SigRef), ir::FuncRef>,
 }
 
 impl<'f> Asm<'f> {
     pub(super) fn new(fb: FunctionBuilder<'f>, conv: CallConv) -> Asm<'f> {
-        Asm { fb, conv, signatures: HashMap::new() }
+        let (signatures, names, functions) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Asm { fb, conv, signatures, symbols: Vec::new(), names, functions }
     }
 
     /// A 64-bit constant.
@@ -40,9 +47,34 @@ impl<'f> Asm<'f> {
         self.fb.ins().iconst(types::I64, value)
     }
 
-    /// The address of something outside the generated code that lives at least as long.
-    pub(super) fn address<T: ?Sized>(&mut self, at: *const T) -> ir::Value {
-        self.int(at.cast::<u8>() as usize as i64)
+    /// The name of a symbol in this function.
+    fn name(&mut self, symbol: Symbol) -> ir::ExternalName {
+        let (symbols, func) = (&mut self.symbols, &mut self.fb.func);
+        let name = *self.names.entry(symbol).or_insert_with(|| {
+            symbols.push(symbol);
+            let index = symbols.len() as u32 - 1;
+            func.declare_imported_user_function(UserExternalName { namespace: 0, index })
+        });
+        ir::ExternalName::user(name)
+    }
+
+    /// The address of data outside of the code, which is found when that is linked.
+    pub(super) fn address(&mut self, symbol: Symbol) -> ir::Value {
+        let name = self.name(symbol);
+        let data = GlobalValueData::Symbol { name, offset: 0.into(), colocated: false, tls: false };
+        let at = self.fb.create_global_value(data);
+        self.fb.ins().symbol_value(types::I64, at)
+    }
+
+    fn function(&mut self, symbol: Symbol, signature: SigRef) -> ir::FuncRef {
+        if let Some(&known) = self.functions.get(&(symbol, signature)) {
+            return known;
+        }
+        let name = self.name(symbol);
+        let data = ExtFuncData { name, signature, colocated: false, patchable: false };
+        let function = self.fb.import_function(data);
+        self.functions.insert((symbol, signature), function);
+        function
     }
 
     pub(super) fn add(&mut self, a: ir::Value, b: ir::Value) -> ir::Value {
@@ -118,34 +150,38 @@ impl<'f> Asm<'f> {
         }
     }
 
-    /// Calls a function at an address with arguments of 64 bits.
-    pub(super) fn call(
-        &mut self,
-        address: *const u8,
-        args: &[ir::Value],
-        result: Option<ir::Type>,
-    ) -> Option<ir::Value> {
-        let callee = self.address(address);
-        self.call_at(callee, args, result)
-    }
-
-    /// Calls a function at an address that is computed.
-    fn call_at(
-        &mut self,
-        callee: ir::Value,
-        args: &[ir::Value],
-        result: Option<ir::Type>,
-    ) -> Option<ir::Value> {
-        let conv = self.conv;
-        let fb = &mut self.fb;
-        let signature = *self.signatures.entry((args.len(), result)).or_insert_with(|| {
+    /// The signature of a function of arguments of 64 bits.
+    fn signature(&mut self, args: usize, result: Option<ir::Type>) -> SigRef {
+        let (conv, fb) = (self.conv, &mut self.fb);
+        *self.signatures.entry((args, result)).or_insert_with(|| {
             let mut signature = Signature::new(conv);
-            signature.params.extend((0..args.len()).map(|_| AbiParam::new(types::I64)));
+            signature.params.extend((0..args).map(|_| AbiParam::new(types::I64)));
             signature.returns.extend(result.map(AbiParam::new));
             fb.import_signature(signature)
-        });
-        let call = self.fb.ins().call_indirect(signature, callee, args);
+        })
+    }
+
+    /// Calls a function with arguments of 64 bits.
+    pub(super) fn call(
+        &mut self,
+        symbol: Symbol,
+        args: &[ir::Value],
+        result: Option<ir::Type>,
+    ) -> Option<ir::Value> {
+        let signature = self.signature(args.len(), result);
+        let callee = self.function(symbol, signature);
+        let call = self.fb.ins().call(callee, args);
         result.map(|_| self.fb.inst_results(call)[0])
+    }
+
+    /// As [`call`](Self::call), of a function of this crate.
+    pub(super) fn call_own(
+        &mut self,
+        function: Function,
+        args: &[ir::Value],
+        result: Option<ir::Type>,
+    ) -> Option<ir::Value> {
+        self.call(Symbol::Function(function), args, result)
     }
 
     /// Calls a primitive; gives its flag if it returns one, and nothing if there is no such
@@ -153,7 +189,7 @@ impl<'f> Asm<'f> {
     pub(super) fn primitive(&mut self, key: PrimitiveKey, args: &[ir::Value]) -> Option<Option<ir::Value>> {
         let function: PrimitiveFn = lookup(key)?;
         debug_assert_eq!(function.arity(), args.len(), "{key:?}");
-        Some(self.call(function.address(), args, function.returns_flag().then_some(types::I32)))
+        Some(self.call(Symbol::Primitive(key), args, function.returns_flag().then_some(types::I32)))
     }
 
     /// Calls one of two primitives of one type without a result: the first if the condition is
@@ -169,9 +205,13 @@ impl<'f> Asm<'f> {
             [first, second].iter().all(|f| f.arity() == args.len() && !f.returns_flag()),
             "{keys:?}"
         );
-        let [first, second] = [first, second].map(|f| self.address(f.address()));
+        let signature = self.signature(args.len(), None);
+        let [first, second] = keys.map(|key| {
+            let function = self.function(Symbol::Primitive(key), signature);
+            self.fb.ins().func_addr(types::I64, function)
+        });
         let callee = self.fb.ins().select(condition, first, second);
-        self.call_at(callee, args, None);
+        self.fb.ins().call_indirect(signature, callee, args);
         true
     }
 
@@ -203,9 +243,10 @@ impl<'f> Asm<'f> {
         self.fb.ins().return_(&[status]);
     }
 
-    /// Completes the function.
-    pub(super) fn finish(mut self, config: TargetFrontendConfig) {
+    /// Completes the function. Gives what it refers to, in the order of the names' indices.
+    pub(super) fn finish(mut self, config: TargetFrontendConfig) -> Vec<Symbol> {
         self.fb.seal_all_blocks();
         self.fb.finalize(config);
+        self.symbols
     }
 }

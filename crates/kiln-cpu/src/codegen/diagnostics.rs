@@ -3,9 +3,9 @@
 use super::asm::scalar_type;
 use super::emitter::Emitter;
 use super::repr::Repr;
-use crate::frame::{self, Frame, ReportFn};
-use crate::indexing;
+use crate::frame::Frame;
 use crate::site::SiteKind;
+use crate::symbol::Function;
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, condcodes::IntCC, types};
 use kiln_backend::Result;
 use kiln_cpu_primitives::{Form, PrimitiveKey};
@@ -44,8 +44,7 @@ impl Emitter<'_> {
     }
 
     fn report(&mut self, site: ir::Value, lane: ir::Value, values: ir::Value) {
-        let function: ReportFn = frame::report;
-        self.asm.call(function as *const u8, &[self.frame, site, lane, values], None);
+        self.asm.call_own(Function::Report, &[self.frame, site, lane, values], None);
     }
 
     /// Ends the program if an integer division found a zero divisor.
@@ -68,8 +67,8 @@ impl Emitter<'_> {
             let mut lane = none;
             if form != Form::ScalarRight {
                 let bytes = e.asm.int(elem.bytes().into());
-                let function = indexing::first_zero as *const u8;
-                lane = e.asm.call(function, &[args[1], bytes, count], Some(types::I64)).unwrap_or(none);
+                let args = [args[1], bytes, count];
+                lane = e.asm.call_own(Function::FirstZero, &args, Some(types::I64)).unwrap_or(none);
             }
             if let Some(start) = start {
                 lane = e.asm.add(lane, start);
@@ -93,7 +92,7 @@ impl Emitter<'_> {
         let mut outcome = Ok(());
         self.fault_if(fails, |e| {
             let none = e.asm.int(0);
-            let lane = e.asm.call(frame::first_false as *const u8, &[at, count], Some(types::I64));
+            let lane = e.asm.call_own(Function::FirstFalse, &[at, count], Some(types::I64));
             let lane = lane.unwrap_or(none);
             let buffer = e.values_of_lane(values, lane);
             let values = buffer.unwrap_or_else(|error| {

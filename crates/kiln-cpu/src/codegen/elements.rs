@@ -3,8 +3,9 @@
 use super::asm::scalar_type;
 use super::emitter::Emitter;
 use super::repr::{Repr, View};
-use crate::indexing::{self, IndexAxis};
+use crate::indexing::IndexAxis;
 use crate::site::SiteKind;
+use crate::symbol::Function;
 use cranelift_codegen::ir::{self, InstBuilder, condcodes::IntCC, types};
 use kiln_backend::Result;
 use kiln_cpu_primitives::PrimitiveKey;
@@ -179,9 +180,8 @@ impl Emitter<'_> {
         let inside = self.temporary(len);
         let rank = self.asm.int(access.indices.len() as i64);
         let count = self.asm.int(len as i64);
-        let function = indexing::linearize() as *const u8;
         let args = [linear, inside, mask, axes, rank, count];
-        let outside = self.asm.call(function, &args, Some(types::I32));
+        let outside = self.asm.call_own(Function::Linearize, &args, Some(types::I32));
         let mask = match bounds {
             Bounds::Mask => inside,
             Bounds::Trust => mask,
@@ -205,8 +205,8 @@ impl Emitter<'_> {
         let site = self.site(SiteKind::Bounds);
         self.fault_if(outside, |e| {
             let found = e.asm.stack(16);
-            let function = indexing::first_outside as *const u8;
-            let lane = e.asm.call(function, &[mask, axes, rank, count, found], Some(types::I64));
+            let args = [mask, axes, rank, count, found];
+            let lane = e.asm.call_own(Function::FirstOutside, &args, Some(types::I64));
             (site, lane.unwrap_or(count), found)
         });
     }

@@ -13,7 +13,7 @@ use super::{Blocking, Source};
 use crate::frame::Frame;
 use crate::site::{Site, SiteKind};
 use crate::spmd::{LaneSpace, Lockstep};
-use crate::time;
+use crate::symbol::Function;
 use cranelift_codegen::ir::{self, InstBuilder, types};
 use kiln_backend::{BufferBinding, Error, Result};
 use kiln_cpu_primitives::PrimitiveKey;
@@ -267,14 +267,14 @@ impl<'a> Emitter<'a> {
                 self.set_result(result, Repr::Scalar(first));
             }
             Clock(unit) => {
-                let now = self.asm.call(time::clock(*unit) as *const u8, &[], Some(types::I64));
+                let now = self.asm.call_own(Function::Clock(*unit), &[], Some(types::I64));
                 let now = now.ok_or_else(|| self.internal("no time"))?;
                 self.set_result(result, Repr::Scalar(now));
             }
             Sleep => {
                 let time = self.scalar(data.duration())?;
                 let time = self.asm.fb.ins().uextend(types::I64, time);
-                self.asm.call(time::rest as *const u8, &[time], None);
+                self.asm.call_own(Function::Rest, &[time], None);
             }
             Shuffle(mode) => self.shuffle(data, *mode)?,
             Vote(mode) => self.vote(data, *mode)?,

@@ -12,6 +12,7 @@ use super::emitter::Emitter;
 use super::lane_box::Requirements;
 use super::repr::Repr;
 use crate::lanes::{self, LaneNumbers};
+use crate::symbol::Function;
 use cranelift_codegen::ir::{self, InstBuilder};
 use kiln_backend::Result;
 use kiln_cpu_primitives::{Form, PrimitiveKey};
@@ -193,7 +194,7 @@ impl Emitter<'_> {
         match self.repr(value)?.clone() {
             Repr::Affine(number) => {
                 let numbers = self.lane_numbers(number);
-                self.asm.call(lanes::write as *const u8, &[to, numbers], None);
+                self.asm.call_own(Function::LaneNumbers, &[to, numbers], None);
                 Ok(())
             }
             Repr::Condition(condition) => self.write_condition(to, &condition),
@@ -211,7 +212,7 @@ impl Emitter<'_> {
         for term in &condition.terms {
             let (left, right) = (self.lane_numbers(term.left), self.lane_numbers(term.right));
             let outcomes = self.asm.int(lanes::outcomes(term.op) as i64);
-            self.asm.call(lanes::compare as *const u8, &[to, left, right, outcomes], None);
+            self.asm.call_own(Function::LaneComparison, &[to, left, right, outcomes], None);
         }
         for &gate in &condition.gates {
             let gate = self.asm.bits(gate);

@@ -52,58 +52,21 @@ mod scalar;
 mod tile;
 mod warp;
 
-use crate::frame::Entry;
+use crate::link::{Object, Reference};
+use crate::machine::target;
 use crate::memory::last_level_cache;
 use crate::site::{Site, SiteKind};
 use crate::spmd::Lockstep;
+use crate::symbol::Symbol;
 use asm::Asm;
-use cranelift_codegen::ir::{AbiParam, Signature, UserFuncName, types};
-use cranelift_codegen::isa::OwnedTargetIsa;
-use cranelift_codegen::settings::{self, Configurable};
+use cranelift_codegen::binemit::Reloc;
+use cranelift_codegen::ir::{AbiParam, ExternalName, Function, LibCall, Signature, types};
+use cranelift_codegen::{Context, FinalizedMachReloc, FinalizedRelocTarget};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
-use cranelift_jit::{JITBuilder, JITModule};
-use cranelift_module::{FuncId, Module, default_libcall_names};
 use emitter::Emitter;
 use kiln_backend::{Error, Result};
 use kiln_ir::Kernel;
-use std::sync::{LazyLock, OnceLock};
-
-/// Machine code, and what it refers to.
-pub(crate) struct Code {
-    entry: Entry,
-    /// Bytes of scratch memory a worker needs.
-    pub(crate) scratch_bytes: usize,
-    /// The places that fault or print.
-    pub(crate) sites: Vec<Site>,
-    /// Whether it has loops that look whether the launch is to stop.
-    pub(crate) checks_time: bool,
-    /// Owns the executable memory; taken when this is dropped.
-    module: Option<JITModule>,
-    /// Read by the code through their addresses.
-    _constants: Vec<Box<[i64]>>,
-}
-
-// SAFETY: after compilation the module is only kept for its memory, which nothing writes and which
-// is freed once, with exclusive access.
-unsafe impl Send for Code {}
-// SAFETY: as above; a shared reference gives out nothing but the entry point and plain data.
-unsafe impl Sync for Code {}
-
-impl Code {
-    /// The function to run a program with. It must not be called after this is dropped.
-    pub(crate) fn entry(&self) -> Entry {
-        self.entry
-    }
-}
-
-impl Drop for Code {
-    fn drop(&mut self) {
-        if let Some(module) = self.module.take() {
-            // SAFETY: programs run only while a launch holds the program that owns this.
-            unsafe { module.free_memory() };
-        }
-    }
-}
+use std::sync::LazyLock;
 
 /// What is compiled: a kernel whose control flow is uniform.
 #[derive(Clone, Copy)]
@@ -136,17 +99,15 @@ impl Default for Blocking {
     }
 }
 
-/// Compiles a kernel.
-pub(crate) fn compile(source: &Source<'_>) -> Result<Code> {
+/// Compiles a kernel: its code, and the places in it that fault or print.
+pub(crate) fn compile(source: &Source<'_>) -> Result<(Object, Vec<Site>)> {
     let kernel = source.kernel;
     let isa = target().as_ref().map_err(|e| cannot(kernel, e.clone()))?;
-    let mut module = JITModule::new(JITBuilder::with_isa(isa.clone(), default_libcall_names()));
-    let mut context = module.make_context();
+    let mut context = Context::new();
     let mut signature = Signature::new(isa.default_call_conv());
     signature.params.push(AbiParam::new(types::I64));
     signature.returns.push(AbiParam::new(types::I32));
-    context.func.signature = signature.clone();
-    context.func.name = UserFuncName::user(0, 0);
+    context.func.signature = signature;
 
     let mut frontend = FunctionBuilderContext::new();
     let builder = FunctionBuilder::new(&mut context.func, &mut frontend);
@@ -154,22 +115,45 @@ pub(crate) fn compile(source: &Source<'_>) -> Result<Code> {
     emitter.function()?;
     let Emitter { asm, arena, sites, constants, .. } = emitter;
     let checks_time = sites.iter().any(|site| matches!(site.kind, SiteKind::Stopped));
-    asm.finish(isa.frontend_config());
+    let symbols = asm.finish(isa.frontend_config());
 
-    let function =
-        module.declare_anonymous_function(&signature).map_err(|e| cannot(kernel, format!("{e}")))?;
-    module.define_function(function, &mut context).map_err(|e| cannot(kernel, format!("{e:?}")))?;
-    module.finalize_definitions().map_err(|e| cannot(kernel, format!("{e}")))?;
-    let entry = entry_point(&module, function);
-    let (scratch_bytes, module) = (arena.bytes(), Some(module));
-    Ok(Code { entry, scratch_bytes, sites, checks_time, module, _constants: constants })
+    let compiled = context.compile(&**isa, &mut Default::default());
+    let compiled = compiled.map_err(|e| cannot(kernel, format!("{:?}", e.inner)))?;
+    let (code, alignment) = (compiled.code_buffer().to_vec(), compiled.buffer.alignment);
+    let relocations = compiled.buffer.relocs().to_vec();
+    let references = relocations.iter().map(|r| reference(r, &context.func, &symbols));
+    let references = references.collect::<Option<_>>();
+    let references = references.ok_or_else(|| cannot(kernel, "code that cannot be linked".to_owned()))?;
+    let scratch_bytes = u32::try_from(arena.bytes());
+    let scratch_bytes =
+        scratch_bytes.map_err(|_| cannot(kernel, "tiles of more than 4 GiB in a program".to_owned()))?;
+    Ok((Object { code, alignment, references, words: constants, scratch_bytes, checks_time }, sites))
+}
+
+/// What a relocation of Cranelift's says; `None` where it is no address of something that the
+/// emitter names.
+fn reference(relocation: &FinalizedMachReloc, function: &Function, symbols: &[Symbol]) -> Option<Reference> {
+    let symbol = match &relocation.target {
+        FinalizedRelocTarget::ExternalName(ExternalName::User(name)) => {
+            *symbols.get(function.params.user_named_funcs()[*name].index as usize)?
+        }
+        FinalizedRelocTarget::ExternalName(ExternalName::LibCall(LibCall::FmaF32)) => {
+            Symbol::Function(crate::symbol::Function::Fma32)
+        }
+        FinalizedRelocTarget::ExternalName(ExternalName::LibCall(LibCall::FmaF64)) => {
+            Symbol::Function(crate::symbol::Function::Fma64)
+        }
+        _ => return None,
+    };
+    let is_address = relocation.kind == Reloc::Abs8;
+    is_address.then_some(Reference { at: relocation.offset, symbol, addend: relocation.addend })
 }
 
 /// What Cranelift makes of a kernel, before it selects instructions.
 pub(crate) fn clif(source: &Source<'_>) -> Result<String> {
     let kernel = source.kernel;
     let isa = target().as_ref().map_err(|e| cannot(kernel, e.clone()))?;
-    let mut function = cranelift_codegen::ir::Function::new();
+    let mut function = Function::new();
     function.signature = Signature::new(isa.default_call_conv());
     function.signature.params.push(AbiParam::new(types::I64));
     function.signature.returns.push(AbiParam::new(types::I32));
@@ -181,35 +165,7 @@ pub(crate) fn clif(source: &Source<'_>) -> Result<String> {
     Ok(function.display().to_string())
 }
 
-fn entry_point(module: &JITModule, function: FuncId) -> Entry {
-    let code = module.get_finalized_function(function);
-    // SAFETY: the function was defined with this signature, in the platform's calling convention.
-    unsafe { std::mem::transmute::<*const u8, Entry>(code) }
-}
-
 fn cannot(kernel: &Kernel, message: String) -> Error {
     let location = kiln_ir::UNKNOWN_LOCATION.into();
     Error::Compile { kernel: kernel.name.clone(), location, message }
-}
-
-/// This machine, for Cranelift.
-fn target() -> &'static std::result::Result<OwnedTargetIsa, String> {
-    static TARGET: OnceLock<std::result::Result<OwnedTargetIsa, String>> = OnceLock::new();
-    TARGET.get_or_init(|| {
-        let mut flags = settings::builder();
-        let verify = if cfg!(debug_assertions) { "true" } else { "false" };
-        for (name, value) in [
-            ("use_colocated_libcalls", "false"),
-            ("is_pic", "false"),
-            ("opt_level", "speed"),
-            ("enable_verifier", verify),
-            ("unwind_info", "false"),
-        ] {
-            flags.set(name, value).map_err(|e| format!("Cranelift has no setting {name}: {e}"))?;
-        }
-        let isa =
-            cranelift_native::builder().map_err(|e| format!("Cranelift does not know this machine: {e}"))?;
-        isa.finish(settings::Flags::new(flags))
-            .map_err(|e| format!("Cranelift cannot target this machine: {e}"))
-    })
 }

@@ -4,7 +4,8 @@
 use super::asm::scalar_type;
 use super::emitter::Emitter;
 use super::repr::Repr;
-use crate::ordered::{self, Quads};
+use crate::ordered::Quads;
+use crate::symbol::Function;
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, condcodes::IntCC, types};
 use kiln_backend::Result;
 use kiln_ir::{Bounds, Literal, OpData, Order, Scalar, Value};
@@ -17,9 +18,9 @@ impl Emitter<'_> {
             let access = self.indexed(data, true, 0)?;
             let lanes = self.elements(&access, bounds)?;
             let out = self.output(result).at;
-            let function = ordered::load(access.view.elem.bytes(), order == Order::Acquire);
+            let function = Function::Load(access.view.elem.bytes() != 4, order == Order::Acquire);
             let args = [out, lanes.base, lanes.linear, lanes.mask, lanes.count];
-            self.asm.call(function as *const u8, &args, None);
+            self.asm.call_own(function, &args, None);
             return Ok(());
         }
         let access = self.indexed(data, false, 0)?;
@@ -47,9 +48,9 @@ impl Emitter<'_> {
             let access = self.indexed(data, true, 1)?;
             let lanes = self.elements(&access, bounds)?;
             let tile = self.array(value, access.len)?;
-            let function = ordered::store(access.view.elem.bytes(), order == Order::Release);
+            let function = Function::Store(access.view.elem.bytes() != 4, order == Order::Release);
             let args = [lanes.base, tile, lanes.linear, lanes.mask, lanes.count];
-            self.asm.call(function as *const u8, &args, None);
+            self.asm.call_own(function, &args, None);
             return Ok(());
         }
         let access = self.indexed(data, false, 1)?;
@@ -83,7 +84,7 @@ impl Emitter<'_> {
         self.has_quads()?;
         if self.is_lanes(data) {
             let words = data.results.iter().map(|&r| self.output(r).at).collect();
-            return self.quads_of_lanes(data, bounds, words, ordered::load_quads as *const u8);
+            return self.quads_of_lanes(data, bounds, words, Function::LoadQuads);
         }
         let zero = self.asm.fb.ins().iconst(types::I32, 0);
         let (rest, words) = self.asm.block(&[types::I32; 4]);
@@ -107,7 +108,7 @@ impl Emitter<'_> {
         if self.is_lanes(data) {
             let len = self.len(data.index()).max(1);
             let words = data.stored_values().iter().map(|&v| self.array(v, len)).collect::<Result<_>>()?;
-            return self.quads_of_lanes(data, bounds, words, ordered::store_quads as *const u8);
+            return self.quads_of_lanes(data, bounds, words, Function::StoreQuads);
         }
         let words = data.stored_values().iter().map(|&v| self.scalar(v)).collect::<Result<Vec<_>>>()?;
         let (rest, _) = self.asm.block(&[]);
@@ -160,7 +161,7 @@ impl Emitter<'_> {
         data: &OpData,
         bounds: Bounds,
         words: Vec<ir::Value>,
-        function: *const u8,
+        function: Function,
     ) -> Result<()> {
         let view = self.view(data.view())?.clone();
         let [index, mask] = data.coordinates()[..] else {
@@ -185,7 +186,7 @@ impl Emitter<'_> {
             self.asm.store(word, quads, (offset_of!(Quads, words) + 8 * i) as i32);
         }
         let count = self.asm.int(len as i64);
-        self.asm.call(function, &[quads, count], None);
+        self.asm.call_own(function, &[quads, count], None);
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 use super::emitter::Emitter;
 use super::liveness::inner_len;
 use super::repr::{Matrix, Repr, Tile};
+use crate::symbol::Symbol;
 use cranelift_codegen::ir;
 use kiln_backend::Result;
 use kiln_cpu_primitives::{CopyAxis, DotShape, PrimitiveKey};
@@ -129,9 +130,7 @@ impl Emitter<'_> {
 
     /// The address of words that live as long as the code.
     pub(super) fn constant_words(&mut self, words: Vec<i64>) -> ir::Value {
-        let words = words.into_boxed_slice();
-        let address = self.asm.address(words.as_ptr());
-        self.constants.push(words);
-        address
+        self.constants.push(words.into_boxed_slice());
+        self.asm.address(Symbol::Words(self.constants.len() as u32 - 1))
     }
 }

@@ -7,6 +7,7 @@
 use super::emitter::Emitter;
 use super::pack::{Pack, is_number, part_type};
 use super::repr::Repr;
+use crate::symbol::Function;
 use crate::warps;
 use cranelift_codegen::ir;
 use kiln_backend::Result;
@@ -73,7 +74,7 @@ impl Emitter<'_> {
         let by = self.scalar(data.lane())?;
         let out = self.made_at(result);
         let (number, len) = (self.asm.int(warps::shuffle_number(mode)), self.asm.int(len as i64));
-        self.asm.call(warps::shuffle(bytes) as *const u8, &[out, from, number, by, len], None);
+        self.asm.call_own(Function::Shuffle(bytes.ilog2() as u8), &[out, from, number, by, len], None);
         Ok(())
     }
 
@@ -84,7 +85,7 @@ impl Emitter<'_> {
         let from = self.array(predicate, len)?;
         let out = self.output(result).at;
         let len = self.asm.int(len as i64);
-        self.asm.call(warps::vote(mode) as *const u8, &[out, from, len], None);
+        self.asm.call_own(Function::Vote(mode), &[out, from, len], None);
         Ok(())
     }
 }

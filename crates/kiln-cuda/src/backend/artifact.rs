@@ -7,6 +7,7 @@
 use super::sites::SiteTable;
 use crate::ptx::records::{MAX_VALUES, Site, SiteKind};
 use crate::ptx::{TensorMap, Way};
+use kiln_backend::bytes::{Reader, Writer, checksum};
 use kiln_ir::Scalar;
 
 const MAGIC: [u8; 8] = *b"KILNCUDA";
@@ -60,7 +61,7 @@ impl Artifact {
         out.number(self.table.per_thread.into());
         out.number(self.table.sites.len() as u32);
         for site in &self.table.sites {
-            out.site(site);
+            write_site(&mut out, site);
         }
         out.text(&self.entry);
         for number in self.block.into_iter().chain([self.shared, self.words, self.spills]) {
@@ -70,7 +71,7 @@ impl Artifact {
         self.addresses.iter().for_each(|&word| out.number(word));
         out.number(self.maps.len() as u32);
         for map in &self.maps {
-            out.map(map);
+            write_map(&mut out, map);
         }
         out.number(self.cluster);
         out.number(self.grid_barrier.into());
@@ -93,7 +94,7 @@ impl Artifact {
     /// # Errors
     /// What is wrong with the bytes.
     pub(super) fn decode(bytes: &[u8]) -> Result<Artifact, &'static str> {
-        let mut input = Reader(bytes);
+        let mut input = Reader::new(bytes);
         if input.take(8)? != MAGIC {
             return Err("they are no compiled CUDA kernel");
         }
@@ -101,16 +102,16 @@ impl Artifact {
             return Err("they were written by another version of Kiln");
         }
         let sum = input.take(8)?;
-        if checksum(input.0).to_le_bytes() != sum {
+        if checksum(input.rest()).to_le_bytes() != sum {
             return Err("their checksum is wrong");
         }
-        let kernel = input.text()?;
+        let kernel = input.text()?.to_owned();
         let per_thread = input.number()? != 0;
         let count = input.number()?;
-        let sites = (0..count).map(|_| input.site()).collect::<Result<Vec<_>, _>>()?;
+        let sites = (0..count).map(|_| read_site(&mut input)).collect::<Result<Vec<_>, _>>()?;
         let artifact = Artifact {
             table: SiteTable { kernel, per_thread, sites },
-            entry: input.text()?,
+            entry: input.text()?.to_owned(),
             block: [input.number()?, input.number()?, input.number()?],
             shared: input.number()?,
             words: input.number()?,
@@ -121,13 +122,13 @@ impl Artifact {
             },
             maps: {
                 let count = input.number()?;
-                (0..count).map(|_| input.map()).collect::<Result<_, _>>()?
+                (0..count).map(|_| read_map(&mut input)).collect::<Result<_, _>>()?
             },
             cluster: input.number()?,
             grid_barrier: input.number()? != 0,
             code: match input.number()? {
                 0 => Code::Cubin(input.bytes()?.to_vec()),
-                1 => Code::Ptx(input.text()?),
+                1 => Code::Ptx(input.text()?.to_owned()),
                 _ => return Err("their code is of no known kind"),
             },
         };
@@ -136,7 +137,7 @@ impl Artifact {
         {
             return Err("their addresses are not among their parameters");
         }
-        if input.0.is_empty() { Ok(artifact) } else { Err("something follows them") }
+        if input.is_empty() { Ok(artifact) } else { Err("something follows them") }
     }
 }
 
@@ -149,112 +150,57 @@ impl Code {
     }
 }
 
-/// FNV-1a (Fowler, Noll, Vo) over words of 64 bits: the length, then the bytes with zeros behind
-/// the last. Every step is a bijection of the sum, so no change of a single word goes unseen. Each
-/// multiplication waits for the one before, so bytes one by one would take eight times as many.
-fn checksum(bytes: &[u8]) -> u64 {
-    let step = |sum: u64, word: [u8; 8]| (sum ^ u64::from_le_bytes(word)).wrapping_mul(0x0100_0000_01b3);
-    let (words, rest) = bytes.as_chunks();
-    let mut last = [0; 8];
-    last[..rest.len()].copy_from_slice(rest);
-    let length = step(0xcbf2_9ce4_8422_2325, (bytes.len() as u64).to_le_bytes());
-    step(words.iter().copied().fold(length, step), last)
+fn write_map(out: &mut Writer, map: &TensorMap) {
+    out.text(&map.name);
+    let [rows, columns] = map.extents;
+    [map.word, map.rank, rows, columns].into_iter().for_each(|n| out.number(n));
+    out.0.extend([map.elem as u8, map.way as u8]);
 }
 
-struct Writer(Vec<u8>);
-
-impl Writer {
-    fn number(&mut self, number: u32) {
-        self.0.extend(number.to_le_bytes());
-    }
-
-    fn bytes(&mut self, bytes: &[u8]) {
-        self.number(bytes.len() as u32);
-        self.0.extend(bytes);
-    }
-
-    fn text(&mut self, text: &str) {
-        self.bytes(text.as_bytes());
-    }
-
-    fn map(&mut self, map: &TensorMap) {
-        self.text(&map.name);
-        let [rows, columns] = map.extents;
-        [map.word, map.rank, rows, columns].into_iter().for_each(|n| self.number(n));
-        self.0.extend([map.elem as u8, map.way as u8]);
-    }
-
-    fn site(&mut self, site: &Site) {
-        let (kind, text) = match &site.kind {
-            SiteKind::Assert(text) => (0, text.as_str()),
-            SiteKind::Bounds => (1, ""),
-            SiteKind::Divisor => (2, ""),
-            SiteKind::Print(text) => (3, text.as_str()),
-        };
-        self.number(kind);
-        self.text(text);
-        self.text(&site.location);
-        self.number(site.values.len() as u32);
-        // The position in `Scalar::ALL`, which is the order of declaration.
-        self.0.extend(site.values.iter().map(|&elem| elem as u8));
-    }
+fn write_site(out: &mut Writer, site: &Site) {
+    let (kind, text) = match &site.kind {
+        SiteKind::Assert(text) => (0, text.as_str()),
+        SiteKind::Bounds => (1, ""),
+        SiteKind::Divisor => (2, ""),
+        SiteKind::Print(text) => (3, text.as_str()),
+    };
+    out.number(kind);
+    out.text(text);
+    out.text(&site.location);
+    out.number(site.values.len() as u32);
+    // The position in `Scalar::ALL`, which is the order of declaration.
+    out.0.extend(site.values.iter().map(|&elem| elem as u8));
 }
 
-/// The bytes that are left to read.
-struct Reader<'a>(&'a [u8]);
+fn read_map(input: &mut Reader<'_>) -> Result<TensorMap, &'static str> {
+    let name = input.text()?.to_owned();
+    let (word, rank) = (input.number()?, input.number()?);
+    let extents = [input.number()?, input.number()?];
+    let elem = Scalar::ALL.get(usize::from(input.take(1)?[0])).copied();
+    let elem = elem.ok_or("they name an unknown element type")?;
+    let way = Way::ALL.get(usize::from(input.take(1)?[0])).copied();
+    let way = way.ok_or("a tensor map in them is of no known kind")?;
+    Ok(TensorMap { name, word, rank, elem, extents, way })
+}
 
-impl<'a> Reader<'a> {
-    fn take(&mut self, count: usize) -> Result<&'a [u8], &'static str> {
-        let (taken, rest) = self.0.split_at_checked(count).ok_or("they are cut short")?;
-        self.0 = rest;
-        Ok(taken)
+fn read_site(input: &mut Reader<'_>) -> Result<Site, &'static str> {
+    let kind = input.number()?;
+    let text = input.text()?.to_owned();
+    let location = input.text()?.to_owned();
+    let count = input.number()? as usize;
+    if count > MAX_VALUES {
+        return Err("a message in them has too many values");
     }
-
-    fn number(&mut self) -> Result<u32, &'static str> {
-        let bytes = self.take(4)?;
-        Ok(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
-    }
-
-    fn bytes(&mut self) -> Result<&'a [u8], &'static str> {
-        let length = self.number()?;
-        self.take(length as usize)
-    }
-
-    fn map(&mut self) -> Result<TensorMap, &'static str> {
-        let name = self.text()?;
-        let (word, rank) = (self.number()?, self.number()?);
-        let extents = [self.number()?, self.number()?];
-        let elem = Scalar::ALL.get(usize::from(self.take(1)?[0])).copied();
-        let elem = elem.ok_or("they name an unknown element type")?;
-        let way = Way::ALL.get(usize::from(self.take(1)?[0])).copied();
-        let way = way.ok_or("a tensor map in them is of no known kind")?;
-        Ok(TensorMap { name, word, rank, elem, extents, way })
-    }
-
-    fn text(&mut self) -> Result<String, &'static str> {
-        let text = std::str::from_utf8(self.bytes()?).map_err(|_| "a name in them is not UTF-8")?;
-        Ok(text.to_owned())
-    }
-
-    fn site(&mut self) -> Result<Site, &'static str> {
-        let kind = self.number()?;
-        let text = self.text()?;
-        let location = self.text()?;
-        let count = self.number()? as usize;
-        if count > MAX_VALUES {
-            return Err("a message in them has too many values");
-        }
-        let elems = self.take(count)?.iter().map(|&index| Scalar::ALL.get(usize::from(index)).copied());
-        let values = elems.collect::<Option<Vec<_>>>().ok_or("a value in them has no known type")?;
-        let kind = match kind {
-            0 => SiteKind::Assert(text),
-            1 => SiteKind::Bounds,
-            2 => SiteKind::Divisor,
-            3 => SiteKind::Print(text),
-            _ => return Err("a report in them is of no known kind"),
-        };
-        Ok(Site { kind, location, values })
-    }
+    let elems = input.take(count)?.iter().map(|&index| Scalar::ALL.get(usize::from(index)).copied());
+    let values = elems.collect::<Option<Vec<_>>>().ok_or("a value in them has no known type")?;
+    let kind = match kind {
+        0 => SiteKind::Assert(text),
+        1 => SiteKind::Bounds,
+        2 => SiteKind::Divisor,
+        3 => SiteKind::Print(text),
+        _ => return Err("a report in them is of no known kind"),
+    };
+    Ok(Site { kind, location, values })
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 //! | `maps.rs` | tensor maps of launches |
 //! | `program.rs` | a loaded kernel and its launch |
 //! | `artifact.rs` | a compiled kernel as bytes |
+//! | `offline.rs` | kernels compiled for packages |
 //! | `graphs.rs` | launches that are enqueued in one call |
 //! | `residents.rs`, `tenants.rs` | resident kernels and their owners |
 //! | `mappings.rs` | memory that the host and running kernels share |
@@ -22,6 +23,7 @@ mod device;
 mod graphs;
 mod mappings;
 mod maps;
+mod offline;
 mod pipeline;
 mod program;
 mod reports;
@@ -33,6 +35,7 @@ mod tenants;
 
 pub use capabilities::capabilities;
 pub use mappings::mapped_places;
+pub use offline::{compile_for_package, package_target_of};
 pub use pipeline::{compile_to_ptx, compile_to_tasks, compile_to_threads, threads_to_ptx};
 
 use crate::driver::{
@@ -44,8 +47,8 @@ use artifact::{Artifact, Code};
 use device::Device;
 use kiln_backend::{
     Artifacts, Backend, Compiled, DevicePtr, Diagnostics, DumpStage, Error, EventId, Graphs, HostCall,
-    Launch, Mapped, MappedMemory, MappedPlace, MappedPlaces, Peers, PrintSink, Program, Properties,
-    ResidentId, Result, Stages, StreamControls, StreamId, StreamPriority, Tenant, dump,
+    Launch, Mapped, MappedMemory, MappedPlace, MappedPlaces, PackageTarget, Peers, Places, PrintSink,
+    Program, Properties, ResidentId, Result, Stages, StreamControls, StreamId, StreamPriority, Tenant, dump,
 };
 use kiln_compiler::Target;
 use kiln_ir::{Kernel, Level};
@@ -74,6 +77,15 @@ fn accept(kernel: &Kernel, log: &JitLog) -> Result<()> {
             location: "generated PTX".to_owned(),
             message: format!("the assembler gave performance up: {}", found.message),
         }),
+    }
+}
+
+/// What a package's code is made for, for GPUs of a compute capability.
+fn package_target(target: ptx::Target) -> PackageTarget {
+    PackageTarget {
+        name: format!("sm_{}", target.capability()),
+        needs: String::new(),
+        maker: format!("kiln-cuda {} {GENERATOR}", env!("CARGO_PKG_VERSION")),
     }
 }
 
@@ -468,11 +480,24 @@ impl Artifacts for Cuda {
     }
 
     fn load(&self, artifact: &[u8]) -> Result<Arc<dyn Program>> {
-        let artifact = Artifact::decode(artifact).map_err(|reason| Error::Driver {
+        self.load_packaged(artifact, &Places::default())
+    }
+
+    fn package_target(&self) -> Option<PackageTarget> {
+        Some(package_target(self.target()))
+    }
+
+    fn load_packaged(&self, artifact: &[u8], places: &Places) -> Result<Arc<dyn Program>> {
+        let mut artifact = Artifact::decode(artifact).map_err(|reason| Error::Driver {
             call: format!("{}: loading a compiled kernel", self.device.properties.id),
             code: "damaged bytes".into(),
             message: format!("{reason}; compile the kernel again"),
         })?;
+        if !places.are_same() {
+            for site in &mut artifact.table.sites {
+                site.location = places.now(&site.location).to_owned();
+            }
+        }
         Ok(Arc::new(self.load_program(&artifact)?))
     }
 }

@@ -142,7 +142,7 @@ fn explain(kernel: &Kernel, target: ptx::Target, error: CompileError) -> Error {
 
 /// The shared memory that a block can ask for (CUDA C++ Programming Guide, "Technical
 /// Specifications per Compute Capability"), less 1 KiB that the system keeps.
-fn shared_memory_of(target: ptx::Target) -> u32 {
+pub(super) fn shared_memory_of(target: ptx::Target) -> u32 {
     let kib = match target.capability() {
         80 | 87 => 163,
         86 | 89 => 99,

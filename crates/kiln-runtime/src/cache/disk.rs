@@ -6,19 +6,23 @@
 //! are noticed, and the program is compiled again. Only regular files are read, and no symbolic
 //! link is followed to or from an entry. What a crash left behind is removed by a later writer. A
 //! cache that cannot be read or written never fails a launch: it is counted, and `kiln doctor`
-//! reports it.
+//! reports it. All programs together have a limit: what was not used for longest goes first
+//! (`evict.rs`).
 
 use super::entry::{self, Entry};
+use super::evict::{self, Watch};
+use super::limit;
 use crate::error::{Error, Result};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, SystemTime};
 use std::{env, fs, io};
 
 /// What the names of files end with.
-const PROGRAM: &str = "kiln";
-const CHOICE: &str = "choice";
+pub(super) const PROGRAM: &str = "kiln";
+pub(super) const CHOICE: &str = "choice";
 
 /// A folder of compiled programs.
 ///
@@ -35,13 +39,17 @@ const CHOICE: &str = "choice";
 /// # std::fs::remove_dir_all(dir).ok();
 /// # Ok::<(), kiln_runtime::Error>(())
 /// ```
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct DiskCache {
     folder: Option<PathBuf>,
+    /// The most bytes of programs, if there is a limit.
+    limit: Option<u64>,
+    watch: Watch,
     hits: AtomicU64,
     misses: AtomicU64,
     damaged: AtomicU64,
     failed_writes: AtomicU64,
+    evicted: AtomicU64,
     /// Done before the first write.
     tidied: OnceLock<()>,
 }
@@ -60,14 +68,26 @@ pub struct DiskStats {
     pub misses: u64,
     /// Files that were there but damaged or unreadable; each was compiled again.
     pub damaged: u64,
-    /// Programs that could not be written.
+    /// Programs that could not be written, or that alone are larger than the limit.
     pub failed_writes: u64,
+    /// Programs that were removed because the cache was full.
+    pub evicted: u64,
 }
 
 impl DiskCache {
     /// The cache in `KILN_CACHE_DIR`, else in `kiln` under `XDG_CACHE_HOME`, else in
     /// `~/.cache/kiln`. No cache where none of these is set, or where `KILN_CACHE_DIR` is empty.
-    pub fn from_env() -> DiskCache {
+    /// It keeps as much as `KILN_CACHE_SIZE` says, else 4 GiB.
+    ///
+    /// ```
+    /// let cache = kiln_runtime::DiskCache::from_env()?;
+    /// println!("{:?}, at most {:?} bytes", cache.folder(), cache.limit());
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// For a `KILN_CACHE_SIZE` that is no size: see [`parse_cache_size`](crate::parse_cache_size).
+    pub fn from_env() -> Result<DiskCache> {
         let set = |name: &str| env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
         let folder = match env::var_os("KILN_CACHE_DIR") {
             Some(dir) if dir.is_empty() => None,
@@ -76,17 +96,48 @@ impl DiskCache {
                 .or_else(|| set("HOME").map(|home| home.join(".cache")))
                 .map(|cache| cache.join("kiln")),
         };
-        DiskCache { folder, ..DiskCache::default() }
+        Ok(DiskCache { limit: limit::of_environment()?, ..DiskCache::in_folder(folder) })
     }
 
-    /// The cache in a folder, which is made when the first program is stored.
+    /// The cache in a folder, which is made when the first program is stored. It keeps 4 GiB.
     pub fn at(folder: impl Into<PathBuf>) -> DiskCache {
-        DiskCache { folder: Some(folder.into()), ..DiskCache::default() }
+        DiskCache::in_folder(Some(folder.into()))
+    }
+
+    fn in_folder(folder: Option<PathBuf>) -> DiskCache {
+        DiskCache {
+            folder,
+            limit: Some(limit::DEFAULT),
+            watch: Watch::default(),
+            hits: AtomicU64::default(),
+            misses: AtomicU64::default(),
+            damaged: AtomicU64::default(),
+            failed_writes: AtomicU64::default(),
+            evicted: AtomicU64::default(),
+            tidied: OnceLock::default(),
+        }
+    }
+
+    /// This cache with another limit on the bytes of its programs; `None` for no limit. When a
+    /// program is stored, those go that were not used for longest.
+    ///
+    /// ```
+    /// use kiln_runtime::DiskCache;
+    /// let cache = DiskCache::none().with_limit(Some(500_000_000));
+    /// assert_eq!(cache.limit(), Some(500_000_000));
+    /// ```
+    pub fn with_limit(self, limit: Option<u64>) -> DiskCache {
+        DiskCache { limit, ..self }
+    }
+
+    /// The most bytes of programs that are kept, if there is a limit.
+    pub fn limit(&self) -> Option<u64> {
+        self.limit
     }
 
     /// No cache: nothing is found and nothing kept.
     pub fn none() -> DiskCache {
-        DiskCache::default()
+        DiskCache::in_folder(None)
     }
 
     /// The folder, if there is a cache.
@@ -133,12 +184,44 @@ impl DiskCache {
         self.store_as(key, PROGRAM, bytes);
     }
 
-    fn store_as(&self, key: &str, kind: &'static str, bytes: &[u8]) {
-        let Some(entry) = self.entry(key, kind) else { return };
+    pub(super) fn store_as(&self, key: &str, kind: &'static str, bytes: &[u8]) {
+        let (Some(folder), Some(entry)) = (self.folder(), self.entry(key, kind)) else { return };
+        // Choices are a line each, and took long to find: they have no limit.
+        let limit = self.limit.filter(|_| kind == PROGRAM);
         self.tidied.get_or_init(|| entry.remove_leftovers());
-        if entry.write(bytes).is_err() {
+        let length = Entry::length(bytes);
+        if limit.is_some_and(|limit| length > limit) || entry.write(bytes).is_err() {
             self.failed_writes.fetch_add(1, Relaxed);
+            return;
         }
+        if let Some(limit) = limit {
+            let gone = self.watch.wrote((folder, kind), (&entry.path(), length), limit);
+            self.evicted.fetch_add(gone, Relaxed);
+        }
+    }
+
+    /// Removes the programs that were not used for so long. Gives how many, and their bytes.
+    ///
+    /// ```
+    /// use kiln_runtime::DiskCache;
+    /// use std::time::Duration;
+    /// assert_eq!(DiskCache::none().prune_unused(Duration::from_secs(86_400)), (0, 0));
+    /// ```
+    pub fn prune_unused(&self, time: Duration) -> (u64, u64) {
+        let before = SystemTime::now().checked_sub(time);
+        let (Some(folder), Some(before)) = (self.folder(), before) else { return (0, 0) };
+        evict::older_than(evict::kept(folder, PROGRAM), before)
+    }
+
+    /// Removes programs, those that were not used for longest first, until the rest has at most so
+    /// many bytes. Gives how many, and their bytes.
+    ///
+    /// ```
+    /// assert_eq!(kiln_runtime::DiskCache::none().prune_to(1_000_000), (0, 0));
+    /// ```
+    pub fn prune_to(&self, bytes: u64) -> (u64, u64) {
+        let Some(folder) = self.folder() else { return (0, 0) };
+        evict::down_to(evict::kept(folder, PROGRAM), bytes, None)
     }
 
     /// A choice kept under a key. Damaged files count as absent.
@@ -166,6 +249,7 @@ impl DiskCache {
             misses: self.misses.load(Relaxed),
             damaged: self.damaged.load(Relaxed),
             failed_writes: self.failed_writes.load(Relaxed),
+            evicted: self.evicted.load(Relaxed),
         }
     }
 
@@ -212,6 +296,14 @@ impl DiskCache {
         Ok(())
     }
 
+    /// The keys of the files of a kind, in order.
+    pub(super) fn keys(&self, kind: &str) -> Vec<String> {
+        let key = |path: PathBuf| Some(path.file_stem()?.to_str()?.to_owned());
+        let mut keys: Vec<String> = self.files(kind).into_iter().filter_map(key).collect();
+        keys.sort();
+        keys
+    }
+
     fn files(&self, kind: &str) -> Vec<PathBuf> {
         let entries = self.folder.as_ref().and_then(|f| fs::read_dir(f).ok());
         let paths = entries.into_iter().flatten().flatten().map(|e| e.path());
@@ -219,7 +311,7 @@ impl DiskCache {
     }
 
     /// The entry of a key; none without a folder, or for a key that would lead out of it.
-    fn entry(&self, key: &str, kind: &'static str) -> Option<Entry> {
+    pub(super) fn entry(&self, key: &str, kind: &'static str) -> Option<Entry> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
         let fits = !key.is_empty() && key.bytes().all(plain);
         Some(Entry::new(self.folder.as_deref().filter(|_| fits)?, key, kind))

@@ -7,7 +7,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::hash::BuildHasher;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 const MAGIC: &[u8; 8] = b"kiln\0\x02\r\n";
 const DIGEST: usize = 32;
@@ -18,6 +18,9 @@ const UNFINISHED: &str = "tmp-";
 /// A file that has been unfinished for so long is one that a crash left: writing takes
 /// milliseconds.
 const ABANDONED: Duration = Duration::from_secs(3600);
+
+/// How exactly a program's last use is known.
+const USED_WITHIN: Duration = Duration::from_secs(60);
 
 /// A file under a key.
 pub(super) struct Entry {
@@ -31,13 +34,20 @@ impl Entry {
         Entry { folder: folder.to_owned(), key: key.to_owned(), kind }
     }
 
-    fn path(&self) -> PathBuf {
+    pub(super) fn path(&self) -> PathBuf {
         self.folder.join(format!("{}.{}", self.key, self.kind))
+    }
+
+    /// How many bytes the file of a payload has.
+    pub(super) fn length(payload: &[u8]) -> u64 {
+        (MAGIC.len() + DIGEST + payload.len()) as u64
     }
 
     /// The bytes of a whole file that was written under this key.
     pub(super) fn read(&self) -> io::Result<Vec<u8>> {
-        let (file, length) = open_regular(&self.path())?;
+        let (file, metadata) = open_regular(&self.path())?;
+        note_use(&file, &metadata);
+        let length = metadata.len() as usize;
         // Room for all of it and one byte more, so that one call reads it and the next finds the
         // end: a reader with a limit does not know how much is coming.
         let mut bytes = Vec::with_capacity(length + 1);
@@ -122,9 +132,18 @@ fn is_unfinished(path: &Path) -> bool {
     end.starts_with(UNFINISHED) || key && end.split_once('-').is_some_and(|(a, b)| numbered(a) && numbered(b))
 }
 
-/// Opens a regular file for reading, and gives its length: no symbolic link, folder or device, and
-/// no pipe, which would wait for a writer.
-fn open_regular(path: &Path) -> io::Result<(File, usize)> {
+/// Notes that a file is used: what is not used goes first when the cache is full. Where the system
+/// refuses it, the file counts as old.
+fn note_use(file: &File, metadata: &fs::Metadata) {
+    let is_noted = |time: SystemTime| time.elapsed().is_ok_and(|age| age < USED_WITHIN);
+    if !metadata.modified().is_ok_and(is_noted) {
+        let _ = file.set_modified(SystemTime::now());
+    }
+}
+
+/// Opens a regular file for reading: no symbolic link, folder or device, and no pipe, which would
+/// wait for a writer.
+fn open_regular(path: &Path) -> io::Result<(File, fs::Metadata)> {
     let mut options = OpenOptions::new();
     options.read(true);
     #[cfg(unix)]
@@ -138,7 +157,7 @@ fn open_regular(path: &Path) -> io::Result<(File, usize)> {
     if !metadata.is_file() || metadata.len() > LARGEST {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "not a regular file of a program's size"));
     }
-    Ok((file, metadata.len() as usize))
+    Ok((file, metadata))
 }
 
 /// Makes a folder and those above it, for this user alone: programs in it are run.

@@ -139,7 +139,8 @@ impl ProgramCache {
     /// twice(&mut device.zeros([8])?).launch(&device)?;
     /// let builds = device.programs().builds();
     /// let build = builds.iter().find(|build| &*build.kernel == "twice").expect("it was launched");
-    /// assert!(build.tracing < build.total && build.stages.is_some());
+    /// // It was compiled, or read from disk.
+    /// assert!(build.tracing < build.total);
     /// # Ok::<(), kiln_runtime::Error>(())
     /// ```
     pub fn builds(&self) -> Vec<Build> {

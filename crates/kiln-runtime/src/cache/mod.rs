@@ -3,10 +3,15 @@
 mod choices;
 mod disk;
 mod entry;
+mod evict;
+mod exchange;
+mod limit;
 mod memory;
 
 pub(crate) use choices::Choices;
 pub use choices::Measuring;
 pub use disk::{DiskCache, DiskStats};
+pub use exchange::Exchanged;
+pub use limit::parse_cache_size;
 pub use memory::ProgramCache;
 pub(crate) use memory::Specialization;

@@ -3,6 +3,7 @@
 mod absurd;
 mod awaited;
 mod cache;
+mod cache_size;
 mod commands;
 mod display;
 mod dyn_kernels;
@@ -13,6 +14,7 @@ mod kernels;
 mod launch;
 mod observers;
 mod order;
+mod package;
 mod params;
 mod precompile;
 mod prints;

@@ -360,9 +360,9 @@ fn damaged_files_are_measured_anew_and_writers_at_once_are_fine() {
         }
     });
     assert_eq!(folder.choices().len(), 1);
-    let [path] = &fs::read_dir(&folder.0).unwrap().map(|e| e.unwrap().path()).collect::<Vec<_>>()[..] else {
-        panic!("one file")
-    };
+    let files = fs::read_dir(&folder.0).unwrap().map(|e| e.unwrap().path());
+    let choices: Vec<_> = files.filter(|path| path.extension().is_some_and(|end| end == "choice")).collect();
+    let [path] = &choices[..] else { panic!("one file") };
     let whole = fs::read(path).unwrap();
     for at in (0..whole.len()).step_by(31) {
         let mut bytes = whole.clone();
