@@ -183,6 +183,10 @@ fn control_flow_shared_memory_and_warps() {
         &[],
     );
     b.op(OpKind::Barrier, &[], &[]);
+    for lanes in [u32::MAX, 0xffff] {
+        let lanes = b.constant(Literal::from_bits(Scalar::U32, lanes.into()));
+        b.op(OpKind::WarpBarrier, &[lanes], &[]);
+    }
     let op = b.op(OpKind::Shuffle(ShuffleMode::Down), &[n, one], &[Type::scalar(Scalar::I64)]);
     let other = b.kernel.result(op);
     let ok = b.compare(CompareOp::Lt, other, n);

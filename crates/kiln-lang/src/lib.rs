@@ -99,8 +99,9 @@ pub mod prelude {
         dot_acc, dot_with, f16, fault_region, fence, fence_block, fence_system, full, grid_barrier, iota,
         kernel, lane_group, lane_id, lane_in, local, match_all, match_any, num_programs, own_element,
         own_elements, philox, program_id, rand, randint, randint4x, randn, range, range_step, select, shared,
-        shuffle_down, shuffle_idx, shuffle_up, shuffle_xor, sleep_ns, striped_to_blocked, thread_id,
-        thread_index, thread_index_2d, thread_index_3d, trace, val, vote_all, vote_any, warp, warp_id, zeros,
+        shuffle_down, shuffle_idx, shuffle_up, shuffle_xor, sleep_ns, striped_to_blocked, sync_warp,
+        sync_warp_mask, thread_id, thread_index, thread_index_2d, thread_index_3d, trace, val, vote_all,
+        vote_any, warp, warp_id, zeros,
     };
 }
 

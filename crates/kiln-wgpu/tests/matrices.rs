@@ -30,6 +30,7 @@ const TARGET: ShaderTarget<'static> = ShaderTarget {
         loses_signs: false,
         exact_extrema: true,
         subgroup: Some(32),
+        subgroup_barriers: true,
         loop_rounds: None,
         matrices: Some(MatrixSize::Sixteen),
         warp: 32,

@@ -36,6 +36,7 @@ const FEATURES: Features = Features {
     loses_signs: false,
     exact_extrema: false,
     subgroup: Some(32),
+    subgroup_barriers: true,
     loop_rounds: None,
     matrices: None,
     warp: 32,

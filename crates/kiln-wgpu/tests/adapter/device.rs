@@ -100,6 +100,7 @@ async fn open() -> Option<Device> {
         loses_signs: false,
         exact_extrema: false,
         subgroup: (same && has.contains(wgpu::Features::SUBGROUP)).then_some(info.subgroup_max_size),
+        subgroup_barriers: false,
         loop_rounds: None,
         matrices: None,
         warp: 32,
