@@ -9,6 +9,7 @@
 //! | `thread_index.rs` | the thread's own index |
 //! | `selection.rs` | elements at indices, where a mask holds |
 //! | `atomic.rs` | atomic operations |
+//! | `record.rs` | elements that are structs: a view for each field |
 //! | `ordered.rs` | single elements and quads that others write meanwhile |
 
 mod atomic;
@@ -16,6 +17,7 @@ pub(crate) mod core;
 mod element;
 mod made;
 mod ordered;
+pub(crate) mod record;
 mod selection;
 mod thread_index;
 mod tile;
@@ -23,6 +25,9 @@ mod view_at;
 
 pub use atomic::{AtomicOrder, Atomics};
 pub use element::Indices;
+pub use record::{
+    Field, LocalRecords, Record, RecordView, RecordViewMut, SharedRecords, local_records, shared_records,
+};
 pub use thread_index::{OwnIndex, ThreadIndex, thread_index, thread_index_2d, thread_index_3d};
 pub use tile::{Offsets, TileView, TileViewMut};
 
