@@ -201,6 +201,14 @@ fn control_flow_shared_memory_and_warps() {
             OpKind::PtrAtomic { space: Space::Global, op: atomic, scope: Scope::Device, predicated: true };
         b.op(kind, &[at, ok, swapped], &[Type::scalar(Scalar::F32)]);
     }
+    for atomic in [AtomicOp::AddF16x2, AtomicOp::AddBf16x2] {
+        let kind =
+            OpKind::PtrAtomic { space: Space::Global, op: atomic, scope: Scope::Device, predicated: true };
+        b.op(kind, &[at, ok, ballot], &[Type::scalar(Scalar::U32)]);
+        let kind =
+            OpKind::PtrAtomic { space: Space::Shared, op: atomic, scope: Scope::Block, predicated: false };
+        b.op(kind, &[s, ballot], &[Type::scalar(Scalar::U32)]);
+    }
     let module = assemble(&k);
     assert_eq!((module.shared, module.sites.len(), module.words), (96 * 4, 3, 3));
     assert!(!module.text.contains("activemask"), "96 threads are whole warps");

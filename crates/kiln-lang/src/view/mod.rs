@@ -9,10 +9,12 @@
 //! | `thread_index.rs` | the thread's own index |
 //! | `selection.rs` | elements at indices, where a mask holds |
 //! | `atomic.rs` | atomic operations |
+//! | `atomic_pair.rs` | sums of two 16-bit floats in a word |
 //! | `record.rs` | elements that are structs: a view for each field |
 //! | `ordered.rs` | single elements and quads that others write meanwhile |
 
 mod atomic;
+mod atomic_pair;
 pub(crate) mod core;
 mod element;
 mod made;
@@ -24,6 +26,7 @@ mod tile;
 mod view_at;
 
 pub use atomic::{AtomicOrder, Atomics};
+pub use atomic_pair::Half;
 pub use element::Indices;
 pub use record::{
     Field, LocalRecords, Record, RecordView, RecordViewMut, SharedRecords, local_records, shared_records,
