@@ -20,6 +20,7 @@ pub fn cases() -> Vec<Case> {
         masked_exchange;
         orders_between_blocks;
         orders_in_a_block;
+        pairs for f16 bf16;
     ]
 }
 
@@ -328,4 +329,45 @@ fn orders_in_a_block(trial: &mut Trial<'_>) -> Verdict {
     sum_by_the_last_thread(&x, &mut y).grid([5]).block([64]).launch(trial.device)?;
     let sum = |p: usize| data[p * 64..][..64].iter().fold(0u32, |t, v| t.wrapping_add(*v));
     same("sums of blocks", &y.to_vec()?, &list(0..5, sum))
+}
+
+/// Sums and counts in one word for each bin, in shared memory and then in that of the device.
+#[kernel(crate = kiln_runtime)]
+fn sums_and_counts<T: Half>(x: &Tensor<T, 1>, bins: &mut Tensor<u32, 1>, tiles: &mut Tensor<u32, 1>) {
+    let (i, here) = (thread_index(), thread_id(0));
+    let s = shared::<u32, 1>([5]);
+    if here < 5 {
+        // SAFETY: each thread clears its own element; a barrier follows.
+        unsafe { s.put(here, 0) };
+    }
+    barrier();
+    if i < x.len() {
+        let pair = x.get(i).pack_pair(1);
+        s.atomic_add_pair::<T>(i % 5, pair);
+        tiles.atomics(AtomicOrder::Relaxed, Scope::Device).add_pair::<T>(i % 7, pair);
+    }
+    barrier();
+    if here < 5 {
+        let [sum, count] = s.get(here).unpack_pair::<T>();
+        bins.atomic_add_pair::<T>(here, sum.pack_pair(count));
+    }
+}
+
+fn pairs<T: Sample + Half>(trial: &mut Trial<'_>) -> Verdict {
+    // Small integers, so that the order does not matter, of either sign.
+    let data: Vec<i32> = list(0..150, |_| trial.rng.below(5) as i32 - 2);
+    let x = trial.vector(&list(0..150, |i| T::small(data[i])))?;
+    let (mut bins, mut tiles) = (trial.device.zeros::<u32, 1>([5])?, trial.device.zeros::<u32, 1>([7])?);
+    sums_and_counts(&x, &mut bins, &mut tiles).grid([3]).block([64]).launch(trial.device)?;
+    let word = |bin: usize, step: usize| {
+        let of = data.iter().skip(bin).step_by(step);
+        let [sum, count] = [of.clone().sum(), of.count() as i32].map(|n| T::small(n).literal().bits() as u32);
+        count << 16 | sum
+    };
+    // A sum of zero may have either sign.
+    let positive = |words: Vec<u32>| {
+        list(0..words.len(), |i| if words[i] & 0xffff == 0x8000 { words[i] & !0x8000 } else { words[i] })
+    };
+    same("in blocks", &positive(bins.to_vec()?), &list(0..5, |bin| word(bin, 5)))?;
+    same("of the device", &positive(tiles.to_vec()?), &list(0..7, |bin| word(bin, 7)))
 }

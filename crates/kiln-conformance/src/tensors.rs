@@ -5,7 +5,7 @@ use crate::trial::{Trial, Verdict, ensure, holds, list, same};
 use half::{bf16, f16};
 use kiln_lang::prelude::*;
 use kiln_reference::Sample;
-use kiln_runtime::{Device, Error, Residency, Tensor};
+use kiln_runtime::{Device, Error, Records, Residency, Tensor};
 
 pub fn cases() -> Vec<Case> {
     cases!["tensors":
@@ -17,6 +17,7 @@ pub fn cases() -> Vec<Case> {
         between_devices;
         contents_are_borrowed_once;
         no_axes;
+        structs;
     ]
 }
 
@@ -137,4 +138,73 @@ fn no_axes(trial: &mut Trial<'_>) -> Verdict {
     let x: Tensor<f64, 0> = trial.device.tensor(&[2.5], [])?;
     holds("one number", &x, &[2.5])?;
     ensure(x.len() == 1 && !x.is_empty(), || format!("{} elements", x.len()))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
+#[kiln(crate = kiln_runtime)]
+struct Particle {
+    x: f32,
+    v: f32,
+    hits: u32,
+    is_fast: bool,
+    charge: i8,
+}
+
+/// A step of each particle: it takes its left neighbor's charge, from shared memory, and turns
+/// round at a wall. What an array of the thread keeps is the particle of before.
+#[kernel(crate = kiln_runtime)]
+fn moved(
+    particles: &Records<Particle, 1>,
+    after: &mut Records<Particle, 1>,
+    y: &mut Tensor<f32, 1>,
+    dt: Val<f32>,
+) {
+    let (i, here) = (thread_index(), thread_id(0));
+    let none = Particle { x: 0.5, v: 0.0, hits: 0, is_fast: false, charge: -3 };
+    let s = shared_records::<Particle, 1>([64]);
+    let before = local_records::<Particle>(2);
+    let mut p = particles.get_or(i, none);
+    before.set(1, p);
+    // SAFETY: each thread writes its own element, and the barrier comes before any is read.
+    unsafe { s.put(here, p) };
+    barrier();
+    p.charge = s.get((here + block_dim(0) - 1) % block_dim(0)).charge;
+    p.x += p.v * dt;
+    if p.x > 1.0 {
+        p = ParticleVal { v: -p.v, hits: p.hits + 1, is_fast: p.v.gt(1.5), ..p };
+    }
+    after.set_or_skip(i, p);
+    y.set_or_skip(i, before.get(here - here + 1).x + particles.field::<f32>("v").get_or(i, 0.0));
+}
+
+fn structs(trial: &mut Trial<'_>) -> Verdict {
+    for n in [0usize, 1, 63, 200] {
+        let data: Vec<Particle> = list(0..n, |i| Particle {
+            x: trial.rng.below(64) as f32 / 64.0,
+            v: trial.rng.below(64) as f32 / 16.0,
+            hits: i as u32,
+            is_fast: trial.rng.below(2) == 1,
+            charge: trial.rng.below(9) as i8 - 4,
+        });
+        let particles = trial.device.records(&data, [n])?;
+        let mut after = trial.device.uninit_records([n])?;
+        let mut y = trial.output::<f32, 1>([n])?;
+        let blocks = n.div_ceil(64);
+        moved(&particles, &mut after, &mut y, 0.5).grid([blocks]).block([64]).launch(trial.device)?;
+        let got: Vec<Particle> = after.to_vec()?;
+        let expected: Vec<Particle> = list(0..n, |i| {
+            let p = data[i];
+            let left = i / 64 * 64 + (i % 64 + 63) % 64;
+            let charge = data.get(left).map_or(-3, |left| left.charge);
+            let x = p.x + p.v * 0.5;
+            match x > 1.0 {
+                true => Particle { x, v: -p.v, hits: p.hits + 1, is_fast: p.v > 1.5, charge },
+                false => Particle { x, charge, ..p },
+            }
+        });
+        ensure(got == expected, || format!("{n} particles: {got:?} in the place of {expected:?}"))?;
+        holds("a field", &y, &list(0..n, |i| data[i].x + data[i].v))?;
+        same("another one", &after.field::<u32>("hits")?.to_vec()?, &list(0..n, |i| expected[i].hits))?;
+    }
+    Ok(())
 }

@@ -16,6 +16,8 @@ pub fn cases() -> Vec<Case> {
         matches for i16 u8 i32 u64 f32;
         any_function;
         sets_of_lanes;
+        barriers;
+        barriers_of_lanes;
     ]
 }
 
@@ -334,6 +336,72 @@ fn sets_of_lanes(trial: &mut Trial<'_>) -> Verdict {
             list(0..block, |i| u32::from(some(i).all(|j| data[j] > 3))),
         ];
         holds(&format!("some lanes, {block} threads"), &y, &expected.concat())?;
+    }
+    Ok(())
+}
+
+/// Threads of warps pass numbers on, one lane further in each round, through shared memory.
+#[kernel(crate = kiln_runtime)]
+fn passed_on(x: &Tensor<u32, 1>, y: &mut Tensor<u32, 1>, rounds: Val<u32>) {
+    let (i, here) = (thread_index(), thread_id(0));
+    let (first, lane) = (warp_id() * 32, lane_id());
+    let lanes = (block_dim(0) - first).min(32);
+    let s = shared::<u32, 1>([64]);
+    let mut v = x.get(i);
+    for _ in range(0, rounds) {
+        // SAFETY: each thread writes its own place, which its warp reads between the barriers.
+        unsafe { s.put(here, v) };
+        sync_warp();
+        v = s.get(first + (lane + 1) % lanes) + 1;
+        sync_warp();
+    }
+    y.set(i, v);
+}
+
+fn barriers(trial: &mut Trial<'_>) -> Verdict {
+    for block in BLOCKS {
+        for rounds in [0usize, 1, 7] {
+            let n = 3 * block;
+            let data: Vec<u32> = list(0..n, |_| trial.rng.below(1000) as u32);
+            let (x, mut y) = (trial.vector(&data)?, trial.output::<u32, 1>([n])?);
+            let launch = passed_on(&x, &mut y, rounds as u32).grid([3, 1, 1]);
+            launch.block([block as u32, 1, 1]).launch(trial.device)?;
+            let expected = list(0..n, |i| {
+                let lanes = group(i, 32, block);
+                data[lanes.start + (i - lanes.start + rounds) % lanes.len()] + rounds as u32
+            });
+            holds(&format!("{rounds} rounds, {block} threads"), &y, &expected)?;
+        }
+    }
+    Ok(())
+}
+
+/// The lanes of a set exchange numbers with a partner, while others do something else.
+#[kernel(crate = kiln_runtime)]
+fn exchanged_in_sets(x: &Tensor<u32, 1>, y: &mut Tensor<u32, 1>, lanes: Val<u32>) {
+    let (i, here) = (thread_index(), thread_id(0));
+    let s = shared::<u32, 1>([64]);
+    if lane_in(lanes) {
+        // SAFETY: each thread writes its own place, which lanes of the set read behind the barrier.
+        unsafe { s.put(here, x.get(i)) };
+        sync_warp_mask(lanes);
+        y.set(i, s.get(here ^ 1) * 2);
+    } else {
+        y.set(i, x.get(i) + 1);
+    }
+}
+
+fn barriers_of_lanes(trial: &mut Trial<'_>) -> Verdict {
+    for block in BLOCKS {
+        for lanes in [0x0f0f_0f0fu32, 0xff00_000f, 0b1100, 0] {
+            let data: Vec<u32> = list(0..block, |_| trial.rng.below(1000) as u32);
+            let (x, mut y) = (trial.vector(&data)?, trial.output::<u32, 1>([block])?);
+            let launch = exchanged_in_sets(&x, &mut y, lanes).grid([1, 1, 1]);
+            launch.block([block as u32, 1, 1]).launch(trial.device)?;
+            let is_in = |i: usize| lanes >> (i % 32) & 1 == 1;
+            let expected = list(0..block, |i| if is_in(i) { data[i ^ 1] * 2 } else { data[i] + 1 });
+            holds(&format!("lanes {lanes:#x}, {block} threads"), &y, &expected)?;
+        }
     }
     Ok(())
 }

@@ -119,6 +119,35 @@ replace_float! {
     f64, AtomicU64, u64: Add, Min, Max;
 }
 
+/// Add the two elements that a word is made of, one by one.
+struct AddF16x2;
+struct AddBf16x2;
+
+macro_rules! add_pair {
+    ($($op:ident: $t:ty;)*) => {$(
+        impl Replace<u32> for $op {
+            #[inline(always)]
+            unsafe fn replace(place: *mut u32, value: u32) -> u32 {
+                // SAFETY: the caller's.
+                let place = unsafe { AtomicU32::from_ptr(place) };
+                let sum = |old: u32, shift: u32| {
+                    let part = |word: u32| <$t>::from_bits((word >> shift) as u16);
+                    u32::from(<Add as Update<$t>>::update(part(old), part(value)).to_bits()) << shift
+                };
+                let mut old = place.load(Relaxed);
+                loop {
+                    match place.compare_exchange_weak(old, sum(old, 0) | sum(old, 16), Relaxed, Relaxed) {
+                        Ok(old) => return old,
+                        Err(now) => old = now,
+                    }
+                }
+            }
+        }
+    )*};
+}
+
+add_pair!(AddF16x2: f16; AddBf16x2: bf16;);
+
 /// # Safety
 /// As for [`AtomicFn`].
 unsafe extern "C" fn atomic<T: Element, K: Replace<T>>(
@@ -148,6 +177,13 @@ unsafe extern "C" fn atomic<T: Element, K: Replace<T>>(
 
 /// The primitive for an atomic operation, if the operation is defined on the type.
 pub(crate) fn lookup(op: AtomicOp, scalar: Scalar) -> Option<AtomicFn> {
+    if let Some(half) = op.pair_of() {
+        let add: AtomicFn = match half {
+            Scalar::F16 => atomic::<u32, AddF16x2>,
+            _ => atomic::<u32, AddBf16x2>,
+        };
+        return (scalar == Scalar::U32).then_some(add);
+    }
     if op == AtomicOp::Exchange {
         return Some(match scalar.bytes() {
             1 => atomic::<u8, Exchange>,
@@ -181,6 +217,7 @@ where
         AtomicOp::Or => atomic::<T, Or>,
         AtomicOp::Xor => atomic::<T, Xor>,
         AtomicOp::Add | AtomicOp::Min | AtomicOp::Max | AtomicOp::Exchange => return None,
+        AtomicOp::AddF16x2 | AtomicOp::AddBf16x2 => return None,
     })
 }
 
@@ -193,6 +230,7 @@ where
         AtomicOp::Min => atomic::<T, Min>,
         AtomicOp::Max => atomic::<T, Max>,
         AtomicOp::Add | AtomicOp::And | AtomicOp::Or | AtomicOp::Xor | AtomicOp::Exchange => return None,
+        AtomicOp::AddF16x2 | AtomicOp::AddBf16x2 => return None,
     })
 }
 

@@ -183,6 +183,10 @@ fn control_flow_shared_memory_and_warps() {
         &[],
     );
     b.op(OpKind::Barrier, &[], &[]);
+    for lanes in [u32::MAX, 0xffff] {
+        let lanes = b.constant(Literal::from_bits(Scalar::U32, lanes.into()));
+        b.op(OpKind::WarpBarrier, &[lanes], &[]);
+    }
     let op = b.op(OpKind::Shuffle(ShuffleMode::Down), &[n, one], &[Type::scalar(Scalar::I64)]);
     let other = b.kernel.result(op);
     let ok = b.compare(CompareOp::Lt, other, n);
@@ -196,6 +200,14 @@ fn control_flow_shared_memory_and_warps() {
         let kind =
             OpKind::PtrAtomic { space: Space::Global, op: atomic, scope: Scope::Device, predicated: true };
         b.op(kind, &[at, ok, swapped], &[Type::scalar(Scalar::F32)]);
+    }
+    for atomic in [AtomicOp::AddF16x2, AtomicOp::AddBf16x2] {
+        let kind =
+            OpKind::PtrAtomic { space: Space::Global, op: atomic, scope: Scope::Device, predicated: true };
+        b.op(kind, &[at, ok, ballot], &[Type::scalar(Scalar::U32)]);
+        let kind =
+            OpKind::PtrAtomic { space: Space::Shared, op: atomic, scope: Scope::Block, predicated: false };
+        b.op(kind, &[s, ballot], &[Type::scalar(Scalar::U32)]);
     }
     let module = assemble(&k);
     assert_eq!((module.shared, module.sites.len(), module.words), (96 * 4, 3, 3));

@@ -87,6 +87,7 @@ coverage! {
         OrderedStore { .. } => vec!["ordered_store"],
         Barrier => vec!["barrier"],
         Shuffle(_) => vec!["shuffle"],
+        WarpBarrier => vec!["warp_barrier"],
         Vote(_) => vec!["vote"],
         BlockUniform => vec!["block_uniform"],
         If => vec!["if"],

@@ -55,7 +55,7 @@ pub fn run(
         block: 0,
         rank: 0,
         lanes: loaded.lanes(),
-        epoch: 0,
+        order: loaded.thread_order(),
         threaded: loaded.threaded,
         fenced: loaded.fenced,
         acquires: loaded.acquires,

@@ -93,6 +93,7 @@ mod step;
 mod stopped;
 mod strands;
 mod streams;
+mod thread_order;
 mod threads;
 mod time;
 mod trap;

@@ -78,7 +78,7 @@ impl Arena {
         (start.checked_add(len)? <= self.len).then_some(start)
     }
 
-    fn read<T: Element>(&mut self, start: usize, out: &mut [T], actor: Actor) -> Result<(), Report> {
+    fn read<T: Element>(&mut self, start: usize, out: &mut [T], actor: Actor<'_>) -> Result<(), Report> {
         let size = size_of::<T>();
         if let Some(shadow) = &mut self.shadow {
             shadow.read(start, size_of_val(out), actor)?;
@@ -101,7 +101,7 @@ impl Arena {
         Ok(())
     }
 
-    fn write<T: Element>(&mut self, start: usize, from: &[T], actor: Actor) -> Result<(), Report> {
+    fn write<T: Element>(&mut self, start: usize, from: &[T], actor: Actor<'_>) -> Result<(), Report> {
         let size = size_of::<T>();
         let to = self.bytes.as_ptr().wrapping_add(start);
         if let Some(shadow) = &mut self.shadow {
@@ -292,13 +292,13 @@ impl GlobalMemory {
     }
 
     /// Reads elements for a kernel.
-    pub fn read<T: Element>(&mut self, address: u64, out: &mut [T], actor: Actor) -> Result<(), Report> {
+    pub fn read<T: Element>(&mut self, address: u64, out: &mut [T], actor: Actor<'_>) -> Result<(), Report> {
         let (arena, start) = self.find(address, size_of_val(out))?;
         arena.read(start, out, actor)
     }
 
     /// Writes elements for a kernel.
-    pub fn write<T: Element>(&mut self, address: u64, from: &[T], actor: Actor) -> Result<(), Report> {
+    pub fn write<T: Element>(&mut self, address: u64, from: &[T], actor: Actor<'_>) -> Result<(), Report> {
         let (arena, start) = self.find(address, size_of_val(from))?;
         arena.write(start, from, actor)
     }
@@ -356,7 +356,7 @@ impl BlockMemory {
         part: usize,
         address: u64,
         out: &mut [T],
-        actor: Actor,
+        actor: Actor<'_>,
     ) -> Result<(), Report> {
         let start = self.offset(part, address, size_of_val(out))?;
         self.arena.read(start, out, actor)
@@ -368,7 +368,7 @@ impl BlockMemory {
         part: usize,
         address: u64,
         from: &[T],
-        actor: Actor,
+        actor: Actor<'_>,
     ) -> Result<(), Report> {
         let start = self.offset(part, address, size_of_val(from))?;
         self.arena.write(start, from, actor)
@@ -387,8 +387,17 @@ mod tests {
         let mut memory = GlobalMemory::new(1 << 20, false);
         let bytes = memory.allocate_mapped(16, "test").expect("16 bytes are there");
         let address = bytes.as_ptr() as u64;
-        let actor =
-            Actor { block: 0, lane: Some(0), epoch: 0, atomic: true, fenced: true, acquires: true, op: None };
+        let actor = Actor {
+            block: 0,
+            lane: Some(0),
+            now: 0,
+            since: 0,
+            seen: None,
+            atomic: true,
+            fenced: true,
+            acquires: true,
+            op: None,
+        };
         std::thread::scope(|scope| {
             scope.spawn(move || {
                 for round in 1..=ROUNDS {

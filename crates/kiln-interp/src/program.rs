@@ -1,6 +1,7 @@
 //! A compiled kernel: verified, with its block memory laid out. Nothing else is prepared; the
 //! machine walks the IR.
 
+use crate::thread_order::ThreadOrder;
 use crate::value::Data;
 use kiln_backend::{Program, Report};
 use kiln_ir::{
@@ -136,6 +137,15 @@ fn leave_alone(kernel: &Kernel) -> bool {
         waits |= matches!(data.kind, OpKind::Explicit(ref op) if *op != ExplicitOp::Exp2Flushed);
     });
     lowered && !waits
+}
+
+impl Loaded {
+    /// The order of the threads of a block that begins.
+    pub fn thread_order(&self) -> ThreadOrder {
+        let mut meets = false;
+        self.kernel.walk(|_, data| meets |= data.kind == OpKind::WarpBarrier);
+        ThreadOrder::new(self.lanes(), meets.then_some(self.warp))
+    }
 }
 
 /// The order and the scope of an ordered load.

@@ -181,7 +181,7 @@ fn convergence_of(kernel: &Kernel, data: &OpData) -> Convergence {
             Convergence::Block
         }
         OpKind::Alloc { space: Space::Local, .. } => Convergence::Thread,
-        OpKind::Shuffle(_) | OpKind::Vote(_) => Convergence::Warp,
+        OpKind::Shuffle(_) | OpKind::Vote(_) | OpKind::WarpBarrier => Convergence::Warp,
         OpKind::Fragment(op) => match op {
             FragmentOp::Mma(_) | FragmentOp::LdMatrix { .. } | FragmentOp::StMatrix { .. } => {
                 Convergence::Warp

@@ -9,6 +9,7 @@
 //! threads, an operation on tiles is one more party: its threads share the work in a way that no
 //! thread can know, so that only a barrier orders it and what a thread does alone.
 
+use crate::thread_order::Seen;
 use kiln_backend::Finding;
 use kiln_ir::Op;
 use std::alloc::{Layout, alloc_zeroed};
@@ -18,13 +19,17 @@ use std::ptr::NonNull;
 
 /// Who makes an access, and when.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Actor {
+pub struct Actor<'a> {
     /// The linear index of the block.
     pub block: u32,
     /// The linear index of the thread; `None` for a tile operation, which the block does as one.
     pub lane: Option<usize>,
-    /// How many barriers the block has passed.
-    pub epoch: u32,
+    /// How many barriers the block has passed, those of its warps among them.
+    pub now: u32,
+    /// The number of the last one that was of the whole block.
+    pub since: u32,
+    /// What barriers of its warp have ordered, if the kernel has any.
+    pub seen: Option<Seen<'a>>,
     /// Whether the access is part of an atomic operation.
     pub atomic: bool,
     /// Whether the kernel orders its blocks itself, by fences and atomics, which the sanitizer does
@@ -80,8 +85,8 @@ struct Touch {
 }
 
 impl Touch {
-    fn by(actor: Actor) -> Touch {
-        let Actor { block, lane, epoch, atomic, op, .. } = actor;
+    fn by(actor: Actor<'_>) -> Touch {
+        let Actor { block, lane, now: epoch, atomic, op, .. } = actor;
         let op = op.and_then(|op| NonZeroU32::new(op.index() as u32 + 1));
         Touch { block, epoch, op, thread: lane.map_or(0, |l| l as u16), tile: lane.is_none(), atomic }
     }
@@ -94,20 +99,22 @@ impl Touch {
         (self.block, self.thread, self.tile) == (other.block, other.thread, other.tile)
     }
 
-    /// Whether this touch comes before another one, of the same block, in every order.
-    fn precedes(self, later: Touch) -> bool {
-        self.same_thread(later) || (self.block == later.block && self.epoch < later.epoch)
+    /// Whether this touch comes before another one by `actor`, of the same block, in every order.
+    fn precedes(self, later: Touch, actor: Actor<'_>) -> bool {
+        let in_warp = || actor.seen.is_some_and(|seen| seen.is_after(self.thread.into(), self.epoch));
+        let before = || self.epoch < actor.since || (!self.tile && in_warp());
+        self.same_thread(later) || (self.block == later.block && before())
     }
 
     /// Whether nothing orders this touch, before now, and another by `actor`.
-    fn conflicts(self, other: Touch, actor: Actor) -> bool {
+    fn conflicts(self, other: Touch, actor: Actor<'_>) -> bool {
         if self.atomic && other.atomic {
             return false;
         }
         if self.block != other.block {
             return !actor.fenced;
         }
-        !actor.acquires && !self.precedes(other)
+        !actor.acquires && !self.precedes(other, actor)
     }
 
     fn describe(self) -> String {
@@ -129,6 +136,10 @@ impl Touch {
 /// as it races with all that the other races with. `plain` has one from before the last barrier,
 /// which only other blocks race with.
 ///
+/// Where warps have barriers of their own, one of two threads is of another warp if there was any:
+/// it races with all accesses by the last one's warp. A race may be missed of three threads of one
+/// warp, of which a barrier orders two and not the third, and of accesses of which some are atomic.
+///
 /// Blocks run one after the other, and so the block that touches a byte next is none of those that
 /// have gone before. Blocks of a cluster take turns: there, of three that touch a byte, two of them
 /// by atomic operations alone, a race may be missed.
@@ -145,26 +156,28 @@ struct Touches {
 impl Touches {
     /// Adds a touch. Most are of a byte that no thread has touched, or the same thread has.
     #[inline]
-    fn add(&mut self, touch: Touch) {
+    fn add(&mut self, touch: Touch, actor: Actor<'_>) {
         match &mut self.recent[0] {
-            Some(last) if last.same_thread(touch) && last.epoch == touch.epoch => {
+            Some(last) if last.same_thread(touch) && last.epoch >= actor.since => {
                 if last.atomic || !touch.atomic {
                     *last = touch;
                 }
             }
-            Some(_) => self.add_another(touch),
+            Some(_) => self.add_another(touch, actor),
             none => *none = Some(touch),
         }
     }
 
-    fn add_another(&mut self, touch: Touch) {
+    fn add_another(&mut self, touch: Touch, actor: Actor<'_>) {
+        let in_warp =
+            |other: Touch| actor.seen.is_some_and(|seen| !other.tile && seen.has(other.thread.into()));
         match self.recent {
             [Some(last), _] if last.block != touch.block => {
                 let plain = self.all().find(|touch| !touch.atomic);
                 *self = Touches { foreign: plain.or(Some(last)), ..Touches::default() };
                 self.recent[0] = Some(touch);
             }
-            [Some(last), other] if last.epoch != touch.epoch => {
+            [Some(last), other] if last.epoch < actor.since => {
                 let plain = [Some(last), other].into_iter().flatten().find(|touch| !touch.atomic);
                 self.plain = plain.or(self.plain);
                 self.recent = [Some(touch), None];
@@ -182,6 +195,9 @@ impl Touches {
             [Some(last), Some(other)] if last.atomic && !other.atomic => {
                 self.recent = [Some(touch), Some(other)];
             }
+            [Some(last), Some(other)] if in_warp(last) && actor.seen.is_some() && !in_warp(other) => {
+                self.recent = [Some(touch), Some(other)];
+            }
             [last, _] => self.recent = [Some(touch), last],
         }
     }
@@ -193,7 +209,7 @@ impl Touches {
 
     /// The one that a later access races with.
     #[inline]
-    fn conflict(&self, later: Touch, actor: Actor) -> Option<Touch> {
+    fn conflict(&self, later: Touch, actor: Actor<'_>) -> Option<Touch> {
         // No thread has touched the byte.
         self.recent[0]?;
         for touch in [&self.recent[0], &self.recent[1], &self.plain, &self.foreign] {
@@ -219,9 +235,9 @@ impl Accesses {
     ///
     /// Writes that are not atomic and that nothing orders have all written the same, or a race was
     /// reported. Who has written it too reads that, whatever the others' order is.
-    fn conflict_of_read(&self, read: Touch, actor: Actor) -> Option<Touch> {
+    fn conflict_of_read(&self, read: Touch, actor: Actor<'_>) -> Option<Touch> {
         let write = self.writes.conflict(read, actor)?;
-        let own = self.writes.recent.iter().flatten().any(|own| !own.atomic && own.precedes(read));
+        let own = self.writes.recent.iter().flatten().any(|own| !own.atomic && own.precedes(read, actor));
         if own {
             return self.writes.all().find(|write| write.atomic && write.conflicts(read, actor));
         }
@@ -343,7 +359,7 @@ impl Shadow {
     }
 
     /// Notes a read by a kernel.
-    pub fn read(&mut self, start: usize, len: usize, actor: Actor) -> Result<(), Report> {
+    pub fn read(&mut self, start: usize, len: usize, actor: Actor<'_>) -> Result<(), Report> {
         if let Some(skip) = self.written[start..start + len].iter().position(|&written| !written) {
             return Err(Report::Uninitialized(skip));
         }
@@ -351,7 +367,7 @@ impl Shadow {
         self.visit(start, len, |_, part, accesses| {
             match accesses.conflict_of_read(touch, actor) {
                 Some(write) => return Err(race(part.start - start, ("read", touch), ("written", write))),
-                None => accesses.reads.add(touch),
+                None => accesses.reads.add(touch, actor),
             }
             Ok(())
         })
@@ -359,7 +375,7 @@ impl Shadow {
 
     /// Notes a write by a kernel. `same` says that the bytes there are already those that are
     /// written.
-    pub fn write(&mut self, start: usize, len: usize, actor: Actor, same: bool) -> Result<(), Report> {
+    pub fn write(&mut self, start: usize, len: usize, actor: Actor<'_>, same: bool) -> Result<(), Report> {
         let touch = Touch::by(actor);
         self.visit(start, len, |written, part, accesses| {
             let same = same && written[part.clone()].iter().all(|&written| written);
@@ -372,7 +388,7 @@ impl Shadow {
                     return Err(race(skip, ("written", touch), ("read", read)));
                 }
             }
-            accesses.writes.add(touch);
+            accesses.writes.add(touch, actor);
             Ok(())
         })?;
         self.set_written(start, len);

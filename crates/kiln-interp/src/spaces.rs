@@ -5,20 +5,21 @@ use crate::mask::Mask;
 use crate::memory::{BlockMemory, GlobalMemory};
 use crate::memory_access::MemoryAccess;
 use crate::shadow::{Actor, Report};
+use crate::thread_order::ThreadOrder;
 use crate::trap::Trap;
 use kiln_backend::Finding;
 use kiln_ir::numeric::Element;
 use kiln_ir::{Op, Space};
 
 /// What is a block's own, of those of a cluster that take turns.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Turn {
     /// Its linear index.
     pub block: u32,
     /// Its number in the cluster.
     pub rank: usize,
-    /// How many barriers it has passed.
-    pub epoch: u32,
+    /// What barriers have ordered among its threads.
+    pub order: ThreadOrder,
 }
 
 /// Global memory, and the memory of the block that runs, or of the blocks of its cluster.
@@ -39,8 +40,8 @@ pub struct Spaces<'a> {
     pub rank: usize,
     /// How many threads a block has.
     pub lanes: usize,
-    /// How many barriers the block has passed.
-    pub epoch: u32,
+    /// What barriers have ordered among the threads of the block.
+    pub order: ThreadOrder,
     /// Whether the block has threads that are visible to the user.
     pub threaded: bool,
     /// Whether the kernel has fences or loads that acquire, by which its blocks may order
@@ -61,12 +62,12 @@ impl Spaces<'_> {
         self.begun = Begun::default();
         self.block = block;
         self.rank = 0;
-        self.epoch = 0;
+        self.order.begin();
     }
 
     /// As another block of the cluster goes on: what is its own.
     pub fn turn_to(&mut self, turn: Turn) {
-        (self.block, self.rank, self.epoch) = (turn.block, turn.rank, turn.epoch);
+        (self.block, self.rank, self.order) = (turn.block, turn.rank, turn.order);
     }
 
     /// Notes that an allocation of the block, or of some of its threads, begins anew.
@@ -84,7 +85,8 @@ impl Spaces<'_> {
     /// Reads adjacent elements.
     pub fn read<T: Element>(&mut self, place: MemoryAccess, out: &mut [T]) -> Result<(), Trap> {
         aligned::<T>(place)?;
-        let actor = self.actor(place);
+        let mut actor = self.actor(place);
+        actor.seen = self.order.seen(actor.lane);
         let part = self.rank * self.lanes + place.lane.unwrap_or(0);
         let result = match place.space {
             Space::Global => self.global.read(place.address, out, actor),
@@ -97,7 +99,8 @@ impl Spaces<'_> {
     /// Writes adjacent elements.
     pub fn write<T: Element>(&mut self, place: MemoryAccess, from: &[T]) -> Result<(), Trap> {
         aligned::<T>(place)?;
-        let actor = self.actor(place);
+        let mut actor = self.actor(place);
+        actor.seen = self.order.seen(actor.lane);
         let part = self.rank * self.lanes + place.lane.unwrap_or(0);
         let result = match place.space {
             Space::Global => self.global.write(place.address, from, actor),
@@ -109,7 +112,8 @@ impl Spaces<'_> {
 
     /// Writes words to the shared memory of a block of the cluster.
     pub fn write_to(&mut self, rank: usize, place: MemoryAccess, words: &[u32]) -> Result<(), Trap> {
-        let actor = self.actor(place);
+        let mut actor = self.actor(place);
+        actor.seen = self.order.seen(actor.lane);
         let result = self.shared.write(rank, place.address, words, actor);
         result.map_err(|report| trap(report, place))
     }
@@ -124,11 +128,14 @@ impl Spaces<'_> {
         read.is_ok()
     }
 
-    fn actor(&self, place: MemoryAccess) -> Actor {
+    /// Who makes an access, but for what it knows of its warp.
+    fn actor(&self, place: MemoryAccess) -> Actor<'static> {
         Actor {
             block: self.block,
             lane: place.lane.filter(|_| self.threaded),
-            epoch: self.epoch,
+            now: self.order.now(),
+            since: self.order.since(),
+            seen: None,
             atomic: place.atomic,
             fenced: self.fenced,
             acquires: self.acquires,

@@ -56,6 +56,7 @@ impl Machine<'_> {
                 self.alloc(op, data.results[0], (*space, *elem, shape), mask)
             }
             OpKind::Barrier => self.barrier(mask),
+            OpKind::WarpBarrier => self.warp_barrier(data, mask),
             OpKind::BlockUniform => {
                 self.need_all("a value of the first thread for all", mask)?;
                 let first = self.data(data.input()).bits(0);
@@ -206,6 +207,7 @@ impl Machine<'_> {
                 | OpKind::LoadQuad(_)
                 | OpKind::StoreQuad(_)
                 | OpKind::Barrier
+                | OpKind::WarpBarrier
                 | OpKind::BlockUniform
                 | OpKind::GridBarrier
                 | OpKind::Cluster(_)
@@ -260,7 +262,14 @@ impl Machine<'_> {
 
     fn barrier(&mut self, mask: &Mask) -> Result<(), Trap> {
         self.need_all("a barrier", mask)?;
-        self.spaces.epoch += 1;
+        self.spaces.order.barrier();
+        Ok(())
+    }
+
+    fn warp_barrier(&mut self, data: &OpData, mask: &Mask) -> Result<(), Trap> {
+        let named = self.data(data.lanes());
+        let groups = threads::warp_barrier(named, (mask, self.here()), self.loaded.warp)?;
+        groups.iter().for_each(|lanes| self.spaces.order.meet(lanes));
         Ok(())
     }
 

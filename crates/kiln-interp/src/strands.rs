@@ -21,6 +21,7 @@
 use crate::machine::Machine;
 use crate::mask::Mask;
 use crate::schedule::{Convergence, Rule};
+use crate::threads::is_named;
 use crate::trap::Trap;
 use crate::value::Data;
 use kiln_backend::Error;
@@ -116,7 +117,20 @@ impl Machine<'_> {
         // Of warps that nobody has come from, nobody is needed.
         let lanes: Vec<usize> = (0..there.len()).collect();
         let mut units = lanes.chunks(unit.max(1)).filter(|unit| unit.iter().any(|&lane| there[lane]));
-        units.all(|unit| !unit.iter().any(|&lane| absent(lane)))
+        units.all(|unit| !unit.iter().any(|&lane| absent(lane) && self.is_awaited(op, lane, unit, &there)))
+    }
+
+    /// Whether a thread of a unit, of which some threads are there, is one that they wait for: at a
+    /// barrier of a warp those are the ones that they name.
+    fn is_awaited(&self, op: Op, lane: usize, unit: &[usize], there: &[bool]) -> bool {
+        let data = self.kernel.op(op);
+        if data.kind != OpKind::WarpBarrier {
+            return true;
+        }
+        let number = unit.iter().position(|&other| other == lane).unwrap_or(0);
+        let names =
+            |other: &usize| there[*other] && is_named(self.data(data.lanes()).bits(*other) as u32, number);
+        unit.iter().any(names)
     }
 
     /// Executes an operation in all threads that have come to it.

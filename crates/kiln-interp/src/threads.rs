@@ -92,6 +92,66 @@ pub fn need_warps(what: &str, mask: &Mask, here: Option<&Mask>, width: usize) ->
     Ok(())
 }
 
+/// Whether the bits of a barrier of a warp name a thread of that warp, by its number there.
+pub fn is_named(bits: u32, lane: usize) -> bool {
+    bits == u32::MAX || (lane < WARP && bits >> lane & 1 == 1)
+}
+
+/// The threads that a barrier of warps brings together. An error where the bits of a thread do not
+/// name it, where they differ from those of another that they name, and where one that they name is
+/// missing.
+///
+/// The masks are as for `vote`.
+pub fn warp_barrier(
+    named: &Data,
+    (mask, here): (&Mask, Option<&Mask>),
+    width: usize,
+) -> Result<Vec<Vec<usize>>, Trap> {
+    let named = u32::of(named)?;
+    let wrong = |lane, detail| Err(Trap::finding(Finding::Divergence, detail).in_lane(lane));
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    for lane in mask.lanes() {
+        if groups.iter().any(|group| group.contains(&lane)) {
+            continue;
+        }
+        let (first, bits) = (lane / width * width, named[lane]);
+        let warp = first / width;
+        if !is_named(bits, lane - first) {
+            let own = lane - first;
+            return wrong(
+                lane,
+                format!("a barrier of lanes {bits:#010x} of warp {warp} reached by its lane {own}"),
+            );
+        }
+        let all = first..mask.width().min(first + width);
+        let group: Vec<usize> =
+            all.filter(|&other| is_named(bits, other - first) && is_here(here, other)).collect();
+        let present = group.iter().filter(|&&other| mask.has(other)).count();
+        if let Some(missing) = group.iter().find(|&&other| !mask.has(other)) {
+            return wrong(
+                lane,
+                format!(
+                    "a barrier of lanes {bits:#010x} of warp {warp} reached by {present} of their {} threads, and \
+                     thread {missing} is not among them; let all of them reach it, or name fewer in \
+                     `sync_warp_mask`",
+                    group.len()
+                ),
+            );
+        }
+        if let Some(&other) = group.iter().find(|&&other| named[other] != bits) {
+            let theirs = named[other];
+            return wrong(
+                lane,
+                format!(
+                    "a barrier of lanes {bits:#010x} of warp {warp}, for which thread {other} names {theirs:#010x}"
+                ),
+            );
+        }
+        groups.push(group);
+    }
+    Ok(groups)
+}
+
 /// Each thread reads the value of another of its warp. A thread that would read one that is not
 /// there gets its own value.
 ///

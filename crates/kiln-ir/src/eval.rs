@@ -180,8 +180,18 @@ pub fn atomic(op: AtomicOp, old: Literal, operand: Literal) -> Option<Literal> {
         AtomicOp::Or => BinaryOp::Or,
         AtomicOp::Xor => BinaryOp::Xor,
         AtomicOp::Exchange => return Some(operand),
+        AtomicOp::AddF16x2 => return pair(Scalar::F16, old, operand),
+        AtomicOp::AddBf16x2 => return pair(Scalar::BF16, old, operand),
     };
     binary(combination, old, operand)
+}
+
+/// The sums of the two elements that words are made of.
+fn pair(half: Scalar, old: Literal, operand: Literal) -> Option<Literal> {
+    let part = |word: Literal, shift: u32| Literal::from_bits(half, word.bits() >> shift & 0xffff);
+    let sum = |shift| binary(BinaryOp::Add, part(old, shift), part(operand, shift));
+    let (low, high) = (sum(0)?, sum(16)?);
+    Some(Literal::from_bits(Scalar::U32, high.bits() << 16 | low.bits()))
 }
 
 /// The element-wise operation that a reduction repeats; `None` for those that give an index.

@@ -123,6 +123,8 @@ operands! {
     rank: Rank;
     /// The lane of a shuffle.
     lane: Lane;
+    /// The lanes that take part, a bit each.
+    lanes: Lanes;
     /// How long to rest.
     duration: Duration;
     /// How many rounds of loops a fault region allows.

@@ -231,6 +231,7 @@ impl Printer<'_, '_> {
             | OpKind::Stride(_)
             | OpKind::Alloc { .. }
             | OpKind::Barrier
+            | OpKind::WarpBarrier
             | OpKind::GridBarrier
             | OpKind::BlockUniform
             | OpKind::Cluster(_)
@@ -347,6 +348,7 @@ impl Printer<'_, '_> {
             | OpKind::Dot(_)
             | OpKind::Fence(_)
             | OpKind::Barrier
+            | OpKind::WarpBarrier
             | OpKind::GridBarrier
             | OpKind::Shuffle(_)
             | OpKind::Vote(_)

@@ -347,6 +347,7 @@ impl Uniformity {
             | OpKind::OrderedStore { .. }
             | OpKind::StoreQuad(_)
             | OpKind::Barrier
+            | OpKind::WarpBarrier
             | OpKind::GridBarrier
             | OpKind::Cluster(_)
             | OpKind::Sleep

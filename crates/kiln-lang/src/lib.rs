@@ -69,11 +69,11 @@ pub use flow::{
 pub use half::{bf16, f16};
 pub use kiln_ir::{E4M3, E5M2};
 pub use kiln_ir::{Level, Order, Precision, Scope};
-pub use kiln_macros::{DeviceValue, KernelConst, device, kernel};
+pub use kiln_macros::{DeviceValue, KernelConst, Record, device, kernel};
 pub use memory::{Local, Shared, local, shared};
 pub use ops::{
-    Accumulate, AlongAxis, AnyVal, Combine, Float8, Int8, IntoShape, dot, dot_acc, dot_with, full, iota,
-    philox, rand, randint, randint4x, randn, select, zeros,
+    Accumulate, AlongAxis, AnyVal, BlockScaled, Combine, Float8, Int8, IntoShape, dot, dot_acc, dot_scaled,
+    dot_with, full, iota, philox, rand, randint, randint4x, randn, select, zeros,
 };
 pub use param::trace;
 pub use thread::*;
@@ -81,26 +81,29 @@ pub use time::{clock_cycles, clock_ns, sleep_ns};
 pub use trace::{TraceError, TraceErrors, record_names, traced_now};
 pub use val::{Idx, IntoIndex, IntoVal, Tile, Val, val};
 pub use view::{
-    AtomicOrder, Atomics, Indices, Offsets, OwnIndex, ThreadIndex, TileView, TileViewMut, View, ViewMut,
-    thread_index, thread_index_2d, thread_index_3d,
+    AtomicOrder, Atomics, Field, Half, Indices, LocalRecords, Offsets, OwnIndex, Record, RecordView,
+    RecordViewMut, SharedRecords, ThreadIndex, TileView, TileViewMut, View, ViewMut, local_records,
+    shared_records, thread_index, thread_index_2d, thread_index_3d,
 };
 pub use warp::*;
 
 /// Everything a kernel uses.
 pub mod prelude {
     pub use crate::{
-        Accumulate, AlongAxis, AtomicOrder, Bits, Combine, DeviceValue, E4M3, E5M2, Elem, Float, Idx, Int,
-        IntoIndex, IntoVal, KernelConst, LaneGroup, Level, Local, Num, Numeric, Order, Scope, Shared,
-        ThreadIndex, Tile, Val, View, ViewMut, Word, active_mask, ballot, barrier, barrier_and,
-        barrier_count, barrier_or, bf16, block_broadcast, block_dim, block_exclusive_scan,
-        block_exclusive_sum, block_histogram, block_inclusive_scan, block_inclusive_sum, block_max,
-        block_min, block_reduce, block_sort, block_sort_by, block_sum, block_tile, block_tile_of,
-        block_uniform, blocked_to_striped, clock_cycles, clock_ns, device, device_assert, device_print, dot,
-        dot_acc, dot_with, f16, fault_region, fence, fence_block, fence_system, full, grid_barrier, iota,
-        kernel, lane_group, lane_id, lane_in, local, match_all, match_any, num_programs, own_element,
-        own_elements, philox, program_id, rand, randint, randint4x, randn, range, range_step, select, shared,
-        shuffle_down, shuffle_idx, shuffle_up, shuffle_xor, sleep_ns, striped_to_blocked, thread_id,
-        thread_index, thread_index_2d, thread_index_3d, trace, val, vote_all, vote_any, warp, warp_id, zeros,
+        Accumulate, AlongAxis, AtomicOrder, Bits, BlockScaled, Combine, DeviceValue, E4M3, E5M2, Elem, Float,
+        Half, Idx, Int, IntoIndex, IntoVal, KernelConst, LaneGroup, Level, Local, LocalRecords, Num, Numeric,
+        Order, Record, RecordView, RecordViewMut, Scope, Shared, SharedRecords, ThreadIndex, Tile, Val, View,
+        ViewMut, Word, active_mask, ballot, barrier, barrier_and, barrier_count, barrier_or, bf16,
+        block_broadcast, block_dim, block_exclusive_scan, block_exclusive_sum, block_histogram,
+        block_inclusive_scan, block_inclusive_sum, block_max, block_min, block_reduce, block_sort,
+        block_sort_by, block_sum, block_tile, block_tile_of, block_uniform, blocked_to_striped, clock_cycles,
+        clock_ns, device, device_assert, device_print, dot, dot_acc, dot_scaled, dot_with, f16, fault_region,
+        fence, fence_block, fence_system, full, grid_barrier, iota, kernel, lane_group, lane_id, lane_in,
+        local, local_records, match_all, match_any, num_programs, own_element, own_elements, philox,
+        program_id, rand, randint, randint4x, randn, range, range_step, select, shared, shared_records,
+        shuffle_down, shuffle_idx, shuffle_up, shuffle_xor, sleep_ns, striped_to_blocked, sync_warp,
+        sync_warp_mask, thread_id, thread_index, thread_index_2d, thread_index_3d, trace, val, vote_all,
+        vote_any, warp, warp_id, zeros,
     };
 }
 
@@ -125,6 +128,7 @@ pub mod mistakes {
 #[doc(hidden)]
 pub mod __private {
     pub use crate::diag::AssertProbe;
+    pub use crate::elem::Elem;
     pub use crate::flow::branch::{Branch, JoinProbe, LikeProbe, after_exit, branch};
     pub use crate::flow::compare::{CompareProbe, LiteralLeft, WideProbe, of_number};
     pub use crate::flow::condition::Condition;
@@ -146,6 +150,9 @@ pub mod __private {
         ArgSink, KernelFn, KernelParam, KernelParams, KernelSite, ParamDecl, SpecKey, ViewArg,
     };
     pub use crate::trace::Raw;
+    pub use crate::val::Val;
+    pub use crate::view::record::derived as record;
+    pub use crate::view::{Field, Record};
     pub use std::any::TypeId;
 
     /// The methods of probes on host values, to be imported without names.

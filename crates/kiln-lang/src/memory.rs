@@ -6,7 +6,7 @@ use crate::trace::{Id, Recorder, Site, error, with};
 use crate::val::{IntoIndex, IntoVal, Val};
 use crate::view::core::ViewCore;
 use crate::view::{Indices, ViewMut};
-use kiln_ir::{ClusterOp, OpKind, Shape, Space, Type};
+use kiln_ir::{ClusterOp, OpKind, Scalar, Shape, Space, Type};
 use std::ops::Deref;
 use std::panic::Location;
 
@@ -39,7 +39,7 @@ impl<T: Elem, const R: usize> Deref for Shared<T, R> {
 /// Allocates shared memory of a static shape.
 #[track_caller]
 pub fn shared<T: Elem, const R: usize>(shape: [usize; R]) -> Shared<T, R> {
-    Shared { view: alloc(Space::Shared, &shape, Location::caller()) }
+    Shared { view: ViewMut::from_core(alloc(Space::Shared, T::SCALAR, &shape, Location::caller())) }
 }
 
 impl<T: Elem, const R: usize> Shared<T, R> {
@@ -122,7 +122,7 @@ pub struct Local<T: Elem> {
 /// Allocates an array of `len` elements for each thread.
 #[track_caller]
 pub fn local<T: Elem>(len: usize) -> Local<T> {
-    Local { view: alloc(Space::Local, &[len], Location::caller()) }
+    Local { view: ViewMut::from_core(alloc(Space::Local, T::SCALAR, &[len], Location::caller())) }
 }
 
 impl<T: Elem> Local<T> {
@@ -145,14 +145,15 @@ impl<T: Elem> Local<T> {
     }
 }
 
-fn alloc<T: Elem, const R: usize>(space: Space, extents: &[usize], site: Site) -> ViewMut<T, R> {
-    let Some(shape) = checked_shape(extents, site) else { return ViewMut::from_core(ViewCore::poison()) };
-    if let Some((message, help)) = ViewCore::refusal(R) {
+/// A view of new memory.
+pub(crate) fn alloc(space: Space, elem: Scalar, extents: &[usize], site: Site) -> ViewCore {
+    let Some(shape) = checked_shape(extents, site) else { return ViewCore::poison() };
+    let rank = extents.len();
+    if let Some((message, help)) = ViewCore::refusal(rank) {
         error(site, format!("this memory is {message}"), help);
-        return ViewMut::from_core(ViewCore::poison());
+        return ViewCore::poison();
     }
-    let elem = T::SCALAR;
-    let ty = Type::view(elem, R as u32, space);
-    let core = with(|r| ViewCore::new(r.op(OpKind::Alloc { space, elem, shape }, &[], ty, site), R));
-    ViewMut::from_core(core.unwrap_or_else(ViewCore::poison))
+    let ty = Type::view(elem, rank as u32, space);
+    let core = with(|r| ViewCore::new(r.op(OpKind::Alloc { space, elem, shape }, &[], ty, site), rank));
+    core.unwrap_or_else(ViewCore::poison)
 }

@@ -57,7 +57,7 @@ use crate::elem::Elem;
 use crate::trace::{Raw, SourceLocation, TraceErrors, trace_at, with};
 use crate::val::Val;
 use crate::view::core::ViewCore;
-use crate::view::{View, ViewMut};
+use crate::view::{Field, Record, RecordView, RecordViewMut, View, ViewMut};
 pub use kiln_ir::{Facts, IntFact, Level};
 use kiln_ir::{Kernel, Literal, Param, Precision, Scalar, Space, Type};
 use smallvec::SmallVec;
@@ -325,6 +325,47 @@ impl ParamDecl {
     /// A tensor that the kernel reads and writes.
     pub fn view_mut<T: Elem, const R: usize>(&mut self, name: &str, facts: Facts) -> ViewMut<T, R> {
         ViewMut::from_core(self.view_core(name, (T::SCALAR, R), true, facts))
+    }
+
+    /// Records that the kernel reads: a view for each field, with the facts of its number.
+    ///
+    /// ```
+    /// # use kiln_lang::{param::Facts, prelude::*};
+    /// # #[derive(Clone, Copy, Record)]
+    /// # #[kiln(crate = kiln_lang)]
+    /// # struct Pixel { red: u8, green: u8 }
+    /// let kernel = trace("k", Level::Tile { warps: None }, |p| {
+    ///     let image: RecordView<Pixel, 2> = p.records("image", &mut |_| Facts::default());
+    /// })?;
+    /// let names: Vec<&str> = kernel.params.iter().map(|param| &param.name[..]).collect();
+    /// assert_eq!(names, ["image_red", "image_green"]);
+    /// # Ok::<(), kiln_lang::TraceErrors>(())
+    /// ```
+    pub fn records<B: Record, const R: usize>(
+        &mut self,
+        name: &str,
+        facts: &mut dyn FnMut(usize) -> Facts,
+    ) -> RecordView<B, R> {
+        RecordView::from_cores(|field| self.field_core(name, (B::FIELDS[field], R), false, facts(field)))
+    }
+
+    /// Records that the kernel reads and writes, as [`records`](Self::records).
+    pub fn records_mut<B: Record, const R: usize>(
+        &mut self,
+        name: &str,
+        facts: &mut dyn FnMut(usize) -> Facts,
+    ) -> RecordViewMut<B, R> {
+        RecordViewMut::from_cores(|field| self.field_core(name, (B::FIELDS[field], R), true, facts(field)))
+    }
+
+    fn field_core(
+        &mut self,
+        name: &str,
+        (field, rank): (Field, usize),
+        mutable: bool,
+        facts: Facts,
+    ) -> ViewCore {
+        self.view_core(&format!("{name}_{}", field.name), (field.elem, rank), mutable, facts)
     }
 
     fn view_core(

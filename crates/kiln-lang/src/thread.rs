@@ -99,6 +99,75 @@ pub fn barrier() {
     }
 }
 
+/// Waits until every lane of the warp is here; what they wrote before, in shared or global memory,
+/// is visible to them after. The other warps of the block do not wait.
+///
+/// All threads of a warp must reach the same one: the interpreter faults where only some do, and a
+/// GPU waits for the others. [`sync_warp_mask`] is for some of the lanes.
+///
+/// ```
+/// # use kiln_lang::{param::Facts, prelude::*};
+/// /// Each lane passes a number on to the next one of its warp, through shared memory.
+/// #[device(crate = kiln_lang)]
+/// fn pass_on(x: View<f32, 1>, y: ViewMut<f32, 1>) {
+///     let s = shared::<f32, 1>([64]);
+///     let i = thread_id(0);
+///     // SAFETY: each thread writes a place of its own, which lanes of its warp alone read, after
+///     // the barrier.
+///     unsafe { s.put(i, x.get(i)) };
+///     sync_warp();
+///     let next = i / 32 * 32 + (i + 1) % 32;
+///     y.set(thread_index(), s.get(next));
+/// }
+/// # trace("k", Level::Thread { block: [64, 1, 1] }, |p| {
+/// #     pass_on(p.view("x", Facts::default()), p.view_mut("y", Facts::default()))
+/// # })?;
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
+#[track_caller]
+pub fn sync_warp() {
+    let all: Val<u32> = u32::MAX.into_val();
+    warp_barrier(all.raw(), "sync_warp", Location::caller());
+}
+
+/// As [`sync_warp`], of the lanes alone that have a bit in `lanes`, lane 0 the lowest.
+///
+/// It may stand where only these lanes are. All of them must reach the same one, with the same
+/// bits, and no other lane.
+///
+/// ```
+/// # use kiln_lang::{param::Facts, prelude::*};
+/// # #[device(crate = kiln_lang)]
+/// # fn pairs(y: ViewMut<u32, 1>) {
+/// let s = shared::<u32, 1>([32]);
+/// let lane = lane_id();
+/// if lane.lt(4) {
+///     // SAFETY: each thread writes a place of its own, and reads another one after the barrier.
+///     unsafe { s.put(lane, lane.cast()) };
+///     sync_warp_mask(0b1111);
+///     y.set(thread_index(), s.get(lane ^ 1));
+/// }
+/// # }
+/// # trace("k", Level::Thread { block: [32, 1, 1] }, |p| {
+/// #     pairs(p.view_mut("y", Facts::default()))
+/// # })?;
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
+#[track_caller]
+pub fn sync_warp_mask(lanes: impl IntoVal<u32>) {
+    warp_barrier(lanes.into_val().raw(), "sync_warp_mask", Location::caller());
+}
+
+fn warp_barrier(lanes: Raw, name: &str, site: Site) {
+    if block(name, site).is_some() {
+        with(|r| {
+            let lanes = r.read_as(lanes, &kiln_ir::Shape::scalar(), site)?;
+            r.effect(OpKind::WarpBarrier, &[lanes], site);
+            Some(())
+        });
+    }
+}
+
 /// Waits until every thread of every block of the [cluster](crate::explicit::cluster) is here; what
 /// they wrote before, in global memory and in shared memory of whichever block, is visible after.
 ///

@@ -12,6 +12,7 @@
 //! | `rewrite/` | expressions, statements, control flow |
 //! | `derive.rs` | `DeviceValue`, `KernelConst` |
 //! | `module.rs` | `Module` |
+//! | `record.rs` | `Record` |
 //! | `ring/` | `#[ring_kernel]`, `Message`, `State` |
 
 mod derive;
@@ -19,6 +20,7 @@ mod function;
 mod kernel;
 mod module;
 mod options;
+mod record;
 mod rewrite;
 mod ring;
 
@@ -69,6 +71,14 @@ pub fn derive_device_value(item: TokenStream) -> TokenStream {
 pub fn derive_kernel_const(item: TokenStream) -> TokenStream {
     let item = parse_macro_input!(item as syn::DeriveInput);
     derive::kernel_const(item).unwrap_or_else(syn::Error::into_compile_error).into()
+}
+
+/// Makes a struct of numbers and bools an element of tensors, of shared and of local memory, and
+/// makes a struct `NameVal` of device values for kernels.
+#[proc_macro_derive(Record, attributes(kiln))]
+pub fn derive_record(item: TokenStream) -> TokenStream {
+    let item = parse_macro_input!(item as syn::DeriveInput);
+    record::expand(item).unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
 /// Makes a function the handler of a ring kernel: a value of the function's name that implements

@@ -20,8 +20,11 @@ impl Writer<'_> {
         let zeros = self.zeros(held, 1);
         let values = self.predicated(place.predicate, &zeros, |w| {
             let old = match is_native(function, place.region.cell, place.elem) {
-                true => w.native(place, function, operand),
+                true => w.native(place, function, operand)?,
                 false => w.update(op, place, |w, old| {
+                    if let Some(half) = function.pair_of() {
+                        return w.add_pair(half, old, operand);
+                    }
                     let Some(combination) = combination(function) else { return Some(operand) };
                     w.combine(combination, place.elem, held, old, operand)
                 })?,
@@ -33,7 +36,7 @@ impl Writer<'_> {
     }
 
     /// An operation that the cell has.
-    fn native(&mut self, place: ElementAccess, function: AtomicOp, operand: Expr) -> Expr {
+    fn native(&mut self, place: ElementAccess, function: AtomicOp, operand: Expr) -> Result<Expr> {
         let fun = match function {
             AtomicOp::Add => AtomicFunction::Add,
             AtomicOp::Min => AtomicFunction::Min,
@@ -42,16 +45,32 @@ impl Writer<'_> {
             AtomicOp::Or => AtomicFunction::InclusiveOr,
             AtomicOp::Xor => AtomicFunction::ExclusiveOr,
             AtomicOp::Exchange => AtomicFunction::Exchange { compare: None },
+            AtomicOp::AddF16x2 | AtomicOp::AddBf16x2 => {
+                return Err(self.internal("no cell adds two elements of a word".into()));
+            }
         };
         let pointer = self.body.element(place.region.array, place.at);
-        match place.region.cell {
+        Ok(match place.region.cell {
             Cell::Atomic(scalar) => self.atomic_cell(pointer, fun, operand, scalar),
             Cell::Plain(_) | Cell::Words(_) | Cell::Vectors(..) | Cell::WordVectors(_) => {
                 let word = self.pack(operand, place.elem);
                 let old = self.atomic_word(pointer, fun, word);
                 self.unpack(old, place.elem)
             }
+        })
+    }
+
+    /// The sums of the two elements that words are made of.
+    fn add_pair(&mut self, half: Elem, old: Expr, operand: Expr) -> Option<Expr> {
+        let (held, by) = (self.held(half), self.body.u32(16));
+        let mut sums = Vec::new();
+        for words in [[old, operand], [old, operand].map(|word| self.body.binary(B::ShiftRight, word, by))] {
+            let [a, b] = words.map(|word| self.unpack(word, half));
+            let sum = self.combine(BinaryOp::Add, half, held, a, b)?;
+            sums.push(self.pack(sum, half));
         }
+        let high = self.body.binary(B::ShiftLeft, sums[1], by);
+        Some(self.body.binary(B::InclusiveOr, sums[0], high))
     }
 
     /// Replaces an element in a word by what `next` makes of it, as often as others come between;
@@ -179,6 +198,6 @@ fn combination(op: AtomicOp) -> Option<BinaryOp> {
         AtomicOp::And => BinaryOp::And,
         AtomicOp::Or => BinaryOp::Or,
         AtomicOp::Xor => BinaryOp::Xor,
-        AtomicOp::Exchange => return None,
+        AtomicOp::Exchange | AtomicOp::AddF16x2 | AtomicOp::AddBf16x2 => return None,
     })
 }

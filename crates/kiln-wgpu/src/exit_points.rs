@@ -123,5 +123,6 @@ fn meets(data: &OpData, features: Features) -> bool {
             | OpKind::BlockCheck(_)
             | OpKind::DeferFault { together: false, .. }
     );
-    meeting || (exchange && !features.native_warps())
+    let warp = data.kind == OpKind::WarpBarrier && !features.warp_barriers();
+    meeting || warp || (exchange && !features.native_warps())
 }

@@ -1,7 +1,7 @@
 //! What an adapter has that not every adapter has.
 
 use crate::float_modes::FloatModes;
-use kiln_ir::Scalar;
+use kiln_ir::{Scalar, WARP};
 use naga::valid::Capabilities;
 
 /// What the code may use, and what it was lowered for.
@@ -51,6 +51,9 @@ pub struct Features {
     pub asks_for_proof: bool,
     /// Subgroup operations, with as many lanes in every subgroup; wgpu's `SUBGROUP`.
     pub subgroup: Option<u32>,
+    /// Barriers of a subgroup, wgpu's `SUBGROUP_BARRIER`. Without it those of a warp are of the
+    /// block.
+    pub subgroup_barriers: bool,
     /// The driver ends all loops of a thread, without an error, once they have made so many rounds.
     /// A loop that it has ended is a fault then.
     pub loop_rounds: Option<u32>,
@@ -109,6 +112,7 @@ impl Default for Features {
             exact_extrema: false,
             asks_for_proof: false,
             subgroup: None,
+            subgroup_barriers: false,
             loop_rounds: None,
             matrices: None,
             warp: 32,
@@ -147,6 +151,13 @@ impl Features {
         self.subgroup == Some(self.warp)
     }
 
+    /// Whether barriers of a warp are the adapter's of a subgroup: only SPIR-V says that these
+    /// order memory of the workgroup and of the device too.
+    pub(crate) fn warp_barriers(self) -> bool {
+        let is_written = self.float_modes.is_some();
+        is_written && self.subgroup_barriers && self.native_warps() && self.warp == WARP
+    }
+
     /// Whether kernels multiply on matrix units.
     pub(crate) fn multiplies(self) -> bool {
         let is_written = match self.matrices {
@@ -165,6 +176,7 @@ impl Features {
         capabilities.set(Capabilities::FLOAT64, self.float64);
         capabilities.set(Capabilities::SHADER_FLOAT16, self.float16);
         capabilities.set(Capabilities::SUBGROUP, self.subgroup.is_some());
+        capabilities.set(Capabilities::SUBGROUP_BARRIER, self.subgroup_barriers);
         capabilities.set(Capabilities::COOPERATIVE_MATRIX, self.multiplies());
         capabilities.set(Capabilities::IMMEDIATES, self.immediate_bytes > 0);
         capabilities

@@ -293,6 +293,7 @@ impl Ranges {
             | OpKind::Linear { .. }
             | OpKind::Fence(_)
             | OpKind::Barrier
+            | OpKind::WarpBarrier
             | OpKind::Shuffle(_)
             | OpKind::Vote(_)
             | OpKind::BlockUniform

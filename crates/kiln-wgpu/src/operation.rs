@@ -78,6 +78,7 @@ impl Writer<'_> {
                 self.barrier();
                 Ok(())
             }
+            OpKind::WarpBarrier => self.warp_barrier(op),
             OpKind::Shuffle(mode) => self.shuffle(op, *mode),
             OpKind::Vote(mode) => self.vote(op, *mode),
             OpKind::BlockUniform => self.block_uniform(op),

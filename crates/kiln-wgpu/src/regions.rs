@@ -206,6 +206,7 @@ impl Uses {
 /// Whether atomic cells of a type have an operation themselves.
 pub(crate) fn is_native(op: AtomicOp, cell: Cell, elem: Elem) -> bool {
     match (cell, op) {
+        (_, AtomicOp::AddF16x2 | AtomicOp::AddBf16x2) => false,
         (Cell::Atomic(_), _) => true,
         (Cell::Words(true), AtomicOp::Exchange) => elem.bytes() == 4,
         (Cell::Words(true), AtomicOp::Min | AtomicOp::Max) => elem == Elem::U32,

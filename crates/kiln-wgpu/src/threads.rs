@@ -24,7 +24,7 @@ impl Writer<'_> {
         self.kernel.walk(|_, data| {
             use kiln_ir::OpKind as O;
             local |= matches!(data.kind, O::ThreadId(_));
-            lanes |= matches!(data.kind, O::Shuffle(_) | O::Vote(_) | O::Fragment(_));
+            lanes |= matches!(data.kind, O::Shuffle(_) | O::Vote(_) | O::WarpBarrier | O::Fragment(_));
             first |= data.kind == O::BlockUniform;
         });
         let triple = self.type_of(VECTOR);
@@ -176,6 +176,26 @@ impl Writer<'_> {
         let mut barrier = Barrier::WORK_GROUP;
         barrier.set(Barrier::STORAGE, self.regions.shares_storage);
         self.body.push(Statement::ControlBarrier(barrier));
+    }
+
+    /// A barrier of a whole warp: one of the subgroup where that is the warp, elsewhere one of the
+    /// block. One of some lanes has no counterpart.
+    pub(crate) fn warp_barrier(&mut self, op: Op) -> Result<()> {
+        let data = self.kernel.op(op);
+        let lanes = self.kernel.as_const(data.lanes()).map(|literal| literal.bits() as u32);
+        if lanes != Some(u32::MAX) {
+            let what = "`warp_barrier` of some lanes of a warp".to_owned();
+            return Err(self.unsupported(data, what, "Let all lanes reach a `sync_warp()`."));
+        }
+        if !self.features.warp_barriers() {
+            self.together(op)?;
+            self.barrier();
+            return Ok(());
+        }
+        let mut barrier = Barrier::SUB_GROUP | Barrier::WORK_GROUP;
+        barrier.set(Barrier::STORAGE, self.regions.shares_storage);
+        self.body.push(Statement::ControlBarrier(barrier));
+        Ok(())
     }
 
     /// A fence of the block is a barrier, for want of anything less; one of the device orders

@@ -31,6 +31,7 @@ const TARGET: ShaderTarget<'static> = ShaderTarget {
         exact_extrema: true,
         asks_for_proof: false,
         subgroup: Some(32),
+        subgroup_barriers: true,
         loop_rounds: None,
         matrices: Some(MatrixSize::Sixteen),
         warp: 32,

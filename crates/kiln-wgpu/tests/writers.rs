@@ -37,6 +37,7 @@ const FEATURES: Features = Features {
     exact_extrema: false,
     asks_for_proof: false,
     subgroup: Some(32),
+    subgroup_barriers: true,
     loop_rounds: None,
     matrices: None,
     warp: 32,

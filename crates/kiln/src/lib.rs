@@ -64,7 +64,7 @@ pub use kiln_files as files;
 pub use kiln_ir as ir;
 pub use kiln_kernels as kernels;
 pub use kiln_lang as lang;
-pub use kiln_lang::{DeviceValue, E4M3, E5M2, KernelConst, bf16, device, f16, kernel};
+pub use kiln_lang::{DeviceValue, E4M3, E5M2, KernelConst, Record, bf16, device, f16, kernel};
 #[cfg(feature = "ring")]
 pub use kiln_ring as ring;
 pub use kiln_runtime::isolate;
@@ -73,13 +73,13 @@ pub use kiln_runtime::{
     CopyActivity, CopyKind, Device, DiskCache, DiskStats, DynArg, DynKernel, DynLaunch, DynTensor, Error,
     Event, Execution, Extent, Fault, FaultKind, FreeActivity, Graph, GraphLaunch, GraphNode, Launch,
     LaunchActivity, LaunchTimer, MatrixFormat, MatrixUnits, Observation, Observer, Package, PackageBuilder,
-    PackageStats, Properties, ReplayActivity, Report, Residency, Result, Stream, StreamPriority, Tensor,
-    Tune, observe, tune,
+    PackageStats, Properties, Records, ReplayActivity, Report, Residency, Result, Stream, StreamPriority,
+    Tensor, Tune, observe, tune,
 };
 
 /// What programs with kernels import: the language, and devices and tensors.
 pub mod prelude {
-    pub use crate::{Device, Event, Stream, Tensor};
+    pub use crate::{Device, Event, Records, Stream, Tensor};
     pub use kiln_kernels::Create;
     pub use kiln_lang::prelude::*;
 }

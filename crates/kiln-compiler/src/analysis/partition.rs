@@ -234,6 +234,7 @@ fn access(kind: &OpKind) -> Option<(bool, bool)> {
         | Alloc { .. }
         | Fence(_)
         | Barrier
+        | WarpBarrier
         | GridBarrier
         | Shuffle(_)
         | Vote(_)

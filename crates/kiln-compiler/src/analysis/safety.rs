@@ -236,6 +236,7 @@ fn verdict(kernel: &Kernel, data: &OpData, own: &mut OwnElements) -> Verdict {
         | Load(_)
         | Fence(_)
         | Barrier
+        | WarpBarrier
         | GridBarrier
         | Shuffle(_)
         | Vote(_)

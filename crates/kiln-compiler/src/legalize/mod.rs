@@ -171,6 +171,7 @@ impl<'a> Legalizer<'a> {
             | LoadQuad(_)
             | StoreQuad(_)
             | Barrier
+            | WarpBarrier
             | GridBarrier
             | Shuffle(_)
             | Vote(_)

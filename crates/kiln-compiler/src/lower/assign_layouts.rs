@@ -316,6 +316,7 @@ impl Demand<'_, '_> {
             | OpKind::LoadQuad(_)
             | OpKind::StoreQuad(_)
             | OpKind::Barrier
+            | OpKind::WarpBarrier
             | OpKind::GridBarrier
             | OpKind::Shuffle(_)
             | OpKind::Vote(_)

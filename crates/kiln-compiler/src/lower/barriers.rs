@@ -182,6 +182,8 @@ impl Pass<'_> {
                 | OpKind::OrderedStore { .. }
                 | OpKind::LoadQuad(_)
                 | OpKind::StoreQuad(_)
+                // Tiles are of the whole block, of which it orders a part.
+                | OpKind::WarpBarrier
                 | OpKind::Shuffle(_)
                 | OpKind::Vote(_)
                 | OpKind::BlockUniform

@@ -182,6 +182,7 @@ impl Classes {
                 | OpKind::LoadQuad(_)
                 | OpKind::StoreQuad(_)
                 | OpKind::Barrier
+                | OpKind::WarpBarrier
                 | OpKind::GridBarrier
                 | OpKind::Shuffle(_)
                 | OpKind::Vote(_)

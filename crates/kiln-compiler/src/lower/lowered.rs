@@ -86,6 +86,7 @@ fn is_above(kernel: &Kernel, data: &OpData) -> bool {
         | Alloc { .. }
         | Fence(_)
         | Barrier
+        | WarpBarrier
         | GridBarrier
         | Shuffle(_)
         | Vote(_)

@@ -411,6 +411,7 @@ impl<'k> Lowering<'k> {
             Fence(_) => self.fence(data)?,
             Fragment(FragmentOp::Matrix(op)) => self.matrix(data, *op)?,
             Barrier
+            | WarpBarrier
             | GridBarrier
             | Clock(_)
             | Sleep

@@ -83,6 +83,7 @@ fn of_result(kernel: &Kernel, data: &OpData, roles: &[Role]) -> Option<Role> {
         | OpKind::LoadQuad(_)
         | OpKind::StoreQuad(_)
         | OpKind::Barrier
+        | OpKind::WarpBarrier
         | OpKind::GridBarrier
         | OpKind::Shuffle(_)
         | OpKind::Vote(_)
@@ -186,6 +187,7 @@ pub(crate) fn joined(kernel: &Kernel, mut visit: impl FnMut(Value, Value)) {
         | OpKind::LoadQuad(_)
         | OpKind::StoreQuad(_)
         | OpKind::Barrier
+        | OpKind::WarpBarrier
         | OpKind::GridBarrier
         | OpKind::Shuffle(_)
         | OpKind::Vote(_)

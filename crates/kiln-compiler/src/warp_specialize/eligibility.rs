@@ -208,6 +208,7 @@ fn has_its_place(kernel: &Kernel, op: Op, data: &OpData) -> bool {
         | LoadQuad(_)
         | StoreQuad(_)
         | Barrier
+        | WarpBarrier
         | GridBarrier
         | Shuffle(_)
         | Vote(_)

@@ -29,6 +29,7 @@ const APPLE: Features = Features {
     exact_extrema: false,
     asks_for_proof: false,
     subgroup: Some(32),
+    subgroup_barriers: true,
     loop_rounds: None,
     matrices: None,
     warp: 32,

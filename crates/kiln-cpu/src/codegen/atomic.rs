@@ -72,5 +72,6 @@ pub(super) fn instruction(op: AtomicOp, elem: Scalar) -> Option<AtomicRmwOp> {
         (AtomicOp::Min, false) => AtomicRmwOp::Umin,
         (AtomicOp::Max, true) => AtomicRmwOp::Smax,
         (AtomicOp::Max, false) => AtomicRmwOp::Umax,
+        (AtomicOp::AddF16x2 | AtomicOp::AddBf16x2, _) => return None,
     })
 }

@@ -238,7 +238,7 @@ impl<'a> Emitter<'a> {
             StoreQuad(bounds) => self.store_quad(data, *bounds)?,
             // The threads of a block run in lockstep on one worker: their accesses are in order
             // already.
-            Barrier => {}
+            Barrier | WarpBarrier => {}
             Fence(_) => {
                 self.asm.fb.ins().fence();
             }

@@ -211,7 +211,7 @@ impl Emitter<'_> {
             AtomicOp::And => Some(BinaryOp::And),
             AtomicOp::Or => Some(BinaryOp::Or),
             AtomicOp::Xor => Some(BinaryOp::Xor),
-            AtomicOp::Exchange => None,
+            AtomicOp::Exchange | AtomicOp::AddF16x2 | AtomicOp::AddBf16x2 => None,
         };
         let new = match combine {
             Some(op) => self.native_binary(op, elem, old, value),

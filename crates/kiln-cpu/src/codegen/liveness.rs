@@ -308,6 +308,7 @@ impl Elementwise {
             | LoadQuad(_)
             | StoreQuad(_)
             | Barrier
+            | WarpBarrier
             | Shuffle(_)
             | Vote(_)
             | BlockUniform

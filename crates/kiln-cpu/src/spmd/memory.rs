@@ -448,7 +448,7 @@ fn combination(op: AtomicOp) -> Option<ReduceOp> {
         AtomicOp::And => Some(ReduceOp::And),
         AtomicOp::Or => Some(ReduceOp::Or),
         AtomicOp::Xor => Some(ReduceOp::Xor),
-        AtomicOp::Exchange => None,
+        AtomicOp::Exchange | AtomicOp::AddF16x2 | AtomicOp::AddBf16x2 => None,
     }
 }
 

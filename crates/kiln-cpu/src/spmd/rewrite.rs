@@ -187,7 +187,7 @@ impl Rewrite<'_> {
                 let extent = self.b.index(self.block[*axis as usize].into());
                 self.set_uniform(data.results[0], extent);
             }
-            Barrier => {}
+            Barrier | WarpBarrier => {}
             Stride(axis) => self.stride(data, *axis)?,
             Alloc { .. } => self.alloc(data),
             Load(_) => self.load(data)?,

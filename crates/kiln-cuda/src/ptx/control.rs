@@ -193,6 +193,7 @@ impl Writer<'_> {
                 self.ordered_store(op, *space, *lanes, (*order, *scope))?
             }
             OpKind::Barrier => self.team_barrier(),
+            OpKind::WarpBarrier => self.warp_barrier(op)?,
             OpKind::GridBarrier => self.grid_barrier(),
             OpKind::Fence(scope) => self.fence(*scope),
             OpKind::Shuffle(mode) => self.shuffle(op, *mode)?,

@@ -247,6 +247,13 @@ impl Writer<'_> {
         let (s, space) = (scope_name(scope), space.name());
         let bits = value.class.bits();
         match (atomic, elem) {
+            // One instruction adds two bf16 from compute capability 9.0 on.
+            (AtomicOp::AddF16x2 | AtomicOp::AddBf16x2, _)
+                if atomic == AtomicOp::AddF16x2 || self.target.compute >= (9, 0) =>
+            {
+                let ty = if atomic == AtomicOp::AddF16x2 { "f16x2" } else { "bf16x2" };
+                self.put(format_args!("atom.relaxed.{s}.{space}.add.noftz.{ty} {to}, [{address}], {value}"));
+            }
             (_, Scalar::Bool) => return Err(self.unsupported(op, "an atomic on bool", "Use u32")),
             (AtomicOp::And | AtomicOp::Or | AtomicOp::Xor, e) if e.is_float() => {
                 return Err(self.unsupported(op, format!("a bitwise atomic on {e}"), "Use an integer type"));
@@ -272,7 +279,8 @@ impl Writer<'_> {
                 let name = format!("{atomic:?}").to_lowercase();
                 self.put(format_args!("atom.relaxed.{s}.{space}.{name}.{bits} {to}, [{address}], {value}"));
             }
-            (AtomicOp::Add | AtomicOp::Min | AtomicOp::Max | AtomicOp::Exchange, _) => {
+            (AtomicOp::Add | AtomicOp::Min | AtomicOp::Max | AtomicOp::Exchange, _)
+            | (AtomicOp::AddF16x2 | AtomicOp::AddBf16x2, _) => {
                 self.atomic_by_exchange(atomic, elem, (s, space), to, address, value);
             }
         }
@@ -309,13 +317,30 @@ impl Writer<'_> {
         self.put(format_args!("@{again} bra {top}"));
     }
 
+    /// The sums of the two elements that words are made of.
+    fn add_pair(&mut self, half: Scalar, next: Reg, seen: Reg, value: Reg) {
+        let [a, b, c, d] = [(); 4].map(|()| self.reg(Class::B16));
+        self.put(format_args!("mov.b32 {{{a}, {b}}}, {seen}"));
+        self.put(format_args!("mov.b32 {{{c}, {d}}}, {value}"));
+        for (seen, value) in [(a, c), (b, d)] {
+            let (wide, other) = (self.widened(half, seen), self.widened(half, value));
+            self.put(format_args!("add.f32 {wide}, {wide}, {other}"));
+            self.put(format_args!("cvt.rn.{}.f32 {seen}, {wide}", suffix(half)));
+        }
+        self.put(format_args!("mov.b32 {next}, {{{a}, {b}}}"));
+    }
+
     fn combine(&mut self, atomic: AtomicOp, elem: Scalar, next: Reg, seen: Reg, value: Reg) {
         let name = match atomic {
             AtomicOp::Min => "min",
             AtomicOp::Max => "max",
             // The hardware has the others, or they combine nothing.
             AtomicOp::Add | AtomicOp::And | AtomicOp::Or | AtomicOp::Xor | AtomicOp::Exchange => "add",
+            AtomicOp::AddF16x2 | AtomicOp::AddBf16x2 => "add",
         };
+        if let Some(half) = atomic.pair_of() {
+            return self.add_pair(half, next, seen, value);
+        }
         match elem {
             Scalar::F16 | Scalar::BF16 => {
                 let (a, b) = (self.widened(elem, seen), self.widened(elem, value));

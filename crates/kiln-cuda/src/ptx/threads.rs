@@ -40,6 +40,25 @@ impl Writer<'_> {
         }
     }
 
+    /// A barrier of some lanes of the warp. Lanes that the block does not have are not named: none
+    /// of them ever ends.
+    pub(super) fn warp_barrier(&mut self, op: &OpData) -> Result<()> {
+        let members = self.members.clone();
+        let named = self.kernel.as_const(op.lanes()).map(|literal| literal.bits() as u32);
+        if named == Some(u32::MAX) {
+            self.put(format_args!("bar.warp.sync {members}"));
+            return Ok(());
+        }
+        let mut lanes = self.get(op.lanes())?;
+        if members != ALL_LANES {
+            let there = self.reg(Class::B32);
+            self.put(format_args!("and.b32 {there}, {lanes}, {members}"));
+            lanes = there;
+        }
+        self.put(format_args!("bar.warp.sync {lanes}"));
+        Ok(())
+    }
+
     pub(super) fn fence(&mut self, s: Scope) {
         self.put(format_args!("fence.acq_rel.{}", scope(s)));
     }

@@ -288,6 +288,11 @@ impl Generator<'_> {
         if self.threads.iter().product::<u32>() % 32 != 0 || self.in_fault_region {
             return;
         }
+        if self.rng.one_in(4) {
+            let mut b = self.builder();
+            let lanes = b.constant(Literal::from_bits(Scalar::U32, u32::MAX.into()));
+            b.op(OpKind::WarpBarrier, &[lanes], &[]);
+        }
         let scalar = |ty: &Type, _: &Entry| ty.is_scalar();
         let Some(x) = self.find(scalar) else { return };
         let ty = self.ty(x.value);

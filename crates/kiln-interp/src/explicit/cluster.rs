@@ -19,11 +19,12 @@ impl Machine<'_> {
     pub fn cluster_barrier(&mut self, data: &OpData, mask: &Mask) -> Result<(), Error> {
         self.need_all("a barrier of the cluster", mask).map_err(|trap| self.error(trap, data.loc))?;
         let seat = self.seat().map_err(|trap| self.error(trap, data.loc))?;
-        let (block, rank, epoch) = (self.spaces.block, seat.rank, self.spaces.epoch + 1);
+        let (block, rank, mut order) = (self.spaces.block, seat.rank, std::mem::take(&mut self.spaces.order));
+        order.barrier();
         let in_flight = std::mem::take(&mut self.spaces.in_flight);
         let number = seat.table.lock().meet(seat.agent);
         self.wait_until(Condition::Meeting(number), data)?;
-        self.spaces.turn_to(Turn { block, rank, epoch });
+        self.spaces.turn_to(Turn { block, rank, order });
         self.spaces.in_flight = in_flight;
         Ok(())
     }
@@ -35,7 +36,8 @@ impl Machine<'_> {
         }
         self.need_all("a barrier of the grid", mask).map_err(|trap| self.error(trap, data.loc))?;
         let seat = self.seat().map_err(|trap| self.error(trap, data.loc))?;
-        let (block, rank, epoch) = (self.spaces.block, seat.rank, self.spaces.epoch + 1);
+        let (block, rank, mut order) = (self.spaces.block, seat.rank, std::mem::take(&mut self.spaces.order));
+        order.barrier();
         let mut inner = seat.table.lock();
         let condition = Condition::Grid(inner.meet(seat.agent));
         let is_last = inner.holds(&condition).map_err(|trap| self.error(trap, data.loc))?;
@@ -45,7 +47,7 @@ impl Machine<'_> {
             self.spaces.global.order_all();
         }
         self.wait_until(condition, data)?;
-        self.spaces.turn_to(Turn { block, rank, epoch });
+        self.spaces.turn_to(Turn { block, rank, order });
         Ok(())
     }
 

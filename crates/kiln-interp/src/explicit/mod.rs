@@ -31,6 +31,7 @@ use crate::mask::Mask;
 use crate::memory::{BlockMemory, GlobalMemory};
 use crate::register::Register;
 use crate::spaces::{Spaces, Turn};
+use crate::thread_order::ThreadOrder;
 use crate::trap::Trap;
 use crate::value::Data;
 use kiln_backend::Error;
@@ -176,7 +177,7 @@ fn placeholder(memory: &mut GlobalMemory) -> Result<Spaces<'_>, Error> {
         block: 0,
         rank: 0,
         lanes: 1,
-        epoch: 0,
+        order: ThreadOrder::default(),
         threaded: false,
         fenced: false,
         acquires: false,
@@ -217,7 +218,8 @@ fn run_together<'m>(
                     let mut result = Ok(());
                     if entered {
                         if threaded {
-                            machine.spaces.turn_to(Turn { block, rank, epoch: 0 });
+                            let order = machine.loaded.thread_order();
+                            machine.spaces.turn_to(Turn { block, rank, order });
                         } else {
                             machine.spaces.begin_block(block);
                         }

@@ -2,6 +2,7 @@
 
 use crate::harness::*;
 use kiln_backend::{Backend, Finding};
+use kiln_interp::Options;
 use kiln_ir::*;
 
 const N: u32 = 8;
@@ -47,6 +48,102 @@ fn a_missing_barrier_is_a_race() {
     let host = Host::new();
     let out = host.uninit(64, &[8]);
     host.run(&exchange(false, 1), [1; 3], &args(&[&out])).unwrap();
+}
+
+/// 64 threads write their index to shared memory, reach a barrier of the lanes of their warps that
+/// have a bit, and read what a thread `shift` further on wrote.
+fn exchange_in_warps(lanes: &'static [u32], shift: i64) -> Kernel {
+    threads(64, &[P::View(Scalar::I64, 1)], move |b, p| {
+        let tid = b.thread_id(Axis::X);
+        let shared = b.alloc(Space::Shared, Scalar::I64, Shape::new(&[64]));
+        b.at(10).store_at(shared, tid, tid);
+        for &bits in lanes {
+            let (bit, lanes) = (b.i32(1), b.constant(Literal::from_bits(Scalar::U32, bits.into())));
+            let (bit, tid) = (b.cast(bit, Scalar::U32), b.cast(tid, Scalar::U32));
+            // The amount counts modulo 32.
+            let bit = b.binary(BinaryOp::Shl, bit, tid);
+            let own = b.binary(BinaryOp::And, lanes, bit);
+            let there = b.compare(CompareOp::Eq, own, bit);
+            b.if_(
+                there,
+                &[],
+                |b| {
+                    b.op(OpKind::WarpBarrier, &[lanes], &[]);
+                    vec![]
+                },
+                |_| vec![],
+            );
+        }
+        let (shift, n) = (b.index(shift), b.index(64));
+        let other = b.binary(BinaryOp::Add, tid, shift);
+        let other = b.binary(BinaryOp::Rem, other, n);
+        let value = b.at(11).load_at(shared, other);
+        b.store_at(p[0], tid, value);
+    })
+}
+
+/// The last lane of a warp alone reads what another warp wrote.
+const RACES: [&str; 4] = [
+    "is read by thread 31 of block 0 and was written by thread 32 of block 0",
+    "is read by thread 63 of block 0 and was written by thread 0 of block 0",
+    "is written by thread 32 of block 0 and was read by thread 31 of block 0",
+    "is written by thread 0 of block 0 and was read by thread 63 of block 0",
+];
+
+#[test]
+fn a_barrier_of_a_warp_orders_its_lanes_alone() {
+    for host in [Host::sanitizing(), Host::with(Options { seed: Some(5), ..Options::default() })] {
+        let out = host.uninit(64 * 8, &[64]);
+        let race = |lanes: &'static [u32], shift| {
+            let result = host.run(&exchange_in_warps(lanes, shift), [1; 3], &args(&[&out]));
+            result.err().map(|error| error.to_string())
+        };
+        assert_eq!(race(&[u32::MAX], 0), None);
+        let text = race(&[u32::MAX], 1).unwrap_or_default();
+        // Only the last lane of a warp reads what another warp wrote.
+        assert!(RACES.iter().any(|race| text.contains(race)), "{text}");
+        let text = race(&[0xffff], 1).unwrap_or_default();
+        assert!(text.contains("nothing orders the two"), "{text}");
+    }
+}
+
+#[test]
+fn a_race_with_a_third_warp_is_found_behind_barriers_of_warps() {
+    // Thread 40 writes, then threads 0 and 1 write the same, meet, and one of them reads.
+    let kernel = |meet: bool| {
+        threads(64, &[P::View(Scalar::I64, 1)], move |b, p| {
+            let (tid, zero) = (b.thread_id(Axis::X), b.index(0));
+            let shared = b.alloc(Space::Shared, Scalar::I64, Shape::new(&[1]));
+            let only = |b: &mut Builder, thread: i64, f: &mut dyn FnMut(&mut Builder)| {
+                let thread = b.index(thread);
+                let mine = b.compare(CompareOp::Eq, tid, thread);
+                let arm = |b: &mut Builder| {
+                    f(b);
+                    vec![]
+                };
+                b.if_(mine, &[], arm, |_| vec![]);
+            };
+            for thread in [40, 0, 1] {
+                only(b, thread, &mut |b| b.store_at(shared, zero, zero));
+            }
+            if meet {
+                b.op(OpKind::Barrier, &[], &[]);
+            }
+            let all = b.constant(Literal::from_bits(Scalar::U32, u32::MAX.into()));
+            b.op(OpKind::WarpBarrier, &[all], &[]);
+            let one = b.index(1);
+            only(b, 0, &mut |b| b.at(11).store_at(shared, zero, one));
+            b.store_at(p[0], tid, tid);
+        })
+    };
+    let host = Host::sanitizing();
+    let out = host.uninit(64 * 8, &[64]);
+    host.run(&kernel(true), [1; 3], &args(&[&out])).unwrap();
+    let fault = host.fault(&kernel(false), [1; 3], &args(&[&out]));
+    assert!(
+        fault.to_string().contains("is written by thread 0 of block 0 and was written by thread 40"),
+        "{fault}"
+    );
 }
 
 #[test]

@@ -143,6 +143,67 @@ fn shuffles_and_votes_need_whole_warps() {
 }
 
 #[test]
+fn barriers_of_a_warp_name_those_who_come() {
+    let host = Host::new();
+    let out = host.uninit(70 * 4, &[70]);
+    // The threads from `first` on reach a barrier of the lanes `bits`, those of `odd` more.
+    let kernel = |first: i64, bits: u32, odd: u32| {
+        threads(70, &[P::View(Scalar::I32, 1)], |b, p| {
+            let (tid, first, two) = (b.thread_id(Axis::X), b.index(first), b.index(2));
+            let there = b.compare(CompareOp::Ge, tid, first);
+            let odd = b.constant(Literal::from_bits(Scalar::U32, odd.into()));
+            let parity = b.binary(BinaryOp::Rem, tid, two);
+            let parity = b.cast(parity, Scalar::U32);
+            let more = b.binary(BinaryOp::Mul, parity, odd);
+            let bits = b.constant(Literal::from_bits(Scalar::U32, bits.into()));
+            let bits = b.binary(BinaryOp::Or, bits, more);
+            b.if_(
+                there,
+                &[],
+                |b| {
+                    b.at(40).op(OpKind::WarpBarrier, &[bits], &[]);
+                    vec![]
+                },
+                |_| vec![],
+            );
+            let one = b.i32(1);
+            b.store_at(p[0], tid, one);
+        })
+    };
+    // All; whole warps, the last one partial; the upper lanes of that; only the lanes it has.
+    for (first, bits) in [(0, u32::MAX), (32, u32::MAX), (66, 0xffff_fffc), (64, 0x3f)] {
+        host.run(&kernel(first, bits, 0), [1; 3], &args(&[&out])).unwrap();
+        assert_eq!(host.read::<i32>(&out), [1; 70]);
+    }
+    let cases = [
+        (
+            40,
+            u32::MAX,
+            0,
+            40,
+            "a barrier of lanes 0xffffffff of warp 1 reached by 24 of their 32 threads, and thread 32 is not among them",
+        ),
+        (
+            66,
+            0x3f,
+            0,
+            66,
+            "a barrier of lanes 0x0000003f of warp 2 reached by 4 of their 6 threads, and thread 64 is not among them",
+        ),
+        (64, 0x1e, 0, 64, "a barrier of lanes 0x0000001e of warp 2 reached by its lane 0"),
+        (64, 0x3f, 0x40, 64, "a barrier of lanes 0x0000003f of warp 2, for which thread 65 names 0x0000007f"),
+    ];
+    for (first, bits, odd, thread, want) in cases {
+        let fault = host.fault(&kernel(first, bits, odd), [1; 3], &args(&[&out]));
+        assert_eq!((fault.location.as_str(), fault.thread), ("test.rs:40:1", Some([thread, 0, 0])));
+        assert!(
+            fault.to_string().starts_with(&format!("divergent threads in `under_test`: {want}")),
+            "{fault}"
+        );
+    }
+}
+
+#[test]
 fn allocations_of_mixed_types_are_aligned_and_apart() {
     let got = run_threads(1, |b, tid| {
         let small = b.alloc(Space::Shared, Scalar::Bool, Shape::new(&[3]));

@@ -62,6 +62,10 @@ pub enum AtomicOp {
     Or,
     Xor,
     Exchange,
+    /// Of words of u32: the sum of the two f16 that each is made of, one by one.
+    AddF16x2,
+    /// The same of two bf16.
+    AddBf16x2,
 }
 
 /// What happens where an index lies outside a view's extent.
@@ -188,6 +192,7 @@ words!(ReduceOp, "combination", {
 words!(Precision, "precision", { Full = "full", Tf32 = "tf32", Tf32x3 = "tf32x3", FastSums = "fast_sums" });
 words!(AtomicOp, "atomic operation", {
     Add = "add", Min = "min", Max = "max", And = "and", Or = "or", Xor = "xor", Exchange = "exchange",
+    AddF16x2 = "add_f16x2", AddBf16x2 = "add_bf16x2",
 });
 words!(Bounds, "treatment of bounds", { Mask = "mask", Check = "check", Trust = "trust" });
 words!(ShuffleMode, "shuffle mode", { Index = "index", Up = "up", Down = "down", Xor = "xor" });

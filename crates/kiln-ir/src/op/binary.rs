@@ -5,6 +5,7 @@
 use super::attribute::{AtomicOp, ReduceOp};
 use super::class::Class;
 use super::listed::listed;
+use crate::types::Scalar;
 
 listed! {
     /// Element-wise operations with two operands of one type, which is also the result's.
@@ -189,6 +190,22 @@ impl AtomicOp {
         match self {
             AtomicOp::Add | AtomicOp::Min | AtomicOp::Max | AtomicOp::Exchange => Class::Number,
             AtomicOp::And | AtomicOp::Or | AtomicOp::Xor => Class::Integer,
+            AtomicOp::AddF16x2 | AtomicOp::AddBf16x2 => Class::Integer,
+        }
+    }
+
+    /// The type of which words of u32 hold two elements, if the operation is on these.
+    ///
+    /// ```
+    /// use kiln_ir::{AtomicOp, Scalar};
+    /// assert_eq!((AtomicOp::AddF16x2.pair_of(), AtomicOp::Add.pair_of()), (Some(Scalar::F16), None));
+    /// ```
+    pub const fn pair_of(self) -> Option<Scalar> {
+        match self {
+            AtomicOp::AddF16x2 => Some(Scalar::F16),
+            AtomicOp::AddBf16x2 => Some(Scalar::BF16),
+            AtomicOp::Add | AtomicOp::Min | AtomicOp::Max => None,
+            AtomicOp::And | AtomicOp::Or | AtomicOp::Xor | AtomicOp::Exchange => None,
         }
     }
 }

@@ -89,6 +89,7 @@ impl OpKind {
             | LoadQuad(_)
             | StoreQuad(_)
             | Barrier
+            | WarpBarrier
             | GridBarrier
             | Shuffle(_)
             | Vote(_)

@@ -236,6 +236,15 @@ pub enum OpKind {
     /// `()`: all threads of the block arrive before any leaves; shared memory written before is
     /// visible after. Uniform control flow.
     Barrier,
+    /// `(u32 scalar lanes)`: the lanes of the warp (32 consecutive threads) that have a bit arrive
+    /// before any of them leaves; what they wrote before, in whichever memory, is visible to them
+    /// after. Who reaches it is one of these lanes and has the same bits as the others; lanes that
+    /// the block does not have, and threads that have ended, are not waited for. With all bits it
+    /// is a barrier of the whole warp.
+    ///
+    /// Where lanes with a bit do not reach it, the interpreter faults, and a GPU waits for them, so
+    /// that the launch may not end.
+    WarpBarrier,
     /// `(scalar value, i64 scalar b) -> scalar`: the value of another lane of the warp (32
     /// consecutive threads). `b` counts modulo 32. A lane that the block does not have, in a last
     /// warp that is not full, gives nothing: who would read it gets its own value.

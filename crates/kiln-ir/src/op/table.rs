@@ -90,6 +90,8 @@ pub enum Operand {
     Rank,
     /// The lane of a shuffle.
     Lane,
+    /// A bit for each lane of a warp that takes part.
+    Lanes,
     /// How long to rest, in nanoseconds.
     Duration,
     /// The first value of a loop's variable.
@@ -261,6 +263,7 @@ impl OpKind {
             OpKind::StoreQuad(_) => row("store_quad", Stays, Threads, list(&[View], Index, &[Stored; 4])),
 
             OpKind::Barrier => row("barrier", Stays, Threads, NONE),
+            OpKind::WarpBarrier => row("warp_barrier", Stays, Threads, fixed(&[Lanes])),
             OpKind::Shuffle(_) => row("shuffle", Observes, Threads, fixed(&[Input, Lane])),
             OpKind::Vote(_) => row("vote", Observes, Threads, fixed(&[Condition])),
             OpKind::BlockUniform => row("block_uniform", Observes, Threads, UNARY),

@@ -209,6 +209,7 @@ impl Parser {
                 Head::new(Alloc { space, elem, shape: Shape::new(&self.extents()?) }, vec![])
             }
             "barrier" => Head::new(Barrier, vec![]),
+            "warp_barrier" => self.values_of(WarpBarrier)?,
             "grid_barrier" => Head::new(GridBarrier, vec![]),
             "cluster_barrier" | "cluster_store_quad" | "ptr_cluster_store_quad" => {
                 self.cluster_head(&mnemonic, at)?

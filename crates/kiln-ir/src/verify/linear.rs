@@ -21,7 +21,7 @@ pub(super) fn check(s: &Subject, op: LinearOp, predicated: bool) -> Outcome {
         }
         LinearOp::Atomic { op, .. } => {
             shared()?;
-            s.class_of_words(op.class(), view.elem)?;
+            s.atomic_class(op, view.elem)?;
             (1, 1)
         }
         LinearOp::AtomicCas { .. } => {

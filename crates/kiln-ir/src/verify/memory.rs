@@ -54,7 +54,7 @@ pub(super) fn scatter(s: &Subject, masked: bool) -> Outcome {
 
 pub(super) fn atomic(s: &Subject, op: AtomicOp, masked: bool) -> Outcome {
     let (view, shape) = s.indices(masked, 1)?;
-    s.class_of_words(op.class(), view.elem)?;
+    s.atomic_class(op, view.elem)?;
     s.atomic(&view, shape.unwrap_or_default(), 1)
 }
 
@@ -101,7 +101,7 @@ pub(super) fn ptr_store(s: &Subject, lanes: u32, predicated: bool) -> Outcome {
 
 pub(super) fn ptr_atomic(s: &Subject, op: AtomicOp, predicated: bool) -> Outcome {
     let first = s.address(predicated, 1)?;
-    s.class_of_words(op.class(), s.scalar(first)?)?;
+    s.atomic_class(op, s.scalar(first)?)?;
     s.results_len(1)?;
     s.result(0, s.ty(first))
 }
@@ -187,6 +187,14 @@ impl Subject<'_> {
         let ty = Type::tile(view.elem, shape);
         let all = self.data.operands.len();
         (all - count..all).try_for_each(|i| self.operand(i, &ty).map(|_| ()))
+    }
+
+    /// An atomic operation is on elements that it works on.
+    pub(super) fn atomic_class(&self, op: AtomicOp, elem: Scalar) -> Outcome {
+        require(op.pair_of().is_none() || elem == Scalar::U32, || {
+            format!("`{}` of {elem}, expected words of u32", op.name())
+        })?;
+        self.class_of_words(op.class(), elem)
     }
 
     fn atomic(&self, view: &ViewType, shape: Shape, values: usize) -> Outcome {

@@ -136,7 +136,7 @@ impl<'k> Subject<'k> {
                 self.result(0, self.ty(0))
             }
             Clock(_) => self.counts(0, 1)?.result(0, &Type::scalar(Scalar::U64)),
-            Sleep => self.counts(1, 0)?.operand(0, &Type::scalar(Scalar::U32)).map(|_| ()),
+            Sleep | WarpBarrier => self.counts(1, 0)?.operand(0, &Type::scalar(Scalar::U32)).map(|_| ()),
             Fence(_) | Barrier => self.counts(0, 0).map(|_| ()),
             GridBarrier => {
                 require(self.kernel.cluster == 1, || "a grid barrier in a kernel of clusters".into())?;

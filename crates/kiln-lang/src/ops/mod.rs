@@ -23,6 +23,7 @@
 //! | `random.rs` | random numbers |
 //! | `axis.rs`, `each.rs` | one axis of a tile; what is done with each tile of a value |
 //! | `dot.rs` | matrix products |
+//! | `dot_scaled.rs` | those of factors with a scale for each block |
 
 mod any;
 mod arith;
@@ -32,6 +33,7 @@ mod combine_with;
 mod compare;
 mod convert;
 mod dot;
+mod dot_scaled;
 mod each;
 mod fast;
 mod floats;
@@ -54,6 +56,7 @@ pub use combine_with::AlongAxis;
 pub use compare::select;
 pub(crate) use convert::cast;
 pub use dot::{Accumulate, Float8, Int8, dot, dot_acc, dot_with};
+pub use dot_scaled::{BlockScaled, dot_scaled};
 pub(crate) use each::Choose;
 pub use random::{philox, rand, randint, randint4x, randn};
 pub(crate) use rearrange::stretched;

@@ -178,6 +178,11 @@ impl<T: Elem, const R: usize> ViewMut<T, R> {
         Val::from_raw(self.at(&indices, mask).atomic(op, value.raw(), trusted, T::SCALAR, site))
     }
 
+    /// A relaxed operation on a word.
+    pub(super) fn atomic_word(&self, op: AtomicOp, index: [Raw; R], value: Val<T>, site: Site) -> Val<T> {
+        self.atomic((op, RELAXED), index, None, value, false, site)
+    }
+
     /// Atomically replaces the element by `value`; gives the old one.
     #[track_caller]
     pub fn atomic_exchange(&self, index: impl Indices<R>, value: impl IntoVal<T>) -> Val<T> {
@@ -308,6 +313,11 @@ impl<T: Elem, const R: usize> ViewMut<T, R> {
 }
 
 impl<T: Elem, const R: usize> Atomics<T, R> {
+    /// An operation on a word, in the order.
+    pub(super) fn atomic_word(&self, op: AtomicOp, index: [Raw; R], value: Val<T>, site: Site) -> Val<T> {
+        self.view.atomic((op, self.ordering), index, None, value, false, site)
+    }
+
     /// Replaces the element by `value`; gives the old one.
     ///
     /// ```

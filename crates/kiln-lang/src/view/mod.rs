@@ -9,20 +9,28 @@
 //! | `thread_index.rs` | the thread's own index |
 //! | `selection.rs` | elements at indices, where a mask holds |
 //! | `atomic.rs` | atomic operations |
+//! | `atomic_pair.rs` | sums of two 16-bit floats in a word |
+//! | `record.rs` | elements that are structs: a view for each field |
 //! | `ordered.rs` | single elements and quads that others write meanwhile |
 
 mod atomic;
+mod atomic_pair;
 pub(crate) mod core;
 mod element;
 mod made;
 mod ordered;
+pub(crate) mod record;
 mod selection;
 mod thread_index;
 mod tile;
 mod view_at;
 
 pub use atomic::{AtomicOrder, Atomics};
+pub use atomic_pair::Half;
 pub use element::Indices;
+pub use record::{
+    Field, LocalRecords, Record, RecordView, RecordViewMut, SharedRecords, local_records, shared_records,
+};
 pub use thread_index::{OwnIndex, ThreadIndex, thread_index, thread_index_2d, thread_index_3d};
 pub use tile::{Offsets, TileView, TileViewMut};
 

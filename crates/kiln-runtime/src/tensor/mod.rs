@@ -5,6 +5,7 @@
 //! | `dynamic.rs` | [`DynTensor`]: element type and rank at run time; contents, order, checks |
 //! | `views.rs` | its views: slices, axes in other orders, other shapes |
 //! | `typed.rs`, `axes.rs` | [`Tensor`]: the same tensor under a static element type and rank |
+//! | `records.rs` | [`Records`]: elements that are structs, a tensor for each field |
 //! | `awaited.rs` | reads of both that are awaited |
 //! | `display.rs` | what `{}` prints of both |
 //! | `layout.rs` | where the elements lie |
@@ -15,9 +16,11 @@ mod copy;
 mod display;
 mod dynamic;
 mod layout;
+mod records;
 mod typed;
 mod views;
 
 pub use dynamic::DynTensor;
 pub(crate) use layout::Layout;
+pub use records::Records;
 pub use typed::Tensor;

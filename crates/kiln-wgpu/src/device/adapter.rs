@@ -32,11 +32,12 @@ const NO_ADAPTER: &str = if cfg!(target_family = "wasm") {
 };
 
 /// What an optional feature of wgpu is for, and how kernels do without it.
-const OPTIONAL: [(F, &str, &str); 7] = [
+const OPTIONAL: [(F, &str, &str); 8] = [
     (F::SHADER_INT64, "SHADER_INT64", "64-bit integers"),
     (F::SHADER_F64, "SHADER_F64", "f64"),
     (F::SHADER_F16, "SHADER_F16", "arithmetic of f16"),
     (F::SUBGROUP, "SUBGROUP", "exchanges among lanes other than through workgroup memory"),
+    (F::SUBGROUP_BARRIER, "SUBGROUP_BARRIER", "barriers of a warp other than those of its block"),
     (
         F::EXPERIMENTAL_COOPERATIVE_MATRIX,
         "EXPERIMENTAL_COOPERATIVE_MATRIX",
@@ -246,6 +247,7 @@ pub(crate) fn code_features(
         float16: has.contains(F::SHADER_F16),
         asks_for_proof: info.backend == wgpu::Backend::BrowserWebGpu,
         subgroup: (same && has.contains(F::SUBGROUP)).then_some(info.subgroup_max_size),
+        subgroup_barriers: has.contains(F::SUBGROUP_BARRIER),
         loop_rounds: loop_rounds(info),
         matrices: match has.contains(F::EXPERIMENTAL_COOPERATIVE_MATRIX) {
             true => matrices(&adapter.cooperative_matrix_properties()),

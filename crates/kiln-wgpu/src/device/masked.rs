@@ -11,7 +11,7 @@ const NAMES: [(&str, F); 6] = [
     ("i64", F::SHADER_INT64),
     ("f64", F::SHADER_F64),
     ("f16", F::SHADER_F16),
-    ("subgroups", F::SUBGROUP),
+    ("subgroups", F::SUBGROUP.union(F::SUBGROUP_BARRIER)),
     ("spirv", F::PASSTHROUGH_SHADERS),
     ("matrices", F::EXPERIMENTAL_COOPERATIVE_MATRIX),
 ];

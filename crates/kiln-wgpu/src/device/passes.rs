@@ -130,7 +130,9 @@ pub(crate) fn module(gpu: &Gpu, kernel: &Kernel) -> Result<Module> {
 /// subgroups serve them as they are; shuffles that the user wrote are among 32 threads.
 fn warp(features: Features, kernel: &Kernel) -> u32 {
     let mut asks = false;
-    kernel.walk(|_, data| asks |= matches!(data.kind, OpKind::Shuffle(_) | OpKind::Vote(_)));
+    kernel.walk(|_, data| {
+        asks |= matches!(data.kind, OpKind::Shuffle(_) | OpKind::Vote(_) | OpKind::WarpBarrier)
+    });
     match features.subgroup.filter(|width| width.is_power_of_two() && !asks) {
         Some(width) => width.min(WARP),
         None => WARP,

@@ -101,6 +101,7 @@ async fn open() -> Option<Device> {
         exact_extrema: false,
         asks_for_proof: false,
         subgroup: (same && has.contains(wgpu::Features::SUBGROUP)).then_some(info.subgroup_max_size),
+        subgroup_barriers: false,
         loop_rounds: None,
         matrices: None,
         warp: 32,
