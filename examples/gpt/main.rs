@@ -13,6 +13,7 @@
 mod chart;
 mod model;
 mod pairs;
+mod profile;
 mod text;
 mod training;
 
@@ -67,6 +68,9 @@ struct Options {
     /// The seed of weights, batches and samples; equal seeds give equal losses.
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    /// Print the kernels of one more step, by the time that they take on the device.
+    #[arg(long)]
+    profile: bool,
     /// Train on this text instead.
     #[arg(long, value_name = "FILE")]
     text: Option<PathBuf>,
@@ -128,6 +132,9 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     let losses = train(&mut training, &text, recipe, options)?;
     if !losses.is_empty() {
         println!("\nloss\n{}", chart::text(&losses, 72, 8));
+    }
+    if options.profile {
+        profile::profile(&device, || Ok(training.step(&text).map(drop)?))?;
     }
     if options.sample > 0 {
         let written = training.sample(&text, "And ", options.sample, Key::new(options.seed).fold(2))?;

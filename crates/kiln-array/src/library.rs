@@ -81,13 +81,18 @@ mod kernels {
     }
 }
 
-/// Launches an operation of the library.
-pub(crate) fn launch(op: &Op, inputs: &[DynTensor], result: &mut DynTensor) -> Result<()> {
+/// Launches an operation of the library. Attention may be asked for its sums too.
+pub(crate) fn launch(
+    op: &Op,
+    inputs: &[DynTensor],
+    result: &mut DynTensor,
+    also: Option<&mut DynTensor>,
+) -> Result<()> {
     match (op, inputs) {
         (Op::Product, [a, b]) => product(a, b, result),
         (Op::ArgSort { descending }, [x]) => argsort(x, result, *descending),
         (Op::AddParts, [x, indices]) => add_parts(x, indices, result),
-        (Op::Attention { causal }, [qkv]) => attention(qkv, *causal, [Some(result), None]),
+        (Op::Attention { causal }, [qkv]) => attention(qkv, *causal, [Some(result), also]),
         (Op::AttentionSums { causal }, [qkv]) => attention(qkv, *causal, [None, Some(result)]),
         (Op::AttentionGradient { causal }, [qkv, g, sums, means]) => {
             attention_gradient(qkv, [g, sums, means], *causal, result)
