@@ -20,8 +20,8 @@ mod training;
 use clap::{Parser, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use kiln::Device;
-use kiln::array::Module;
 use kiln::array::nn::Key;
+use kiln::array::{Array, Module};
 use model::Extents;
 use pairs::Tokens;
 use std::error::Error;
@@ -99,6 +99,8 @@ enum Precision {
 const PAIRS: usize = 512;
 /// Steps between checkpoints.
 const KEPT: usize = 100;
+/// Losses that are read at a time.
+const READ_TOGETHER: usize = 8;
 
 fn main() -> ExitCode {
     match run(&Options::parse()) {
@@ -188,30 +190,27 @@ fn train(
     )?);
     bar.set_position(training.steps() as u64);
     let mut losses = Vec::new();
-    let mut pending = None;
+    let mut pending = Vec::new();
     // The first two steps compile.
     let (mut begun, mut counted) = (Instant::now(), 0);
     while training.steps() < recipe.steps {
-        // The loss of the step before: reading it waits for that one, while the next is on its way.
-        let next = training.step(text)?;
-        if let Some(loss) = pending.replace(next) {
-            note(&bar, &mut losses, &loss)?;
+        // Reading a loss waits for all that was enqueued, and the device for the host after it: so
+        // several are read at a time.
+        pending.push(training.step(text)?);
+        if pending.len() == READ_TOGETHER {
+            note(&bar, &mut losses, &mut pending)?;
         }
         bar.set_position(training.steps() as u64);
         counted += 1;
         if counted == 2 {
-            if let Some(loss) = pending.take() {
-                note(&bar, &mut losses, &loss)?;
-            }
+            note(&bar, &mut losses, &mut pending)?;
             begun = Instant::now();
         }
         if let Some(path) = options.checkpoint.as_ref().filter(|_| training.steps().is_multiple_of(KEPT)) {
             training.save(path)?;
         }
     }
-    if let Some(loss) = pending.take() {
-        note(&bar, &mut losses, &loss)?;
-    }
+    note(&bar, &mut losses, &mut pending)?;
     bar.finish();
     if counted > 2 {
         let tokens = ((counted - 2) * recipe.batch * recipe.length) as f64;
@@ -228,9 +227,13 @@ fn train(
     Ok(losses)
 }
 
-fn note(bar: &ProgressBar, losses: &mut Vec<f32>, loss: &kiln::array::Array) -> Result<(), Box<dyn Error>> {
-    let loss = loss.item::<f32>()?;
-    bar.set_message(format!("loss {loss:.4}"));
-    losses.push(loss);
+/// Reads losses.
+fn note(bar: &ProgressBar, losses: &mut Vec<f32>, pending: &mut Vec<Array>) -> Result<(), Box<dyn Error>> {
+    for loss in pending.drain(..) {
+        losses.push(loss.item()?);
+    }
+    if let Some(loss) = losses.last() {
+        bar.set_message(format!("loss {loss:.4}"));
+    }
     Ok(())
 }

@@ -8,7 +8,7 @@ use kiln_kernels::attention::{Cache, Given};
 use kiln_kernels::matmul::Factor;
 use kiln_kernels::{Attention, Matmul, Sort};
 use kiln_lang::prelude::*;
-use kiln_runtime::{DynTensor, Result, Tensor};
+use kiln_runtime::{DynTensor, Execution, Result, Tensor};
 
 /// Kernels over rows.
 mod kernels {
@@ -63,7 +63,8 @@ mod kernels {
     }
 
     /// As [`add_parts`], of indices that `order` puts in order: those of a part are the ones from
-    /// its start to the next one's. `S` is what is added up in.
+    /// its start to the next one's. `S` is what is added up in, of `beside` indices side by side:
+    /// a part that many indices have would wait for memory once for each.
     #[kernel(crate = kiln_runtime)]
     pub fn add_sorted_parts<T: Num, S: Num>(
         x: &Tensor<T, 3>,
@@ -71,11 +72,25 @@ mod kernels {
         starts: &Tensor<i64, 1>,
         y: &mut Tensor<T, 3>,
         block: usize,
+        beside: usize,
     ) {
-        let (outer, part, inner) = (program_id(2), program_id(1), program_id(0) * block);
-        let mut sum = zeros::<S>(block);
-        for at in range(starts.get(part), starts.get(part + 1)) {
-            sum = sum + x.row(outer).row(order.get(at)).tile(inner, block).load(0).cast::<S>();
+        // A grid has most room for parts on its first axis.
+        let (outer, inner, part) = (program_id(2), program_id(1) * block, program_id(0));
+        let (from, to) = (starts.get(part), starts.get(part + 1));
+        let (rows, mut sum) = (x.row(outer), zeros::<S>(block));
+        if beside == 1 {
+            for at in range(from, to) {
+                sum = sum + rows.row(order.get(at)).tile(inner, block).load(0).cast::<S>();
+            }
+        } else {
+            let column = (iota::<i64>(block) + inner).expand(0).broadcast_to((beside, block));
+            let mut sums = zeros::<S>((beside, block));
+            for first in range_step(from, to, beside) {
+                let at = iota::<i64>(beside) + first;
+                let row = order.get_where(at, at.lt(to), -1).expand(1).broadcast_to((beside, block));
+                sums = sums + rows.get_or((row, column), 0).cast::<S>();
+            }
+            sum = sums.sum_axis(0);
         }
         y.row(outer).row(part).tile(inner, block).store(sum.cast::<T>());
     }
@@ -114,6 +129,11 @@ fn product(a: &DynTensor, b: &DynTensor, c: &mut DynTensor) -> Result<()> {
 const PART: usize = 1024;
 const AHEAD: usize = 256;
 
+/// Of sorted indices on a GPU, the elements of a part that a program adds up, and how many indices
+/// side by side.
+const PART_OF_SORTED: usize = 256;
+const BESIDE: usize = 32;
+
 /// The most indices that every part looks at; more are sorted first.
 const MOST_COMPARED: usize = 1024;
 
@@ -145,11 +165,15 @@ fn add_sorted_parts(x: &DynTensor, indices: &Tensor<i64, 1>, y: &mut DynTensor, 
     Sort::new().order(&indices.reshape([1, count])?, &mut order)?;
     let (order, mut starts) = (order.reshape([count])?, device.uninit([parts + 1])?);
     let steps = (usize::BITS - count.leading_zeros()) as usize;
+    let (block, beside) = match device.capabilities().execution {
+        Execution::Simt => (block.min(PART_OF_SORTED), BESIDE),
+        Execution::Simd | Execution::Interpreted => (block, 1),
+    };
     kernels::beginnings(indices, &order, &mut starts, steps, AHEAD).launch(&device)?;
     macro_rules! of {
         ($of:ty, $sum:ty) => {{
             let x = x.downcast_ref::<$of, 3>()?;
-            kernels::add_sorted_parts::<$of, $sum>(x, &order, &starts, y.downcast_mut()?, block)
+            kernels::add_sorted_parts::<$of, $sum>(x, &order, &starts, y.downcast_mut()?, block, beside)
                 .launch(&device)
         }};
     }
@@ -265,4 +289,37 @@ pub(crate) fn fused(a: &DynTensor, b: &DynTensor, c: &mut DynTensor, then: Chain
 fn argsort(x: &DynTensor, y: &mut DynTensor, descending: bool) -> Result<()> {
     let sort = if descending { Sort::new().descending() } else { Sort::new() };
     for_numbers!(x.dtype(), T => sort.order::<T>(x.downcast_ref()?, y.downcast_mut()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kiln_runtime::Device;
+
+    /// As on GPUs too: parts of no, few and many indices, in tiles that go beyond the ends.
+    #[test]
+    fn sorted_parts_are_added_up_one_by_one_or_several_beside() -> Result<()> {
+        let device = Device::open("interp")?;
+        let (count, parts, inner) = (45, 4, 5);
+        let numbers: Vec<i32> = (0..2 * count * inner).map(|i| (i * 37 % 101) as i32 - 50).collect();
+        let x = device.tensor(&numbers, [2, count, inner])?;
+        let part_of = |at: usize| [0, 1, 3, 1, 1][at % 5];
+        let mut order: Vec<i64> = (0..count as i64).collect();
+        order.sort_by_key(|&at| part_of(at as usize));
+        let before = |part: usize| (0..count).filter(|&at| part_of(at) < part).count() as i64;
+        let starts: Vec<i64> = (0..=parts).map(before).collect();
+        let (order, starts) = (device.tensor(&order, [count])?, device.tensor(&starts, [parts + 1])?);
+        let sum = |outer: usize, part: usize, at: usize| -> i32 {
+            let of = (0..count).filter(|&row| part_of(row) == part);
+            of.map(|row| numbers[(outer * count + row) * inner + at]).sum()
+        };
+        let places = (0..2 * parts * inner).map(|at| (at / inner / parts, at / inner % parts, at % inner));
+        let expected: Vec<i32> = places.map(|(outer, part, at)| sum(outer, part, at)).collect();
+        for beside in [1, 8] {
+            let mut y = device.uninit([2, parts, inner])?;
+            kernels::add_sorted_parts::<i32, i32>(&x, &order, &starts, &mut y, 4, beside).launch(&device)?;
+            assert_eq!(y.to_vec()?, expected, "{beside} beside");
+        }
+        Ok(())
+    }
 }

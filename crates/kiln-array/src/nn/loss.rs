@@ -41,7 +41,7 @@ impl Array {
         let x = self.cast_at(accumulator(mean_of(self.dtype())), site);
         // The difference to the largest logit first: two large numbers would lose its digits.
         let max = x.shift_along(-1);
-        let at_target = target_logits(&x, targets, site) - &max;
+        let at_target = target_logits(&x, &self.stop_gradient(), targets, site) - &max;
         (log_of_sum(&x, &max) - at_target).mean()
     }
 }
@@ -62,15 +62,16 @@ fn power(x: &Array) -> Array {
     (x * std::f64::consts::LOG2_E).exp2()
 }
 
-/// The logits at targets `[…]`: `[…, 1]`. The gradient is written at the place of the target and
-/// zero elsewhere, so that it is computed in the kernel of what it is added to.
-fn target_logits(x: &Array, targets: &Array, site: Site) -> Array {
+/// The logits at targets `[…]`: `[…, 1]`. They are taken of `logits`, which is x before it was made
+/// wide: what elements are taken of is in memory. The gradient is written at the place of the target
+/// and zero elsewhere, so that it is computed in the kernel of what it is added to.
+fn target_logits(x: &Array, logits: &Array, targets: &Array, site: Site) -> Array {
     let classes = *x.shape().last().unwrap_or(&1);
     custom_vjp(
-        &[x, &targets.unsqueeze(-1)],
-        |of| of[0].take_along(&of[1], -1),
+        &[x, logits, &targets.unsqueeze(-1)],
+        |of| of[1].take_along(&of[2], -1).cast_at(of[0].dtype(), site),
         move |of, _, g| {
-            let (x, targets) = (&of[0], &of[1]);
+            let (x, targets) = (&of[0], &of[2]);
             let places =
                 (targets + classes as i64).where_(&targets.less(0), targets).cast_at(Scalar::I32, site);
             let of_x = match x.device() {
@@ -81,7 +82,8 @@ fn target_logits(x: &Array, targets: &Array, site: Site) -> Array {
                 }
                 None => x.clone(),
             };
-            vec![of_x, targets.filled_like(Literal::zero(targets.dtype()), site)]
+            let nothing = |x: &Array| x.filled_like(Literal::zero(x.dtype()), site);
+            vec![of_x, nothing(&of[1]), nothing(targets)]
         },
     )
 }

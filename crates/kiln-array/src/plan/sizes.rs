@@ -60,6 +60,8 @@ pub(crate) fn tile(of: Sizes, device: &Device) -> ([u32; 2], Option<u32>) {
         Columns::Whole => covering(of.columns_extent),
         Columns::Grid | Columns::Loop if of.crossed => covering(of.columns_extent).min(CROSSED),
         Columns::Grid if execution == Execution::Simt => dividing(of.columns_extent, of.rows, most),
+        // Fewer programs at a time, whose rows stay in the L2 cache from one loop to the next.
+        Columns::Loop if execution == Execution::Simt && of.columns_extent >= LONGEST_ROW => 4 * most,
         Columns::Grid | Columns::Loop => covering(of.columns_extent).min(most),
     };
     let rows = match (execution, of.columns) {
