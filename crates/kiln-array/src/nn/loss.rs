@@ -63,8 +63,8 @@ fn power(x: &Array) -> Array {
 }
 
 /// The logits at targets `[…]`: `[…, 1]`. They are taken of `logits`, which is x before it was made
-/// wide: what elements are taken of is in memory. The gradient is written at the place of the target
-/// and zero elsewhere, so that it is computed in the kernel of what it is added to.
+/// wide: what elements are taken of is in memory. The gradient is written at the place of the
+/// target and zero elsewhere, so that it is computed in the kernel of what it is added to.
 fn target_logits(x: &Array, logits: &Array, targets: &Array, site: Site) -> Array {
     let classes = *x.shape().last().unwrap_or(&1);
     custom_vjp(

@@ -93,9 +93,8 @@ impl Math<'_, '_> {
     }
 
     /// Below 15/16, x and an even polynomial times x; above, 1 - 2^(a p(a)), whose power is the
-    /// complement. Its exponent falls for all larger a, so that it is 1 in the end. Both polynomials
-    /// are least in their greatest error, on [0, 15/16] and [15/16, 4.1]: 1.8 ulp with the
-    /// hardware's power.
+    /// complement. Its exponent falls for all larger a, so that the result is 1 in the end. Both
+    /// polynomials were fitted for the least of greatest errors, on [0, 15/16] and [15/16, 4.1].
     fn erf_single(&mut self, x: Value) -> Value {
         let (a, z) = (self.abs(x), self.mul(x, x));
         let near = self.poly(
