@@ -8,7 +8,7 @@ use kiln_kernels::attention::{Cache, Given};
 use kiln_kernels::matmul::Factor;
 use kiln_kernels::{Attention, Matmul, Sort};
 use kiln_lang::prelude::*;
-use kiln_runtime::{DynTensor, Execution, Result, Tensor};
+use kiln_runtime::{DynTensor, Result, Tensor};
 
 /// Kernels over rows.
 mod kernels {
@@ -62,35 +62,57 @@ mod kernels {
         starts.tile(at, block).store(before);
     }
 
+    /// The sums of `chunk` parts of x each, in the order of `order`, where these have one index: a
+    /// part that many indices have is added up by many programs.
+    #[kernel(crate = kiln_runtime)]
+    pub fn add_chunks<T: Num, S: Num>(
+        x: &Tensor<T, 3>,
+        indices: &Tensor<i64, 1>,
+        order: &Tensor<i64, 1>,
+        sums: &mut Tensor<S, 3>,
+        block: usize,
+        chunk: usize,
+    ) {
+        let (outer, inner, number) = (program_id(2), program_id(1) * block, program_id(0));
+        let from = number * chunk;
+        let index = |place: Val<i64>| indices.get(order.get(place));
+        if index(from).eq(index(from + (chunk - 1))) {
+            let mut sum = zeros::<S>(block);
+            for at in range(from, from + chunk) {
+                sum = sum + x.row(outer).row(order.get(at)).tile(inner, block).load(0).cast::<S>();
+            }
+            sums.row(outer).row(number).tile(inner, block).store(sum);
+        }
+    }
+
     /// As [`add_parts`], of indices that `order` puts in order: those of a part are the ones from
-    /// its start to the next one's. `S` is what is added up in, of `beside` indices side by side:
-    /// a part that many indices have would wait for memory once for each.
+    /// its start to the next one's. `S` is what is added up in, as by [`add_chunks`], whose sums
+    /// are taken of the chunks within.
     #[kernel(crate = kiln_runtime)]
     pub fn add_sorted_parts<T: Num, S: Num>(
         x: &Tensor<T, 3>,
         order: &Tensor<i64, 1>,
         starts: &Tensor<i64, 1>,
+        sums: &Tensor<S, 3>,
         y: &mut Tensor<T, 3>,
         block: usize,
-        beside: usize,
+        chunk: usize,
     ) {
         // A grid has most room for parts on its first axis.
         let (outer, inner, part) = (program_id(2), program_id(1) * block, program_id(0));
         let (from, to) = (starts.get(part), starts.get(part + 1));
-        let (rows, mut sum) = (x.row(outer), zeros::<S>(block));
-        if beside == 1 {
-            for at in range(from, to) {
-                sum = sum + rows.row(order.get(at)).tile(inner, block).load(0).cast::<S>();
-            }
-        } else {
-            let column = (iota::<i64>(block) + inner).expand(0).broadcast_to((beside, block));
-            let mut sums = zeros::<S>((beside, block));
-            for first in range_step(from, to, beside) {
-                let at = iota::<i64>(beside) + first;
-                let row = order.get_where(at, at.lt(to), -1).expand(1).broadcast_to((beside, block));
-                sums = sums + rows.get_or((row, column), 0).cast::<S>();
-            }
-            sum = sums.sum_axis(0);
+        let (first, last) = ((from + (chunk - 1)) / chunk, to / chunk);
+        let head = (first * chunk).minimum(to);
+        let tail = (last * chunk).maximum(head);
+        let (x, mut sum) = (x.row(outer), zeros::<S>(block));
+        for at in range(from, head) {
+            sum = sum + x.row(order.get(at)).tile(inner, block).load(0).cast::<S>();
+        }
+        for number in range(first, last) {
+            sum = sum + sums.row(outer).row(number).tile(inner, block).load(0);
+        }
+        for at in range(tail, to) {
+            sum = sum + x.row(order.get(at)).tile(inner, block).load(0).cast::<S>();
         }
         y.row(outer).row(part).tile(inner, block).store(sum.cast::<T>());
     }
@@ -129,10 +151,8 @@ fn product(a: &DynTensor, b: &DynTensor, c: &mut DynTensor) -> Result<()> {
 const PART: usize = 1024;
 const AHEAD: usize = 256;
 
-/// Of sorted indices on a GPU, the elements of a part that a program adds up, and how many indices
-/// side by side.
-const PART_OF_SORTED: usize = 256;
-const BESIDE: usize = 32;
+/// Sorted indices that a program adds up of a part that has more.
+const CHUNK: usize = 64;
 
 /// The most indices that every part looks at; more are sorted first.
 const MOST_COMPARED: usize = 1024;
@@ -165,16 +185,11 @@ fn add_sorted_parts(x: &DynTensor, indices: &Tensor<i64, 1>, y: &mut DynTensor, 
     Sort::new().order(&indices.reshape([1, count])?, &mut order)?;
     let (order, mut starts) = (order.reshape([count])?, device.uninit([parts + 1])?);
     let steps = (usize::BITS - count.leading_zeros()) as usize;
-    let (block, beside) = match device.capabilities().execution {
-        Execution::Simt => (block.min(PART_OF_SORTED), BESIDE),
-        Execution::Simd | Execution::Interpreted => (block, 1),
-    };
     kernels::beginnings(indices, &order, &mut starts, steps, AHEAD).launch(&device)?;
     macro_rules! of {
         ($of:ty, $sum:ty) => {{
-            let x = x.downcast_ref::<$of, 3>()?;
-            kernels::add_sorted_parts::<$of, $sum>(x, &order, &starts, y.downcast_mut()?, block, beside)
-                .launch(&device)
+            let sorted = Sorted { indices, order: &order, starts: &starts };
+            sorted.add::<$of, $sum>(x.downcast_ref()?, y.downcast_mut()?, block, CHUNK)
         }};
     }
     match x.dtype() {
@@ -185,6 +200,40 @@ fn add_sorted_parts(x: &DynTensor, indices: &Tensor<i64, 1>, y: &mut DynTensor, 
         Scalar::U32 => of!(u32, u32),
         Scalar::I64 => of!(i64, i64),
         _ => of!(f32, f32),
+    }
+}
+
+/// Indices, what puts them in order, and where each begins then.
+struct Sorted<'a> {
+    indices: &'a Tensor<i64, 1>,
+    order: &'a Tensor<i64, 1>,
+    starts: &'a Tensor<i64, 1>,
+}
+
+impl Sorted<'_> {
+    /// Adds up parts in `S`: first whole chunks, where there are any.
+    fn add<T: Num, S: Num>(
+        &self,
+        x: &Tensor<T, 3>,
+        y: &mut Tensor<T, 3>,
+        block: usize,
+        chunk: usize,
+    ) -> Result<()> {
+        let &Sorted { indices, order, starts } = self;
+        let device = x.device().clone();
+        let ([outer, count, inner], [_, parts, _]) = (x.shape(), y.shape());
+        let across = inner.div_ceil(block);
+        let grid = |along: usize| [along as u32, across as u32, outer as u32];
+        let sums = if count >= chunk {
+            let mut sums = device.uninit([outer, count / chunk, inner])?;
+            let add_chunks = kernels::add_chunks::<T, S>(x, indices, order, &mut sums, block, chunk);
+            add_chunks.grid(grid(count / chunk)).launch(&device)?;
+            sums
+        } else {
+            device.zeros([outer, 1, inner])?
+        };
+        let add = kernels::add_sorted_parts::<T, S>(x, order, starts, &sums, y, block, chunk);
+        add.grid(grid(parts)).launch(&device)
     }
 }
 
@@ -296,29 +345,33 @@ mod tests {
     use super::*;
     use kiln_runtime::Device;
 
-    /// As on GPUs too: parts of no, few and many indices, in tiles that go beyond the ends.
+    /// Parts of no, few and many indices, in tiles that go beyond the ends, and chunks within parts,
+    /// across and beyond them.
     #[test]
-    fn sorted_parts_are_added_up_one_by_one_or_several_beside() -> Result<()> {
+    fn sorted_parts_are_added_up_by_chunks() -> Result<()> {
         let device = Device::open("interp")?;
         let (count, parts, inner) = (45, 4, 5);
         let numbers: Vec<i32> = (0..2 * count * inner).map(|i| (i * 37 % 101) as i32 - 50).collect();
         let x = device.tensor(&numbers, [2, count, inner])?;
         let part_of = |at: usize| [0, 1, 3, 1, 1][at % 5];
+        let indices: Vec<i64> = (0..count).map(|at| part_of(at) as i64).collect();
         let mut order: Vec<i64> = (0..count as i64).collect();
-        order.sort_by_key(|&at| part_of(at as usize));
+        order.sort_by_key(|&at| indices[at as usize]);
         let before = |part: usize| (0..count).filter(|&at| part_of(at) < part).count() as i64;
         let starts: Vec<i64> = (0..=parts).map(before).collect();
-        let (order, starts) = (device.tensor(&order, [count])?, device.tensor(&starts, [parts + 1])?);
+        let (indices, order) = (device.tensor(&indices, [count])?, device.tensor(&order, [count])?);
+        let starts = device.tensor(&starts, [parts + 1])?;
         let sum = |outer: usize, part: usize, at: usize| -> i32 {
             let of = (0..count).filter(|&row| part_of(row) == part);
             of.map(|row| numbers[(outer * count + row) * inner + at]).sum()
         };
         let places = (0..2 * parts * inner).map(|at| (at / inner / parts, at / inner % parts, at % inner));
         let expected: Vec<i32> = places.map(|(outer, part, at)| sum(outer, part, at)).collect();
-        for beside in [1, 8] {
+        let sorted = Sorted { indices: &indices, order: &order, starts: &starts };
+        for chunk in [1, 2, 4, 9, 27, 64] {
             let mut y = device.uninit([2, parts, inner])?;
-            kernels::add_sorted_parts::<i32, i32>(&x, &order, &starts, &mut y, 4, beside).launch(&device)?;
-            assert_eq!(y.to_vec()?, expected, "{beside} beside");
+            sorted.add::<i32, i32>(&x, &mut y, 4, chunk)?;
+            assert_eq!(y.to_vec()?, expected, "chunks of {chunk}");
         }
         Ok(())
     }
