@@ -27,6 +27,8 @@ pub struct Gradients<P> {
     pub(crate) usable: Option<Array>,
     /// What is computed together with them.
     pub(crate) together: Vec<Array>,
+    /// The narrower floats that new parameters are made in too, for the next loss.
+    pub(crate) narrow: Option<Scalar>,
 }
 
 /// Gradients of so few elements are small: biases, and the weights of norms.
@@ -41,7 +43,7 @@ const TOGETHER: usize = 16;
 
 impl<P: Parameters> From<P> for Gradients<P> {
     fn from(of: P) -> Gradients<P> {
-        Gradients { of, usable: None, together: Vec::new() }
+        Gradients { of, usable: None, together: Vec::new(), narrow: None }
     }
 }
 
