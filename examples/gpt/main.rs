@@ -27,7 +27,7 @@ use pairs::Tokens;
 use std::error::Error;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use text::Text;
 use training::{Recipe, Training};
 
@@ -99,8 +99,8 @@ enum Precision {
 const PAIRS: usize = 512;
 /// Steps between checkpoints.
 const KEPT: usize = 100;
-/// Losses that are read at a time.
-const READ_TOGETHER: usize = 8;
+/// The time between readings of losses.
+const READ_EVERY: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
     match run(&Options::parse()) {
@@ -190,21 +190,23 @@ fn train(
     )?);
     bar.set_position(training.steps() as u64);
     let mut losses = Vec::new();
-    let mut pending = Vec::new();
+    let (mut pending, mut read) = (Vec::new(), Instant::now());
     // The first two steps compile.
     let (mut begun, mut counted) = (Instant::now(), 0);
     while training.steps() < recipe.steps {
         // Reading a loss waits for all that was enqueued, and the device for the host after it: so
-        // several are read at a time.
+        // they are read now and then, together.
         pending.push(training.step(text)?);
-        if pending.len() == READ_TOGETHER {
+        if read.elapsed() >= READ_EVERY {
             note(&bar, &mut losses, &mut pending)?;
+            read = Instant::now();
         }
         bar.set_position(training.steps() as u64);
         counted += 1;
         if counted == 2 {
             note(&bar, &mut losses, &mut pending)?;
             begun = Instant::now();
+            read = begun;
         }
         if let Some(path) = options.checkpoint.as_ref().filter(|_| training.steps().is_multiple_of(KEPT)) {
             training.save(path)?;

@@ -70,10 +70,6 @@ pub(crate) fn tile(of: Sizes, device: &Device) -> ([u32; 2], Option<u32>) {
     let covering = |extent: usize| extent.max(1).next_power_of_two();
     let columns = match of.columns {
         Columns::Whole => covering(of.columns_extent),
-        // A line of memory of 16-bit floats along the rows.
-        Columns::Loop if of.crossed && execution == Execution::Simt => {
-            covering(of.columns_extent).min(CROSSED / 2)
-        }
         Columns::Grid | Columns::Loop if of.crossed => covering(of.columns_extent).min(CROSSED),
         Columns::Grid if execution == Execution::Simt => dividing(of.columns_extent, of.rows, most),
         // Fewer programs at a time, whose rows stay in the L2 cache from one loop to the next.
