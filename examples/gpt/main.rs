@@ -13,20 +13,21 @@
 mod chart;
 mod model;
 mod pairs;
+mod profile;
 mod text;
 mod training;
 
 use clap::{Parser, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use kiln::Device;
-use kiln::array::Module;
 use kiln::array::nn::Key;
+use kiln::array::{Array, Module};
 use model::Extents;
 use pairs::Tokens;
 use std::error::Error;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use text::Text;
 use training::{Recipe, Training};
 
@@ -67,6 +68,9 @@ struct Options {
     /// The seed of weights, batches and samples; equal seeds give equal losses.
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    /// Print the kernels of one more step, by the time that they take on the device.
+    #[arg(long)]
+    profile: bool,
     /// Train on this text instead.
     #[arg(long, value_name = "FILE")]
     text: Option<PathBuf>,
@@ -95,6 +99,8 @@ enum Precision {
 const PAIRS: usize = 512;
 /// Steps between checkpoints.
 const KEPT: usize = 100;
+/// The time between readings of losses.
+const READ_EVERY: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
     match run(&Options::parse()) {
@@ -128,6 +134,9 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     let losses = train(&mut training, &text, recipe, options)?;
     if !losses.is_empty() {
         println!("\nloss\n{}", chart::text(&losses, 72, 8));
+    }
+    if options.profile {
+        profile::profile(&device, || Ok(training.step(&text).map(drop)?))?;
     }
     if options.sample > 0 {
         let written = training.sample(&text, "And ", options.sample, Key::new(options.seed).fold(2))?;
@@ -181,30 +190,29 @@ fn train(
     )?);
     bar.set_position(training.steps() as u64);
     let mut losses = Vec::new();
-    let mut pending = None;
+    let (mut pending, mut read) = (Vec::new(), Instant::now());
     // The first two steps compile.
     let (mut begun, mut counted) = (Instant::now(), 0);
     while training.steps() < recipe.steps {
-        // The loss of the step before: reading it waits for that one, while the next is on its way.
-        let next = training.step(text)?;
-        if let Some(loss) = pending.replace(next) {
-            note(&bar, &mut losses, &loss)?;
+        // Reading a loss waits for all that was enqueued, and the device for the host after it: so
+        // they are read now and then, together.
+        pending.push(training.step(text)?);
+        if read.elapsed() >= READ_EVERY {
+            note(&bar, &mut losses, &mut pending)?;
+            read = Instant::now();
         }
         bar.set_position(training.steps() as u64);
         counted += 1;
         if counted == 2 {
-            if let Some(loss) = pending.take() {
-                note(&bar, &mut losses, &loss)?;
-            }
+            note(&bar, &mut losses, &mut pending)?;
             begun = Instant::now();
+            read = begun;
         }
         if let Some(path) = options.checkpoint.as_ref().filter(|_| training.steps().is_multiple_of(KEPT)) {
             training.save(path)?;
         }
     }
-    if let Some(loss) = pending.take() {
-        note(&bar, &mut losses, &loss)?;
-    }
+    note(&bar, &mut losses, &mut pending)?;
     bar.finish();
     if counted > 2 {
         let tokens = ((counted - 2) * recipe.batch * recipe.length) as f64;
@@ -221,9 +229,13 @@ fn train(
     Ok(losses)
 }
 
-fn note(bar: &ProgressBar, losses: &mut Vec<f32>, loss: &kiln::array::Array) -> Result<(), Box<dyn Error>> {
-    let loss = loss.item::<f32>()?;
-    bar.set_message(format!("loss {loss:.4}"));
-    losses.push(loss);
+/// Reads losses.
+fn note(bar: &ProgressBar, losses: &mut Vec<f32>, pending: &mut Vec<Array>) -> Result<(), Box<dyn Error>> {
+    for loss in pending.drain(..) {
+        losses.push(loss.item()?);
+    }
+    if let Some(loss) = losses.last() {
+        bar.set_message(format!("loss {loss:.4}"));
+    }
     Ok(())
 }

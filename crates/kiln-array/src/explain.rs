@@ -114,11 +114,12 @@ impl<'a> Explanation<'a> {
 
 fn kernel(graph: &Graph, plan: &Plan, step: &Step) -> Kernel {
     match step {
-        Step::Library { vertex } => {
+        Step::Library { vertex, also } => {
             let part = Part::Library { vertex: *vertex };
             let name = graph[*vertex].op().map_or("", |op| op.name());
             let what = format!("{name}: by the kernel library");
-            Kernel { what, reads: plan.partition.reads(graph, &part), writes: vec![*vertex] }
+            let writes = [Some(*vertex), *also].into_iter().flatten().collect();
+            Kernel { what, reads: plan.partition.reads(graph, &part), writes }
         }
         Step::Fused(fused) => {
             let part = Part::Library { vertex: fused.product };

@@ -62,32 +62,74 @@ mod kernels {
         starts.tile(at, block).store(before);
     }
 
+    /// The sums of `chunk` parts of x each, in the order of `order`, where these have one index: a
+    /// part that many indices have is added up by many programs.
+    #[kernel(crate = kiln_runtime)]
+    pub fn add_chunks<T: Num, S: Num>(
+        x: &Tensor<T, 3>,
+        indices: &Tensor<i64, 1>,
+        order: &Tensor<i64, 1>,
+        sums: &mut Tensor<S, 3>,
+        block: usize,
+        chunk: usize,
+    ) {
+        let (outer, inner, number) = (program_id(2), program_id(1) * block, program_id(0));
+        let from = number * chunk;
+        let index = |place: Val<i64>| indices.get(order.get(place));
+        if index(from).eq(index(from + (chunk - 1))) {
+            let mut sum = zeros::<S>(block);
+            for at in range(from, from + chunk) {
+                sum = sum + x.row(outer).row(order.get(at)).tile(inner, block).load(0).cast::<S>();
+            }
+            sums.row(outer).row(number).tile(inner, block).store(sum);
+        }
+    }
+
     /// As [`add_parts`], of indices that `order` puts in order: those of a part are the ones from
-    /// its start to the next one's. `S` is what is added up in.
+    /// its start to the next one's. `S` is what is added up in, as by [`add_chunks`], whose sums
+    /// are taken of the chunks within.
     #[kernel(crate = kiln_runtime)]
     pub fn add_sorted_parts<T: Num, S: Num>(
         x: &Tensor<T, 3>,
         order: &Tensor<i64, 1>,
         starts: &Tensor<i64, 1>,
+        sums: &Tensor<S, 3>,
         y: &mut Tensor<T, 3>,
         block: usize,
+        chunk: usize,
     ) {
-        let (outer, part, inner) = (program_id(2), program_id(1), program_id(0) * block);
-        let mut sum = zeros::<S>(block);
-        for at in range(starts.get(part), starts.get(part + 1)) {
-            sum = sum + x.row(outer).row(order.get(at)).tile(inner, block).load(0).cast::<S>();
+        // A grid has most room for parts on its first axis.
+        let (outer, inner, part) = (program_id(2), program_id(1) * block, program_id(0));
+        let (from, to) = (starts.get(part), starts.get(part + 1));
+        let (first, last) = ((from + (chunk - 1)) / chunk, to / chunk);
+        let head = (first * chunk).minimum(to);
+        let tail = (last * chunk).maximum(head);
+        let (x, mut sum) = (x.row(outer), zeros::<S>(block));
+        for at in range(from, head) {
+            sum = sum + x.row(order.get(at)).tile(inner, block).load(0).cast::<S>();
+        }
+        for number in range(first, last) {
+            sum = sum + sums.row(outer).row(number).tile(inner, block).load(0);
+        }
+        for at in range(tail, to) {
+            sum = sum + x.row(order.get(at)).tile(inner, block).load(0).cast::<S>();
         }
         y.row(outer).row(part).tile(inner, block).store(sum.cast::<T>());
     }
 }
 
-/// Launches an operation of the library.
-pub(crate) fn launch(op: &Op, inputs: &[DynTensor], result: &mut DynTensor) -> Result<()> {
+/// Launches an operation of the library. Attention may be asked for its sums too.
+pub(crate) fn launch(
+    op: &Op,
+    inputs: &[DynTensor],
+    result: &mut DynTensor,
+    also: Option<&mut DynTensor>,
+) -> Result<()> {
     match (op, inputs) {
         (Op::Product, [a, b]) => product(a, b, result),
         (Op::ArgSort { descending }, [x]) => argsort(x, result, *descending),
         (Op::AddParts, [x, indices]) => add_parts(x, indices, result),
-        (Op::Attention { causal }, [qkv]) => attention(qkv, *causal, [Some(result), None]),
+        (Op::Attention { causal }, [qkv]) => attention(qkv, *causal, [Some(result), also]),
         (Op::AttentionSums { causal }, [qkv]) => attention(qkv, *causal, [None, Some(result)]),
         (Op::AttentionGradient { causal }, [qkv, g, sums, means]) => {
             attention_gradient(qkv, [g, sums, means], *causal, result)
@@ -108,6 +150,9 @@ fn product(a: &DynTensor, b: &DynTensor, c: &mut DynTensor) -> Result<()> {
 /// The most elements of a part that a program adds up, and the indices that it compares at once.
 const PART: usize = 1024;
 const AHEAD: usize = 256;
+
+/// Sorted indices that a program adds up of a part that has more.
+const CHUNK: usize = 64;
 
 /// The most indices that every part looks at; more are sorted first.
 const MOST_COMPARED: usize = 1024;
@@ -143,9 +188,8 @@ fn add_sorted_parts(x: &DynTensor, indices: &Tensor<i64, 1>, y: &mut DynTensor, 
     kernels::beginnings(indices, &order, &mut starts, steps, AHEAD).launch(&device)?;
     macro_rules! of {
         ($of:ty, $sum:ty) => {{
-            let x = x.downcast_ref::<$of, 3>()?;
-            kernels::add_sorted_parts::<$of, $sum>(x, &order, &starts, y.downcast_mut()?, block)
-                .launch(&device)
+            let sorted = Sorted { indices, order: &order, starts: &starts };
+            sorted.add::<$of, $sum>(x.downcast_ref()?, y.downcast_mut()?, block, CHUNK)
         }};
     }
     match x.dtype() {
@@ -156,6 +200,40 @@ fn add_sorted_parts(x: &DynTensor, indices: &Tensor<i64, 1>, y: &mut DynTensor, 
         Scalar::U32 => of!(u32, u32),
         Scalar::I64 => of!(i64, i64),
         _ => of!(f32, f32),
+    }
+}
+
+/// Indices, what puts them in order, and where each begins then.
+struct Sorted<'a> {
+    indices: &'a Tensor<i64, 1>,
+    order: &'a Tensor<i64, 1>,
+    starts: &'a Tensor<i64, 1>,
+}
+
+impl Sorted<'_> {
+    /// Adds up parts in `S`: first whole chunks, where there are any.
+    fn add<T: Num, S: Num>(
+        &self,
+        x: &Tensor<T, 3>,
+        y: &mut Tensor<T, 3>,
+        block: usize,
+        chunk: usize,
+    ) -> Result<()> {
+        let &Sorted { indices, order, starts } = self;
+        let device = x.device().clone();
+        let ([outer, count, inner], [_, parts, _]) = (x.shape(), y.shape());
+        let across = inner.div_ceil(block);
+        let grid = |along: usize| [along as u32, across as u32, outer as u32];
+        let sums = if count >= chunk {
+            let mut sums = device.uninit([outer, count / chunk, inner])?;
+            let add_chunks = kernels::add_chunks::<T, S>(x, indices, order, &mut sums, block, chunk);
+            add_chunks.grid(grid(count / chunk)).launch(&device)?;
+            sums
+        } else {
+            device.zeros([outer, 1, inner])?
+        };
+        let add = kernels::add_sorted_parts::<T, S>(x, order, starts, &sums, y, block, chunk);
+        add.grid(grid(parts)).launch(&device)
     }
 }
 
@@ -260,4 +338,41 @@ pub(crate) fn fused(a: &DynTensor, b: &DynTensor, c: &mut DynTensor, then: Chain
 fn argsort(x: &DynTensor, y: &mut DynTensor, descending: bool) -> Result<()> {
     let sort = if descending { Sort::new().descending() } else { Sort::new() };
     for_numbers!(x.dtype(), T => sort.order::<T>(x.downcast_ref()?, y.downcast_mut()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kiln_runtime::Device;
+
+    /// Parts of no, few and many indices, in tiles that go beyond the ends, and chunks within parts,
+    /// across and beyond them.
+    #[test]
+    fn sorted_parts_are_added_up_by_chunks() -> Result<()> {
+        let device = Device::open("interp")?;
+        let (count, parts, inner) = (45, 4, 5);
+        let numbers: Vec<i32> = (0..2 * count * inner).map(|i| (i * 37 % 101) as i32 - 50).collect();
+        let x = device.tensor(&numbers, [2, count, inner])?;
+        let part_of = |at: usize| [0, 1, 3, 1, 1][at % 5];
+        let indices: Vec<i64> = (0..count).map(|at| part_of(at) as i64).collect();
+        let mut order: Vec<i64> = (0..count as i64).collect();
+        order.sort_by_key(|&at| indices[at as usize]);
+        let before = |part: usize| (0..count).filter(|&at| part_of(at) < part).count() as i64;
+        let starts: Vec<i64> = (0..=parts).map(before).collect();
+        let (indices, order) = (device.tensor(&indices, [count])?, device.tensor(&order, [count])?);
+        let starts = device.tensor(&starts, [parts + 1])?;
+        let sum = |outer: usize, part: usize, at: usize| -> i32 {
+            let of = (0..count).filter(|&row| part_of(row) == part);
+            of.map(|row| numbers[(outer * count + row) * inner + at]).sum()
+        };
+        let places = (0..2 * parts * inner).map(|at| (at / inner / parts, at / inner % parts, at % inner));
+        let expected: Vec<i32> = places.map(|(outer, part, at)| sum(outer, part, at)).collect();
+        let sorted = Sorted { indices: &indices, order: &order, starts: &starts };
+        for chunk in [1, 2, 4, 9, 27, 64] {
+            let mut y = device.uninit([2, parts, inner])?;
+            sorted.add::<i32, i32>(&x, &mut y, 4, chunk)?;
+            assert_eq!(y.to_vec()?, expected, "chunks of {chunk}");
+        }
+        Ok(())
+    }
 }

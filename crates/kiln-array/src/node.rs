@@ -11,7 +11,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// An array of any number of axes: numbers on a device, or how to compute them.
 ///
@@ -45,6 +45,8 @@ struct Node {
     /// The walk that found it last, and the position that it has there.
     found: [AtomicU64; 2],
     state: Mutex<ArrayState>,
+    /// Its elements in narrower floats, if they were made together with it.
+    narrow: OnceLock<Array>,
 }
 
 /// How far an array is.
@@ -192,7 +194,8 @@ impl Array {
         let of_variable = matches!(recipe.op, Op::Variable | Op::Mapped);
         let tracked = of_variable || recipe.inputs.iter().any(|input| input.0.tracked);
         let state = Mutex::new(ArrayState::Lazy(recipe));
-        Array(Arc::new(Node { dtype, shape, device, site, tracked, found: Default::default(), state }))
+        let (found, narrow) = (Default::default(), OnceLock::new());
+        Array(Arc::new(Node { dtype, shape, device, site, tracked, found, state, narrow }))
     }
 
     /// What an operation gives of other inputs, in the place of what this array was made of.
@@ -206,7 +209,8 @@ impl Array {
         let (dtype, shape) = (tensor.dtype(), Extents::from_slice(tensor.shape()));
         let device = Some(tensor.device().clone());
         let state = Mutex::new(ArrayState::Ready { tensor: Arc::new(tensor), recipe: None });
-        Array(Arc::new(Node { dtype, shape, device, site, tracked: false, found: Default::default(), state }))
+        let (tracked, found, narrow) = (false, Default::default(), OnceLock::new());
+        Array(Arc::new(Node { dtype, shape, device, site, tracked, found, state, narrow }))
     }
 
     /// An array with an error in place of elements.
@@ -221,6 +225,7 @@ impl Array {
             tracked: false,
             found: Default::default(),
             state,
+            narrow: OnceLock::new(),
         }))
     }
 
@@ -316,6 +321,16 @@ impl Array {
     /// Whether it depends on a variable.
     pub(crate) fn is_tracked(&self) -> bool {
         self.0.tracked
+    }
+
+    /// Its elements in narrower floats, if they were made together with it.
+    pub(crate) fn narrow(&self, dtype: Scalar) -> Option<&Array> {
+        self.0.narrow.get().filter(|narrow| narrow.dtype() == dtype)
+    }
+
+    /// Keeps its elements in narrower floats for as long as it is there.
+    pub(crate) fn keep_narrow(&self, narrow: Array) {
+        self.0.narrow.get_or_init(|| narrow);
     }
 
     /// How it is computed, if that is still known.

@@ -133,7 +133,7 @@ impl Run<'_> {
                 Work::Kernel { kernel, inputs, outputs, numbers, grid } => {
                     self.kernel(kernel, inputs, outputs, (numbers, *grid))?;
                 }
-                Work::Library { vertex, op, inputs } => self.library(*vertex, op, inputs)?,
+                Work::Library { vertex, also, op, inputs } => self.library((*vertex, *also), op, inputs)?,
                 Work::Fused { vertex, shape, factors, chain, operands, numbers } => {
                     let numbers = numbers.iter().map(|&number| self.number(number)).collect();
                     let operands = operands.iter().map(|view| self.view(view)).collect::<Result<Vec<_>>>()?;
@@ -179,15 +179,23 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn library(&mut self, vertex: usize, op: &Op, inputs: &[Source]) -> Result<()> {
+    fn library(&mut self, (vertex, also): (usize, Option<usize>), op: &Op, inputs: &[Source]) -> Result<()> {
         let device = self.device(vertex)?.clone();
         let array = &self.of.arrays[vertex];
         let at = |error| Error::run(error, array.site());
         let inputs =
             inputs.iter().map(|source| self.source(source)).collect::<Result<SmallVec<[DynTensor; 2]>>>()?;
         let mut result = self.spare.take(&device, array.dtype(), array.shape()).map_err(at)?;
-        library::launch(op, &inputs, &mut result).map_err(at)?;
+        let mut other = None;
+        if let Some(also) = also {
+            let array = &self.of.arrays[also];
+            other = Some(self.spare.take(&device, array.dtype(), array.shape()).map_err(at)?);
+        }
+        library::launch(op, &inputs, &mut result, other.as_mut()).map_err(at)?;
         self.tensors[vertex] = Some(Arc::new(result));
+        if let (Some(also), Some(other)) = (also, other) {
+            self.tensors[also] = Some(Arc::new(other));
+        }
         Ok(())
     }
 

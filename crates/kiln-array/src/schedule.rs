@@ -67,8 +67,8 @@ pub(crate) enum Work {
         numbers: Vec<Number>,
         grid: [usize; 3],
     },
-    /// A kernel of the library, which makes this array.
-    Library { vertex: usize, op: Op, inputs: Vec<Source> },
+    /// A kernel of the library, which makes this array, and perhaps another one.
+    Library { vertex: usize, also: Option<usize>, op: Op, inputs: Vec<Source> },
     /// A product with an epilogue, which makes this array.
     Fused {
         vertex: usize,
@@ -167,7 +167,7 @@ impl Schedule {
         for (at, step) in steps.iter().enumerate() {
             let reads = match step {
                 Step::Kernel(launch) => launch.inputs.iter().map(|view| view.vertex).collect(),
-                Step::Library { vertex } => partition.reads(graph, &Part::Library { vertex: *vertex }),
+                Step::Library { vertex, .. } => partition.reads(graph, &Part::Library { vertex: *vertex }),
                 Step::Fused(fused) => {
                     let mut reads = partition.reads(graph, &Part::Library { vertex: fused.product });
                     reads.extend(fused.operands.iter().map(|view| view.vertex));
@@ -184,10 +184,10 @@ impl Schedule {
                     launch.outputs.iter().for_each(|view| is_there[view.vertex] = true);
                     kernel_work(graph, *launch)?
                 }
-                Step::Library { vertex } => {
-                    is_there[vertex] = true;
+                Step::Library { vertex, also } => {
+                    [Some(vertex), also].into_iter().flatten().for_each(|made| is_there[made] = true);
                     let (op, inputs) = library_inputs(graph, &partition, vertex)?;
-                    Work::Library { vertex, op, inputs }
+                    Work::Library { vertex, also, op, inputs }
                 }
                 Step::Fused(fused) => {
                     is_there[fused.result] = true;

@@ -1,6 +1,6 @@
 //! What is put and added at indices, against a loop over them in f64.
 
-use kiln_array::{Array, Scalar, grad};
+use kiln_array::{Array, Scalar, explain, grad, value_and_grad};
 use kiln_runtime::Device;
 
 /// The CPU, or the device that the environment variable `KILN_DEVICE` names.
@@ -196,4 +196,42 @@ fn what_does_not_fit_is_refused() {
     refused(x.slice(1, ..0).scatter(&two, 1.0, 1), "axis 1 of shape [2, 0] has no elements");
     refused(x.scatter(&two, x.reshape(&[7]), 1), "`reshape`");
     refused(x.scatter(&two.reshape(&[7]), 1.0, 1), "`reshape`");
+}
+
+/// The gradient of one element of each row is compared into place, however long rows are: no sums
+/// of as many parts as there are elements.
+#[test]
+fn gradients_of_one_index_a_row_are_one_kernel() {
+    let device = device();
+    let (rows, extent) = (70, 20_001);
+    let x = Array::zeros(&device, Scalar::F32, &[rows, extent]);
+    let given: Vec<i64> = (0..rows as i64).map(|row| row * 211 - 5000).collect();
+    let at = Array::new(&device, &given, &[rows, 1]);
+    let weights = Array::new(&device, &(0..rows).map(|row| row as f32 + 1.0).collect::<Vec<_>>(), &[rows, 1]);
+    x.eval().unwrap();
+    let slope = grad(|x| (x.take_along(&at, 1) * &weights).sum(), &x);
+    let plan = explain(&[&slope]).unwrap();
+    assert!(plan.starts_with("1 kernel,"), "{plan}");
+    let mut expected = vec![0.0; rows * extent];
+    for (row, at) in given.iter().enumerate() {
+        expected[row * extent + at.rem_euclid(extent as i64) as usize] = row as f32 + 1.0;
+    }
+    assert!(slope.to_vec::<f32>().unwrap() == expected);
+    // A loss of many classes: its logits are neither stored again in f32, nor sorted into place.
+    let logits = Array::zeros(&device, Scalar::BF16, &[rows, extent]);
+    let targets = at.squeeze(1);
+    logits.eval().unwrap();
+    let (loss, slope) = value_and_grad(|x| x.cross_entropy(&targets), &logits);
+    let plan = explain(&[&loss, &slope]).unwrap();
+    assert!(
+        !plan.contains("add_parts") && !plan.contains(&format!("writes f32 [{rows}, {extent}]")),
+        "{plan}"
+    );
+    assert!((loss.item::<f32>().unwrap() - (extent as f32).ln()).abs() < 1e-4);
+    let slope = slope.cast(Scalar::F32).to_vec::<f32>().unwrap();
+    for (row, at) in given.iter().enumerate() {
+        let at = row * extent + at.rem_euclid(extent as i64) as usize;
+        let (hit, other) = (slope[at] * rows as f32, slope[row * extent + 7] * (rows * extent) as f32);
+        assert!((hit + 1.0).abs() < 0.01 && (other - 1.0).abs() < 0.01, "{row}: {hit} {other}");
+    }
 }

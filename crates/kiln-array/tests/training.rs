@@ -225,6 +225,48 @@ fn steps_compile_nothing_after_the_first() {
     assert!(losses.iter().all(|loss| loss.is_finite()), "{losses:?}");
 }
 
+/// Steps make the next loss's narrow parameters. They are those that a cast gives, and all steps
+/// have the same kernels.
+#[test]
+fn narrow_parameters_are_made_by_the_step_before() {
+    for mixed in [Mixed::bf16, Mixed::f16] {
+        let train = |again: bool| {
+            let device = Device::open_apart("cpu").unwrap();
+            let launches = Arc::new(AtomicUsize::new(0));
+            let counted = launches.clone();
+            let _observation = device.observe(move |activity: &Activity| {
+                if matches!(activity, Activity::Launch(_)) {
+                    counted.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+            let (mut net, mixed, mut optimizer) = (Net::new(&device, true), mixed(), AdamW::new(0.02));
+            let tokens = Array::new(&device, &[1i32, 6, 0], &[3]);
+            let targets = Array::new(&device, &[0i32, 2, 1], &[3]);
+            let (mut losses, mut counts) = (Vec::new(), Vec::new());
+            for _ in 0..6 {
+                if again {
+                    // The same elements in arrays that no step has made.
+                    net = kiln_array::Parameters::map(&net, &mut |x: &Array| {
+                        Array::new(&device, &x.to_vec::<f32>().unwrap(), x.shape())
+                    });
+                }
+                let before = launches.load(Ordering::Relaxed);
+                let (loss, gradients) =
+                    mixed.value_and_grad(&net, |n| n.forward(&tokens).cross_entropy(&targets));
+                optimizer.step(&mut net, gradients.clip_norm(1.0)).unwrap();
+                counts.push(launches.load(Ordering::Relaxed) - before);
+                losses.push(loss.item::<f32>().unwrap());
+            }
+            losses.extend(net.parameters().iter().flat_map(|(_, x)| x.to_vec::<f32>().unwrap()));
+            (losses, counts)
+        };
+        let [(losses, counts), (expected, more)] = [false, true].map(train);
+        assert_eq!(losses, expected);
+        assert!(counts[1..].iter().all(|&count| count == counts[1]), "{counts:?}");
+        assert!(counts[1] < more[1], "{counts:?}, with casts {more:?}");
+    }
+}
+
 #[test]
 fn gradients_that_are_not_finite_change_nothing() {
     let device = device();

@@ -23,7 +23,7 @@ impl Array {
     /// The elements as floats in which a function of several operations is computed, and the type
     /// of its result: 16-bit floats are computed in f32, so that they round once.
     #[track_caller]
-    fn widened(&self) -> (Array, Scalar) {
+    pub(super) fn widened(&self) -> (Array, Scalar) {
         let dtype = float_of(self.dtype());
         (self.cast(dtype.accumulator()), dtype)
     }
@@ -265,13 +265,6 @@ impl Array {
     pub fn silu(&self) -> Array {
         let (x, dtype) = self.widened();
         (&x * x.sigmoid()).cast(dtype)
-    }
-
-    /// x · Φ(x), where Φ is the normal distribution, by the error function.
-    #[track_caller]
-    pub fn gelu(&self) -> Array {
-        let (x, dtype) = self.widened();
-        ((&x * std::f64::consts::FRAC_1_SQRT_2).erf() * 0.5 * &x + &x * 0.5).cast(dtype)
     }
 }
 

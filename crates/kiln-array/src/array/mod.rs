@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `create.rs` | arrays from elements, of one number, of numbers in order |
 //! | `arithmetic.rs` | operators, and operations on two arrays |
-//! | `functions.rs` | functions of each element |
+//! | `functions.rs`, `gelu.rs` | functions of each element |
 //! | `logic.rs` | comparisons, `where` |
 //! | `views.rs` | other shapes, parts, other orders of axes |
 //! | `arrange.rs` | elements moved, repeated, triangles and diagonals |
@@ -33,6 +33,7 @@ pub(crate) mod decoding;
 mod einsum;
 mod fourier;
 pub(crate) mod functions;
+mod gelu;
 mod index;
 mod join;
 mod logic;

@@ -318,8 +318,9 @@ pub(crate) fn sums_of_parts(values: &Array, places: &Array, axis: usize, extent:
 }
 
 /// For each index of an axis the sum of the elements of `values` that have it as their place, in
-/// f32 or wider. Few are compared with all indices, which stores nothing between; of many each has
-/// a place of its own in one row of all sums.
+/// f32 or wider. Few are compared with all indices, which stores nothing between, and so is one
+/// along the axis, which is no more work than the result has; of many each has a place of its own
+/// in one row of all sums.
 pub(crate) fn sums_of_elements(
     values: &Array,
     places: &Array,
@@ -327,7 +328,7 @@ pub(crate) fn sums_of_elements(
     extent: usize,
     site: Site,
 ) -> Array {
-    if values.len().saturating_mul(extent) > MOST_COMPARED {
+    if values.shape()[axis] > 1 && values.len().saturating_mul(extent) > MOST_COMPARED {
         return sums_in_one_row(values, places, axis, extent, site);
     }
     let sums = |values: &Array| {

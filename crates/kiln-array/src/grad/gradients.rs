@@ -27,17 +27,23 @@ pub struct Gradients<P> {
     pub(crate) usable: Option<Array>,
     /// What is computed together with them.
     pub(crate) together: Vec<Array>,
+    /// The narrower floats that new parameters are made in too, for the next loss.
+    pub(crate) narrow: Option<Scalar>,
 }
 
 /// Gradients of so few elements are small: biases, and the weights of norms.
 const SMALL: usize = 4096;
+
+/// Gradients of so many elements are large, and are added up in so many parts.
+const LARGE: usize = 1 << 16;
+const PARTS: usize = 64;
 
 /// As many small gradients are added up in one kernel.
 const TOGETHER: usize = 16;
 
 impl<P: Parameters> From<P> for Gradients<P> {
     fn from(of: P) -> Gradients<P> {
-        Gradients { of, usable: None, together: Vec::new() }
+        Gradients { of, usable: None, together: Vec::new(), narrow: None }
     }
 }
 
@@ -58,9 +64,18 @@ impl<P: Parameters> Gradients<P> {
         });
         // A kernel each would cost more than what it does.
         parts.extend(small.chunks(TOGETHER).map(|all| concatenate(&all.iter().collect::<Vec<_>>(), 0)));
-        let squares = parts.iter().map(|part| part.square().sum());
-        let total = squares.reduce(|total, squares| total + squares);
-        total.map_or_else(
+        // Of a large one the sums of parts, which those of the others are added to: else each would
+        // end in a kernel of its own.
+        let (large, others): (Vec<Array>, Vec<Array>) =
+            parts.into_iter().partition(|part| part.len() >= LARGE && part.len().is_multiple_of(PARTS));
+        let of_parts = large.iter().map(|part| {
+            let part = part.reshaped(&[PARTS, part.len() / PARTS], site);
+            part.square().sum_axes(&[1])
+        });
+        let sum = |total: Array, squares: Array| total + squares;
+        let large = of_parts.reduce(sum).map(|squares| squares.sum());
+        let squares = others.iter().map(|part| part.square().sum()).chain(large);
+        squares.reduce(sum).map_or_else(
             || {
                 Array::failed(
                     Error::Gradient { problem: "there are no gradients".into(), location: site },

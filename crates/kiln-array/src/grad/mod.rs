@@ -6,7 +6,7 @@
 mod forward;
 mod gradients;
 mod jacobian;
-mod parameters;
+pub(crate) mod parameters;
 mod remat;
 mod rules;
 

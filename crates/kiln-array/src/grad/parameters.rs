@@ -1,6 +1,8 @@
 //! What gradients are taken with respect to.
 
+use crate::dtype::{Kind, kind};
 use crate::node::Array;
+use kiln_ir::Scalar;
 
 /// Arrays in a structure: an array, an array or a vector of such, a tuple of two to six.
 ///
@@ -27,6 +29,12 @@ pub(crate) fn arrays<P: Parameters>(of: &P) -> Vec<Array> {
         array.clone()
     });
     all
+}
+
+/// A parameter in floats of another element type; `None` where it has that one, or is not of floats.
+pub(crate) fn narrowed(parameter: &Array, dtype: Scalar) -> Option<Array> {
+    let is_other = kind(parameter.dtype()) == Kind::Float && parameter.dtype() != dtype;
+    is_other.then(|| parameter.cast(dtype))
 }
 
 impl Parameters for Array {

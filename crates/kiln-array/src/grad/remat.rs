@@ -105,7 +105,8 @@ fn is_weight(input: &Array) -> bool {
     while let Some(recipe) = array.recipe() {
         match (&recipe.op, &recipe.inputs[..]) {
             (Op::Variable, _) | (_, []) => return true,
-            (_, [one]) => array = one.clone(),
+            // One with a rule of its own has its value first.
+            (_, [one]) | (Op::Custom, [_, one]) => array = one.clone(),
             _ => return false,
         }
     }

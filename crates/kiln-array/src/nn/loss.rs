@@ -1,8 +1,10 @@
 //! Losses.
 
 use crate::dtype::{accumulator, mean_of};
-use crate::error::Error;
+use crate::error::{Error, Site};
+use crate::grad::custom_vjp;
 use crate::node::Array;
+use kiln_ir::{Literal, Scalar};
 use std::panic::Location;
 
 impl Array {
@@ -38,9 +40,50 @@ impl Array {
         }
         let x = self.cast_at(accumulator(mean_of(self.dtype())), site);
         // The difference to the largest logit first: two large numbers would lose its digits.
-        let max = x.max_keep(&[-1]).stop_gradient();
-        let total = (&x - &max).exp().sum_keep(&[-1]).log();
-        let at_target = x.take_along(&targets.unsqueeze(-1), -1) - max;
-        (total - at_target).mean()
+        let max = x.shift_along(-1);
+        let at_target = target_logits(&x, &self.stop_gradient(), targets, site) - &max;
+        (log_of_sum(&x, &max) - at_target).mean()
     }
+}
+
+/// ln Σ e^(x - max) along the last axis, which stays. Its gradient is computed of the result, so
+/// that nothing of x's extent is kept but x.
+fn log_of_sum(x: &Array, max: &Array) -> Array {
+    custom_vjp(
+        &[x, max],
+        |of| power(&(&of[0] - &of[1])).sum_keep(&[-1]).log(),
+        |of, y, g| vec![g * power(&(&of[0] - &of[1] - y)), g * 0.0],
+    )
+}
+
+/// e^x of what is at most 0. The product that is rounded changes the power by no more than the
+/// rounding of x did, and the power of two is an instruction.
+fn power(x: &Array) -> Array {
+    (x * std::f64::consts::LOG2_E).exp2()
+}
+
+/// The logits at targets `[…]`: `[…, 1]`. They are taken of `logits`, which is x before it was made
+/// wide: what elements are taken of is in memory. The gradient is written at the place of the
+/// target and zero elsewhere, so that it is computed in the kernel of what it is added to.
+fn target_logits(x: &Array, logits: &Array, targets: &Array, site: Site) -> Array {
+    let classes = *x.shape().last().unwrap_or(&1);
+    custom_vjp(
+        &[x, logits, &targets.unsqueeze(-1)],
+        |of| of[1].take_along(&of[2], -1).cast_at(of[0].dtype(), site),
+        move |of, _, g| {
+            let (x, targets) = (&of[0], &of[2]);
+            let places =
+                (targets + classes as i64).where_(&targets.less(0), targets).cast_at(Scalar::I32, site);
+            let of_x = match x.device() {
+                Some(device) => {
+                    let class = Array::iota(device, &[classes], 0, site).cast_at(Scalar::I32, site);
+                    let zero = g.filled_like(Literal::zero(g.dtype()), site);
+                    g.where_(&class.equal(&places), &zero)
+                }
+                None => x.clone(),
+            };
+            let nothing = |x: &Array| x.filled_like(Literal::zero(x.dtype()), site);
+            vec![of_x, nothing(&of[1]), nothing(targets)]
+        },
+    )
 }

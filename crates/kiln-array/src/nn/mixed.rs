@@ -1,7 +1,9 @@
 //! Mixed precision: 16-bit floats with masters of 32 bits.
 
 use super::cast_float;
-use crate::grad::{Gradients, Parameters, value_and_grad};
+use crate::array::eval;
+use crate::grad::parameters::{arrays, narrowed};
+use crate::grad::{Gradients, Parameters, custom_vjp, value_and_grad};
 use crate::node::Array;
 use kiln_ir::Scalar;
 use std::sync::{Mutex, PoisonError};
@@ -87,11 +89,13 @@ impl Mixed {
         f: impl FnOnce(&P) -> Array,
     ) -> (Array, Gradients<P>) {
         let dtype = self.dtype;
-        let narrow = |at: &P| at.map(&mut |parameter| cast_float(parameter, dtype));
+        keep_narrow(at, dtype);
+        let narrow = |at: &P| at.map(&mut |parameter| narrow_of(parameter, dtype));
         let Some(state) = &self.scale else {
             let (loss, of) = value_and_grad(|at| f(&narrow(at)), at);
             let mut gradients = Gradients::from(of);
             gradients.together.push(loss.clone());
+            gradients.narrow = Some(dtype);
             return (loss, gradients);
         };
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -125,7 +129,33 @@ impl Mixed {
         gradients.together.extend([loss.clone(), next.clone(), good.clone()]);
         *state = Some([next, good]);
         gradients.usable = Some(usable);
+        gradients.narrow = Some(dtype);
         (loss, gradients)
+    }
+}
+
+/// Makes parameters narrow that an optimizer's step has not made so: those of the first step. So
+/// all steps have the same kernels.
+fn keep_narrow<P: Parameters>(at: &P, dtype: Scalar) {
+    let mut all = arrays(at);
+    all.retain(|parameter| !parameter.is_tracked() && parameter.narrow(dtype).is_none());
+    let pairs: Vec<(Array, Array)> = all
+        .into_iter()
+        .filter_map(|parameter| narrowed(&parameter, dtype).map(|narrow| (parameter, narrow)))
+        .collect();
+    // What cannot be computed is cast where it is used, which has the error.
+    if eval(&pairs.iter().flat_map(|(one, other)| [one, other]).collect::<Vec<_>>()).is_ok() {
+        pairs.into_iter().for_each(|(parameter, narrow)| parameter.keep_narrow(narrow));
+    }
+}
+
+/// A variable in narrower floats: those of its parameter, if they are there.
+#[track_caller]
+fn narrow_of(variable: &Array, dtype: Scalar) -> Array {
+    let parameter = variable.recipe().and_then(|recipe| recipe.inputs.first().cloned());
+    match parameter.as_ref().and_then(|parameter| parameter.narrow(dtype)) {
+        Some(narrow) => custom_vjp(&[variable], |_| narrow.clone(), |of, _, g| vec![g.cast(of[0].dtype())]),
+        None => cast_float(variable, dtype),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::array::eval;
 use crate::error::{Error, Result, Site};
+use crate::grad::parameters::narrowed;
 use crate::grad::{Gradients, Parameters};
 use crate::node::Array;
 use crate::plan::program::is_part_of_code;
@@ -66,7 +67,7 @@ impl<const N: usize> OptimizerState<N> {
         site: Site,
         rule: impl Fn(Update<'_, N>) -> (Array, [Array; N]),
     ) -> Result<()> {
-        let Gradients { of, usable, together } = gradients;
+        let Gradients { of, usable, together, narrow } = gradients;
         let (parameters, gradients) = (collected(net), collected(&of));
         self.check(&parameters, &gradients, site)?;
         if self.of.is_empty() {
@@ -94,7 +95,12 @@ impl<const N: usize> OptimizerState<N> {
                 None => next,
             }));
         }
-        eval(&made.iter().chain(states.iter().flatten()).chain(&together).collect::<Vec<_>>())?;
+        let narrowed: Vec<Option<Array>> = made.iter().map(|new| narrowed(new, narrow?)).collect();
+        let all = made.iter().chain(states.iter().flatten()).chain(&together);
+        eval(&all.chain(narrowed.iter().flatten()).collect::<Vec<_>>())?;
+        for (new, narrow) in made.iter().zip(narrowed) {
+            narrow.into_iter().for_each(|narrow| new.keep_narrow(narrow));
+        }
         let mut next = made.into_iter();
         *net = net.map(&mut |parameter| next.next().unwrap_or_else(|| parameter.clone()));
         self.of = states;

@@ -254,7 +254,13 @@ impl<'a, 'b> Builder<'a, 'b> {
         let extent = |dims: &[usize]| dims.iter().map(|&dim| from.dims[dim].extent).product::<usize>();
         let tall = order.tall.map_or(1, |dim| from.dims[dim].extent);
         let crossed = order.tall.is_some_and(|dim| from.is_crossed(dim, &order.wide));
-        let of = Sizes { columns, rows: tall, columns_extent: extent(&order.wide), crossed };
+        let of = Sizes {
+            columns,
+            outer: extent(&order.outer),
+            rows: tall,
+            columns_extent: extent(&order.wide),
+            crossed,
+        };
         let (tile, warps) = sizes::tile(of, device);
         let counts = [
             (

@@ -12,8 +12,9 @@ use std::collections::HashMap;
 /// The most elements of a kernel that is small: a few microseconds' worth of memory.
 const SMALL: usize = 1 << 16;
 
-/// The most results and the most reads of what is made one: four updates of AdamW.
-const MOST_RESULTS: usize = 12;
+/// The most results and the most reads of what is made one: four updates of AdamW, with parameters
+/// in narrower floats too.
+const MOST_RESULTS: usize = 16;
 const MOST_READS: usize = 20;
 
 /// Makes one of small kernels that count over axes of the same extents, where the later ones read

@@ -72,10 +72,14 @@ pub(crate) fn partition(graph: &Graph) -> Partition {
 
 fn may_be_stored(graph: &Graph) -> Vec<bool> {
     let mut stored = vec![false; graph.len()];
-    // Through views, which read nothing by themselves.
+    // Through views, which read nothing by themselves, and casts to wider floats: what they are of
+    // is less to store than what they make.
     let mut readers = vec![0usize; graph.len()];
     for vertex in (0..graph.len()).rev() {
-        let through = |&user: &usize| if is_view(graph, user) { readers[user].max(1) } else { 1 };
+        let through = |&user: &usize| match is_view(graph, user) || widens(graph, user) {
+            true => readers[user].max(1),
+            false => 1,
+        };
         readers[vertex] = graph[vertex].users.iter().map(through).sum();
     }
     let (mut operations, mut depth) = (vec![0usize; graph.len()], vec![0usize; graph.len()]);
@@ -120,6 +124,13 @@ fn arrays_read(graph: &Graph, vertex: usize, stored: &[bool], reads: &[usize]) -
     let len = graph[vertex].array.len();
     let inputs = graph[vertex].inputs.iter().filter(|&&input| 2 * graph[input].array.len() >= len);
     inputs.map(|&input| if stored[input] { 1 } else { reads[input] }).sum()
+}
+
+/// Whether an array is a cast of narrower elements.
+fn widens(graph: &Graph, vertex: usize) -> bool {
+    let of = &graph[vertex];
+    let bytes = |vertex: usize| graph[vertex].array.dtype().bytes();
+    matches!(of.op(), Some(Op::Cast)) && bytes(of.inputs[0]) < bytes(vertex)
 }
 
 fn is_view(graph: &Graph, vertex: usize) -> bool {

@@ -29,6 +29,8 @@ pub(crate) fn fits_tile(row: usize) -> bool {
 #[derive(Clone, Copy)]
 pub(crate) struct Sizes {
     pub(crate) columns: Columns,
+    /// The extent of what is no part of tiles.
+    pub(crate) outer: usize,
     /// The extent that rows of tiles divide.
     pub(crate) rows: usize,
     /// The extent that columns of tiles divide.
@@ -47,10 +49,20 @@ fn dividing(extent: usize, rows: usize, most: usize) -> usize {
     if is_full { divisor } else { extent.max(1).next_power_of_two().min(most) }
 }
 
+/// Elements of a tile on a GPU, of so many: fewer where few programs would have a chain of
+/// operations each, and most of the device nothing.
+fn busy(elements: usize) -> usize {
+    const PROGRAMS: usize = 256;
+    (elements / PROGRAMS).next_power_of_two().clamp(128, 2048)
+}
+
 /// The rows and columns of a tile, and the warps of a program that takes it.
 pub(crate) fn tile(of: Sizes, device: &Device) -> ([u32; 2], Option<u32>) {
     let execution = device.capabilities().execution;
     let most = match execution {
+        Execution::Simt if of.columns == Columns::Grid && !of.crossed => {
+            busy(of.outer.saturating_mul(of.rows).saturating_mul(of.columns_extent))
+        }
         Execution::Simt => 2048,
         Execution::Simd => 4096,
         Execution::Interpreted => 1024,
@@ -60,6 +72,8 @@ pub(crate) fn tile(of: Sizes, device: &Device) -> ([u32; 2], Option<u32>) {
         Columns::Whole => covering(of.columns_extent),
         Columns::Grid | Columns::Loop if of.crossed => covering(of.columns_extent).min(CROSSED),
         Columns::Grid if execution == Execution::Simt => dividing(of.columns_extent, of.rows, most),
+        // Fewer programs at a time, whose rows stay in the L2 cache from one loop to the next.
+        Columns::Loop if execution == Execution::Simt && of.columns_extent >= LONGEST_ROW => 4 * most,
         Columns::Grid | Columns::Loop => covering(of.columns_extent).min(most),
     };
     let rows = match (execution, of.columns) {
@@ -78,7 +92,7 @@ pub(crate) fn tile(of: Sizes, device: &Device) -> ([u32; 2], Option<u32>) {
 
 #[cfg(test)]
 mod tests {
-    use super::dividing;
+    use super::{busy, dividing};
 
     #[test]
     fn tiles_divide_rows_where_there_are_enough_of_them() {
@@ -87,5 +101,10 @@ mod tests {
         assert_eq!(dividing(3 << 20, 1, 2048), 2048);
         assert_eq!(dividing(3 << 7, 2, 2048), 512);
         assert_eq!([dividing(1000, 4096, 2048), dividing(0, 0, 2048)], [1024, 1]);
+    }
+
+    #[test]
+    fn tiles_of_few_elements_are_small() {
+        assert_eq!([0, 768, 100_000, 1 << 19, 1 << 30].map(busy), [128, 128, 512, 2048, 2048]);
     }
 }

@@ -7,6 +7,7 @@ use super::lower::{Launch, lower};
 use super::merge::merge;
 use super::partition::{Part, Partition, alone, partition};
 use crate::op::Op;
+use std::collections::HashMap;
 
 /// A plan: launches in order.
 pub(crate) struct Plan {
@@ -17,9 +18,11 @@ pub(crate) struct Plan {
 /// A launch of a plan.
 pub(crate) enum Step {
     Kernel(Box<Launch>),
-    /// A kernel of the library, which makes this array.
+    /// A kernel of the library, which makes this array, and perhaps another one that it has the
+    /// numbers for.
     Library {
         vertex: usize,
+        also: Option<usize>,
     },
     /// A product of the library with an epilogue.
     Fused(Box<Fused>),
@@ -41,14 +44,39 @@ pub(crate) fn plan(graph: &Graph) -> Plan {
         }
         match part {
             Part::Library { vertex } if with_epilogue.contains(vertex) => {}
-            Part::Library { vertex } => steps.push(Step::Library { vertex: *vertex }),
+            Part::Library { vertex } => steps.push(Step::Library { vertex: *vertex, also: None }),
             Part::Kernel { group, body } if !results.is_empty() => {
                 kernels(graph, &partition, (group, body), &results, &mut steps);
             }
             Part::Kernel { .. } => {}
         }
     }
+    share_attention(graph, &mut steps);
     Plan { partition, steps }
+}
+
+/// Has the sums of attention, which its gradient needs, made by the launch that makes its results.
+fn share_attention(graph: &Graph, steps: &mut Vec<Step>) {
+    let mut made: HashMap<(usize, bool), usize> = HashMap::new();
+    for (at, step) in steps.iter().enumerate() {
+        if let Step::Library { vertex, .. } = step
+            && let Some(Op::Attention { causal }) = graph[*vertex].op()
+        {
+            made.insert((graph[*vertex].inputs[0], *causal), at);
+        }
+    }
+    // The sums come later: they are asked for by a gradient.
+    for at in (0..steps.len()).rev() {
+        let Step::Library { vertex: sums, .. } = steps[at] else { continue };
+        let Some(Op::AttentionSums { causal }) = graph[sums].op() else { continue };
+        let Some(&first) = made.get(&(graph[sums].inputs[0], *causal)) else { continue };
+        if first < at
+            && let Step::Library { also: also @ None, .. } = &mut steps[first]
+        {
+            *also = Some(sums);
+            steps.remove(at);
+        }
+    }
 }
 
 /// The launch of a group, or one for each of its results where they do not lie as its dimensions

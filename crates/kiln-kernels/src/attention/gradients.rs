@@ -112,10 +112,15 @@ pub mod kernels {
                 continue;
             }
             let (from, to) = if edge { (begin, by_all.minimum(length)) } else { (by_all, length) };
+            // A turn ahead, so that nothing waits for them.
+            let mut next_sum = sums.tile(from, rows).load(0);
+            let mut next_mean = means.tile(from, rows).load(0);
             for query in range_step(from, to, rows) {
                 let at = queries.tile((query, 0), (rows, width)).load(0);
                 let slope = slopes.tile((query, 0), (rows, width)).load(0);
-                let sum = sums.tile(query, rows).load(0) * LOG2_E;
+                let (sum, mean) = (next_sum * LOG2_E, next_mean);
+                next_sum = sums.tile(query + rows, rows).load(0);
+                next_mean = means.tile(query + rows, rows).load(0);
                 let scores = dot(keys, at.transpose()) * (scale * LOG2_E) - sum.expand(0);
                 let weights = scores.exp2();
                 let weights = if edge {
@@ -126,7 +131,7 @@ pub mod kernels {
                 };
                 sum_v = dot_acc(weights.cast::<T>(), slope, sum_v);
                 let of_weights = dot(values, slope.transpose());
-                let of_scores = weights * (of_weights - means.tile(query, rows).load(0).expand(0));
+                let of_scores = weights * (of_weights - mean.expand(0));
                 sum_k = dot_acc(of_scores.cast::<T>(), at, sum_k);
             }
         }

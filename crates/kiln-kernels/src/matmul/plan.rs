@@ -12,6 +12,9 @@ use kiln_runtime::CostModel;
 const MOST_STEPS: usize = 1 << 31;
 /// The most columns of a stage's product that fit a task's registers beside the sums.
 const MOST_PARTIAL_COLUMNS: usize = 128;
+/// Steps from which on parts of an inner extent may take several rounds, and how many parts then.
+const LONG_STEPS: usize = 256;
+const MOST_SPLITS_OF_ROUNDS: usize = 6;
 /// Columns up to which tiles narrower than 64 are considered.
 const NARROW_UP_TO: usize = 64;
 
@@ -158,6 +161,10 @@ impl Tile {
         let (tiles, steps) = (whole.tiles(request).iter().product::<usize>(), self.steps(request));
         let most = (gpu.units / tiles).min(steps / gpu.products.least_steps);
         // No part is empty.
+        // Of long sums also more than programs have at a time, if one part for each would leave many
+        // idle: then several rounds leave fewer.
+        let several = steps >= LONG_STEPS && most <= 1 && tiles < gpu.units && self.tasks == 2;
+        let most = if several { MOST_SPLITS_OF_ROUNDS } else { most };
         let all = (1..=most.max(1)).map(|n| steps.div_ceil(steps.div_ceil(n)));
         let mut all: Vec<usize> = all.collect();
         all.dedup();
@@ -302,6 +309,11 @@ mod tests {
     fn long_sums_of_few_tiles_are_split() {
         assert!(chosen(128, 128, 65536).plan.splits > 8);
         assert!(chosen(512, 512, 16384).plan.splits > 1);
+        // Gradients of a transformer's weights: 72 tiles, of which five parts each are 2.7 rounds.
+        for [m, n] in [[3072, 768], [768, 3072]] {
+            let Choice { plan, grid, .. } = chosen(m, n, 32768);
+            assert_eq!((plan.splits, plan.streamed, plan.group, grid), (5, 0, 8, [132, 1, 1]), "{m} x {n}");
+        }
         for [m, n, k] in [[1024; 3], [128, 8192, 8192], [16, 8192, 8192], [64, 64, 700]] {
             assert_eq!(chosen(m, n, k).plan.splits, 1, "{m} x {n} x {k}");
         }
