@@ -4,7 +4,7 @@ use super::{PrimitiveFn, Random, Tile, lengths, primitive, reference, values};
 use kiln_cpu_primitives::{Isa, PrimitiveKey, lookup_at};
 use kiln_ir::{AtomicOp, BinaryOp, Scalar};
 
-const OPS: [AtomicOp; 7] = [
+const OPS: [AtomicOp; 9] = [
     AtomicOp::Add,
     AtomicOp::Min,
     AtomicOp::Max,
@@ -12,6 +12,8 @@ const OPS: [AtomicOp; 7] = [
     AtomicOp::Or,
     AtomicOp::Xor,
     AtomicOp::Exchange,
+    AtomicOp::AddF16x2,
+    AtomicOp::AddBf16x2,
 ];
 
 /// What an operation makes of the old value and the operand, if it is defined.
@@ -25,6 +27,14 @@ fn apply(op: AtomicOp, scalar: Scalar, old: u64, value: u64) -> Option<u64> {
         AtomicOp::Xor => BinaryOp::Xor,
         AtomicOp::Exchange => return Some(value),
         AtomicOp::Min | AtomicOp::Max => return None,
+        AtomicOp::AddF16x2 | AtomicOp::AddBf16x2 => {
+            let half = op.pair_of().filter(|_| scalar == Scalar::U32)?;
+            let sum = |shift: u64| {
+                let (old, value) = (old >> shift & 0xffff, value >> shift & 0xffff);
+                reference::binary(BinaryOp::Add, half, old, value).map(|(sum, _)| sum << shift)
+            };
+            return Some(sum(0)? | sum(16)?);
+        }
     };
     reference::binary(binary, scalar, old, value).map(|(result, _)| result)
 }
@@ -59,7 +69,11 @@ fn operations() {
                 let zeros = |a, b| {
                     scalar.is_float() && reference::to_float(scalar, a) == reference::to_float(scalar, b)
                 };
-                a.iter().zip(b).all(|(&a, &b)| reference::same(scalar, a, b) || zeros(a, b))
+                let halves = |a: u64, b: u64| {
+                    let alike = |half, by: u64| reference::same(half, a >> by & 0xffff, b >> by & 0xffff);
+                    op.pair_of().is_some_and(|half| alike(half, 0) && alike(half, 16))
+                };
+                a.iter().zip(b).all(|(&a, &b)| reference::same(scalar, a, b) || zeros(a, b) || halves(a, b))
             };
             assert!(all_same(memory.elements(), &expected), "{key:?}, n {n}");
             if wants_old {
