@@ -40,57 +40,20 @@ impl Array {
         }
         let x = self.cast_at(accumulator(mean_of(self.dtype())), site);
         // The difference to the largest logit first: two large numbers would lose its digits.
-        let (log, max) = log_of_sum(&x, site);
+        let max = x.shift_along(-1);
         let at_target = target_logits(&x, &self.stop_gradient(), targets, site) - &max;
-        (log - at_target).mean()
+        (log_of_sum(&x, &max) - at_target).mean()
     }
 }
 
-/// Elements of a row from which on it is added up in parts, and the most of a part: a program holds
-/// a part at once, where a row is read once for its greatest element and once for the sum.
-const LONG: usize = 16384;
-const PART: usize = 8192;
-
-/// ln Σ e^(x - max) along the last axis, which stays, and the greatest elements. The gradient is
-/// computed of the result, so that nothing of x's extent is kept but x.
-fn log_of_sum(x: &Array, site: Site) -> (Array, Array) {
-    let classes = *x.shape().last().unwrap_or(&1);
-    let parts = match classes {
-        ..LONG => 1,
-        _ => (classes.div_ceil(PART)..=64).find(|parts| classes.is_multiple_of(*parts)).unwrap_or(1),
-    };
-    let mut shape = x.shape().to_vec();
-    shape.pop();
-    shape.extend([parts, classes / parts.max(1)]);
-    let of_row = [&shape[..shape.len() - 2], &[1]].concat();
-    let (max, of_parts) = if parts == 1 {
-        let max = x.shift_along(-1);
-        (max.clone(), max)
-    } else {
-        // A part of infinitely small elements has a sum of 0.
-        let least = if x.dtype() == Scalar::F64 { f64::MIN } else { f32::MIN.into() };
-        let of_parts = x.reshaped(&shape, site).shift_along(-1).maximum(least);
-        (of_parts.shift_along(-2).reshaped(&of_row, site), of_parts)
-    };
-    let log = custom_vjp(
-        &[x, &max, &of_parts],
-        |of| match parts {
-            1 => power(&(&of[0] - &of[1])).sum_keep(&[-1]).log(),
-            _ => {
-                let sums = power(&(of[0].reshaped(&shape, site) - &of[2])).sum_keep(&[-1]);
-                let shares = power(&(&of[2] - of[1].unsqueeze(-1)));
-                (sums * shares).sum_axes(&[-2]).log()
-            }
-        },
-        move |of, y, g| {
-            vec![
-                g * power(&(&of[0] - &of[1] - y)),
-                g * 0.0,
-                of[2].filled_like(Literal::zero(of[2].dtype()), site),
-            ]
-        },
-    );
-    (log, max)
+/// ln Σ e^(x - max) along the last axis, which stays. Its gradient is computed of the result, so
+/// that nothing of x's extent is kept but x.
+fn log_of_sum(x: &Array, max: &Array) -> Array {
+    custom_vjp(
+        &[x, max],
+        |of| power(&(&of[0] - &of[1])).sum_keep(&[-1]).log(),
+        |of, y, g| vec![g * power(&(&of[0] - &of[1] - y)), g * 0.0],
+    )
 }
 
 /// e^x of what is at most 0. The product that is rounded changes the power by no more than the
