@@ -345,8 +345,8 @@ mod tests {
     use super::*;
     use kiln_runtime::Device;
 
-    /// Parts of no, few and many indices, in tiles that go beyond the ends, and chunks within parts,
-    /// across and beyond them.
+    /// Parts of no, few and many indices, in tiles that go beyond the ends, and chunks within,
+    /// across and beyond parts.
     #[test]
     fn sorted_parts_are_added_up_by_chunks() -> Result<()> {
         let device = Device::open("interp")?;

@@ -228,6 +228,33 @@ fn gradients_of_one_index_a_row_are_one_kernel() {
         "{plan}"
     );
     assert!((loss.item::<f32>().unwrap() - (extent as f32).ln()).abs() < 1e-4);
+    // Parts of rows, of which some have no probability, and numbers whose exponentials overflow.
+    let of = |dtype: Scalar| {
+        let at = |i: usize| match i % extent / 6667 {
+            1 => f64::NEG_INFINITY,
+            part => ((i * 37 % 101) as f64) * 4.0 - 300.0 * part as f64 + 200.0,
+        };
+        let x: Vec<f64> = (0..2 * extent).map(at).collect();
+        let targets = Array::new(&device, &[3i64, extent as i64 - 1], &[2]);
+        let (loss, slope) =
+            value_and_grad(|x| x.cross_entropy(&targets), &Array::new(&device, &x, &[2, extent]).cast(dtype));
+        let mut expected = 0.0;
+        let slope = elements(&slope);
+        for (row, target) in x.chunks(extent).zip([3, extent - 1]) {
+            let max = row.iter().copied().fold(f64::MIN, f64::max);
+            let log = row.iter().map(|x| (x - max).exp()).sum::<f64>().ln();
+            expected += (log + max - row[target]) / 2.0;
+            let first = if target == 3 { 0 } else { extent };
+            for (at, x) in row.iter().enumerate() {
+                let hot = f64::from(u8::from(at == target));
+                let slope = slope[first + at] - ((x - max - log).exp() - hot) / 2.0;
+                assert!(slope.abs() < 1e-6, "{dtype}, {at}: {slope}");
+            }
+        }
+        let loss = elements(&loss)[0];
+        assert!((loss - expected).abs() < 1e-5 * expected, "{dtype}: {loss} {expected}");
+    };
+    [Scalar::F32, Scalar::F64].into_iter().for_each(of);
     let slope = slope.cast(Scalar::F32).to_vec::<f32>().unwrap();
     for (row, at) in given.iter().enumerate() {
         let at = row * extent + at.rem_euclid(extent as i64) as usize;

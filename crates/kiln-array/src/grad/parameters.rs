@@ -31,7 +31,7 @@ pub(crate) fn arrays<P: Parameters>(of: &P) -> Vec<Array> {
     all
 }
 
-/// A parameter in floats of another element type; `None` where it has that one, or is not of floats.
+/// A parameter in floats of another element type; `None` where it has that one, or is no float.
 pub(crate) fn narrowed(parameter: &Array, dtype: Scalar) -> Option<Array> {
     let is_other = kind(parameter.dtype()) == Kind::Float && parameter.dtype() != dtype;
     is_other.then(|| parameter.cast(dtype))

@@ -8,6 +8,7 @@ use crate::node::Array;
 use crate::plan::program::is_part_of_code;
 use kiln_ir::{Literal, Scalar};
 use kiln_runtime::DynTensor;
+use std::iter;
 
 /// What an optimizer keeps of each parameter: `N` arrays of its shape, zeros at first.
 #[derive(Clone, Debug)]
@@ -96,8 +97,9 @@ impl<const N: usize> OptimizerState<N> {
             }));
         }
         let narrowed: Vec<Option<Array>> = made.iter().map(|new| narrowed(new, narrow?)).collect();
-        let all = made.iter().chain(states.iter().flatten()).chain(&together);
-        eval(&all.chain(narrowed.iter().flatten()).collect::<Vec<_>>())?;
+        // Each after what it is made of, whose kernel it joins.
+        let parameters = made.iter().zip(&narrowed).flat_map(|(new, narrow)| iter::once(new).chain(narrow));
+        eval(&parameters.chain(states.iter().flatten()).chain(&together).collect::<Vec<_>>())?;
         for (new, narrow) in made.iter().zip(narrowed) {
             narrow.into_iter().for_each(|narrow| new.keep_narrow(narrow));
         }

@@ -161,8 +161,8 @@ impl Tile {
         let (tiles, steps) = (whole.tiles(request).iter().product::<usize>(), self.steps(request));
         let most = (gpu.units / tiles).min(steps / gpu.products.least_steps);
         // No part is empty.
-        // Of long sums also more than programs have at a time, if one part for each would leave many
-        // idle: then several rounds leave fewer.
+        // Of long sums also more than programs have at a time, if one part for each would leave
+        // many idle: then several rounds leave fewer.
         let several = steps >= LONG_STEPS && most <= 1 && tiles < gpu.units && self.tasks == 2;
         let most = if several { MOST_SPLITS_OF_ROUNDS } else { most };
         let all = (1..=most.max(1)).map(|n| steps.div_ceil(steps.div_ceil(n)));
