@@ -152,6 +152,8 @@ pub struct Capabilities {
     /// Whether kernels can have barriers of the grid: all blocks of a launch run at the same time
     /// there, and more than there is room for are refused.
     pub grid_barriers: bool,
+    /// Whether kernels can have instructions of PTX (`ptx`). Elsewhere they are refused.
+    pub inline_ptx: bool,
     /// Whether programs are loaded while resident launches run. Elsewhere the
     /// [tenants](crate::Tenant) leave for a moment.
     pub loads_beside_residents: bool,
@@ -184,6 +186,7 @@ impl Capabilities {
             explicit_level: false,
             concurrent_blocks: false,
             grid_barriers: false,
+            inline_ptx: false,
             loads_beside_residents: true,
             peer_access: false,
             contraction: false,
@@ -217,7 +220,7 @@ impl Capabilities {
     /// let plain = Capabilities::new(Execution::Simd);
     /// assert!(plain.described().iter().any(|&(name, there, _)| name == "clusters" && !there));
     /// ```
-    pub fn described(&self) -> [(&'static str, bool, String); 16] {
+    pub fn described(&self) -> [(&'static str, bool, String); 17] {
         // Named one by one, so that a new capability must get its words.
         let Capabilities {
             execution,
@@ -229,6 +232,7 @@ impl Capabilities {
             explicit_level,
             concurrent_blocks,
             grid_barriers,
+            inline_ptx,
             loads_beside_residents,
             peer_access,
             contraction,
@@ -249,6 +253,7 @@ impl Capabilities {
             named("explicit level", explicit_level),
             named("concurrent blocks", concurrent_blocks),
             named("grid barriers", grid_barriers),
+            named("inline PTX", inline_ptx),
             named("loading beside resident launches", loads_beside_residents),
             named("peer access", peer_access),
             named("contraction", contraction),

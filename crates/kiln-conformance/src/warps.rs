@@ -18,6 +18,7 @@ pub fn cases() -> Vec<Case> {
         sets_of_lanes;
         barriers;
         barriers_of_lanes;
+        inline_ptx;
     ]
 }
 
@@ -404,4 +405,31 @@ fn barriers_of_lanes(trial: &mut Trial<'_>) -> Verdict {
         }
     }
     Ok(())
+}
+
+#[kernel(crate = kiln_runtime)]
+fn by_hand(x: &Tensor<u32, 1>, y: &mut Tensor<u32, 1>) {
+    let i = thread_index();
+    let (v, small) = (x.get(i), x.get(i).lt(1000));
+    // SAFETY: each computes a register of others.
+    let (high, chosen, double) = unsafe {
+        (
+            ptx::<u32>("mad.hi.u32 %0, %1, %2, %2;", (v << 20, v)),
+            ptx::<u32>(".reg .u32 t; mov.u32 t, %laneid; @%2 mov.u32 t, %1; mov.u32 %0, t;", (v, small)),
+            ptx::<f64>("fma.rn.f64 %0, %1, %1, %1;", v.cast::<f64>()),
+        )
+    };
+    y.set(i, high ^ chosen ^ double.cast::<u32>());
+}
+
+fn inline_ptx(trial: &mut Trial<'_>) -> Verdict {
+    let data: Vec<u32> = list(0..64, |_| trial.rng.below(2000) as u32);
+    let (x, mut y) = (trial.vector(&data)?, trial.output::<u32, 1>([64])?);
+    by_hand(&x, &mut y).grid([1]).block([64]).launch(trial.device)?;
+    let expected = list(0..64, |i| {
+        let v = data[i];
+        let high = ((u64::from(v << 20) * u64::from(v)) >> 32) as u32 + v;
+        high ^ if v < 1000 { v } else { i as u32 % 32 } ^ (v * v + v)
+    });
+    holds("words", &y, &expected)
 }

@@ -147,6 +147,8 @@ fn refuse_explicit(kernel: &Kernel) -> Result<()> {
             ("a GPU's warps", TILES)
         } else if let OpKind::Cluster(_) = op.kind {
             ("a cluster's blocks", TILES)
+        } else if let OpKind::InlinePtx(_) = op.kind {
+            ("an NVIDIA GPU", "Write it with operations of the language.")
         } else if let OpKind::GridBarrier = op.kind {
             ("blocks that wait for each other", LAUNCHES)
         } else if matches!(op.kind, OpKind::LoadQuad(_) | OpKind::StoreQuad(_))

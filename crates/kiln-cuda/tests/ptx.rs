@@ -15,6 +15,7 @@ assembler::tests! {
     arithmetic_of_every_type
     conversions_between_all_types
     control_flow_shared_memory_and_warps
+    inline_ptx
     grid_barriers;
     plain: a_tile_kernel_is_refused
 }
@@ -212,6 +213,37 @@ fn control_flow_shared_memory_and_warps() {
     let module = assemble(&k);
     assert_eq!((module.shared, module.sites.len(), module.words), (96 * 4, 3, 3));
     assert!(!module.text.contains("activemask"), "96 threads are whole warps");
+}
+
+fn inline_ptx() {
+    let mut k = kernel([64, 1, 1]);
+    let (n, x) = (scalar(&mut k, Scalar::U32), scalar(&mut k, Scalar::F64));
+    let (h, y) = (scalar(&mut k, Scalar::U16), view(&mut k, "y", Scalar::U32, 1, true));
+    let mut b = Builder::new(&mut k);
+    let ok = b.compare(CompareOp::Gt, n, n);
+    let texts: [(&str, Vec<Value>, Option<Scalar>); 5] = [
+        ("mad.hi.u32 %0, %1, %1, 3;", vec![n], Some(Scalar::U32)),
+        (
+            ".reg .u32 t;\nmov.u32 t, %laneid;\n@%2 add.u32 t, t, %1;\nmov.u32 %0, t;",
+            vec![n, ok],
+            Some(Scalar::U32),
+        ),
+        ("fma.rn.f64 %0, %1, %1, %1;", vec![x], Some(Scalar::F64)),
+        ("add.u16 %0, %1, %1;", vec![h], Some(Scalar::U16)),
+        ("@!%1 bra over; nanosleep.u32 %0; over: nanosleep.u32 1;", vec![n, ok], None),
+    ];
+    // Twice: labels and registers are each text's own.
+    for (text, inputs, result) in texts.iter().cycle().take(10) {
+        let kind = OpKind::InlinePtx(b.kernel.message(text));
+        let types: Vec<Type> = result.iter().map(|elem| Type::scalar(*elem)).collect();
+        let op = b.op(kind, inputs, &types);
+        if *result == Some(Scalar::U32) {
+            let (at, value) = (address(&mut b, y), b.kernel.result(op));
+            store(&mut b, at, None, &[value]);
+        }
+    }
+    let module = assemble(&k);
+    assert_eq!(module.text.matches("// ptx of ").count(), 10);
 }
 
 fn grid_barriers() {

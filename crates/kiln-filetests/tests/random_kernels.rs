@@ -103,6 +103,7 @@ coverage! {
         LoadQuad(_) | StoreQuad(_) => "whole only where other programs write meanwhile; `clusters` in the suite",
         Clock(_) => "no two runs read the same",
         Sleep => "does nothing that memory shows",
+        InlinePtx(_) => "NVIDIA GPUs alone; `inline_ptx` in the suite",
         GridBarrier => "all blocks run side by side; `grid` in the suite",
         Cluster(_) => "blocks of a cluster run side by side; `clusters` in the suite",
         Explicit(_) => "needs an order that a random kernel has not; `explicit` in the suite",

@@ -159,6 +159,7 @@ fn may_wait(kernel: &Kernel, data: &OpData) -> bool {
                 | OpKind::PtrAtomicCas { .. }
                 | OpKind::Sleep
                 | OpKind::Clock(_)
+                | OpKind::InlinePtx(_)
         );
         looks || may_wait(kernel, data)
     })
@@ -229,6 +230,7 @@ fn convergence_of(kernel: &Kernel, data: &OpData) -> Convergence {
         | OpKind::StoreQuad(_)
         | OpKind::Cluster(ClusterOp::StoreQuad | ClusterOp::PtrStoreQuad)
         | OpKind::Clock(_)
+        | OpKind::InlinePtx(_)
         | OpKind::Sleep
         | OpKind::If
         | OpKind::For

@@ -109,6 +109,7 @@ impl Machine<'_> {
             | OpKind::Address
             | OpKind::Scratch { .. } => self.evaluate(data, mask),
             OpKind::GridBarrier => Err(Trap::Bug("a barrier of the grid in a step".into())),
+            OpKind::InlinePtx(_) => Err(Trap::Bug("PTX in the interpreter".into())),
             OpKind::Explicit(_) => Err(Trap::Bug("an operation of the explicit level in a step".into())),
         }
     }
@@ -212,6 +213,7 @@ impl Machine<'_> {
                 | OpKind::GridBarrier
                 | OpKind::Cluster(_)
                 | OpKind::Clock(_)
+                | OpKind::InlinePtx(_)
                 | OpKind::Sleep
                 | OpKind::If
                 | OpKind::For

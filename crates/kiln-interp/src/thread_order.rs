@@ -2,9 +2,9 @@
 //!
 //! Time is the number of barriers that the block has passed, those of warps among them. What a
 //! thread did before a barrier of the block comes before whatever any thread does after it. Of
-//! barriers of warps each thread keeps, for each thread of its warp, the time before which what that
-//! one did comes before what it does now: a barrier of some lanes gives each of them what all of
-//! them knew.
+//! barriers of warps each thread keeps, for each thread of its warp, the time before which what
+//! that one did comes before what it does now: a barrier of some lanes gives each of them what all
+//! of them knew.
 
 /// The order of a block's threads.
 #[derive(Debug, Clone, Default)]

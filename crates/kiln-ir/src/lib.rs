@@ -94,6 +94,7 @@ mod fault;
 mod fault_region;
 mod float8;
 mod fragment;
+mod inline_ptx;
 mod kernel;
 mod literal;
 mod matrix;
@@ -118,6 +119,7 @@ pub use fault::OpFault;
 pub use fault_region::{BUDGET_EXCEEDED, FaultRegions, FaultSite, recorded};
 pub use float8::{E4M3, E5M2};
 pub use fragment::FragmentOp;
+pub use inline_ptx::{PtxPart, check_ptx, ptx_parts};
 pub use kernel::{
     Block, BlockData, Def, Facts, IntFact, Kernel, Level, Loc, Named, Naming, Op, OpData, Param,
     UNKNOWN_LOCATION, Value, WARP,

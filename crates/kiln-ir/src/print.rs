@@ -243,6 +243,7 @@ impl Printer<'_, '_> {
             | OpKind::Condition
             | OpKind::FaultRegion
             | OpKind::Assert(_)
+            | OpKind::InlinePtx(_)
             | OpKind::Print(_)
             | OpKind::Explicit(_)
             | OpKind::Fragment(_)
@@ -300,7 +301,7 @@ impl Printer<'_, '_> {
                 self.message(", ", *message)?;
                 self.list(", ", operands.get(1..).unwrap_or_default())
             }
-            OpKind::Print(message) => {
+            OpKind::Print(message) | OpKind::InlinePtx(message) => {
                 self.message(" ", *message)?;
                 self.list(", ", operands)
             }

@@ -312,6 +312,7 @@ impl Uniformity {
             | OpKind::OrderedLoad { .. }
             | OpKind::LoadQuad(_)
             | OpKind::Clock(_)
+            | OpKind::InlinePtx(_)
             | OpKind::Fragment(_)
             | OpKind::Linear {
                 op: LinearOp::Atomic { .. } | LinearOp::AtomicCas { .. } | LinearOp::OrderedLoad { .. },

@@ -36,6 +36,7 @@
 //! | `thread` | ids, barriers, shuffles, votes |
 //! | `warp`, `block` | what the lanes of a warp and the threads of a block do together |
 //! | `time` | clocks, rest |
+//! | `ptx` | PTX in a kernel, for NVIDIA GPUs alone |
 //! | [`explicit`] | asynchronous copies and products, mbarriers, tasks (Hopper GPUs) |
 //! | `diag` | `device_assert!`, `device_print!` |
 //! | `flow` | what control flow becomes |
@@ -53,6 +54,7 @@ pub mod flow;
 mod memory;
 mod ops;
 pub mod param;
+mod ptx;
 mod thread;
 mod time;
 mod trace;
@@ -76,6 +78,7 @@ pub use ops::{
     dot_with, full, iota, philox, rand, randint, randint4x, randn, select, zeros,
 };
 pub use param::trace;
+pub use ptx::{PtxInputs, ptx, ptx_effect};
 pub use thread::*;
 pub use time::{clock_cycles, clock_ns, sleep_ns};
 pub use trace::{TraceError, TraceErrors, record_names, traced_now};
@@ -100,10 +103,10 @@ pub mod prelude {
         clock_ns, device, device_assert, device_print, dot, dot_acc, dot_scaled, dot_with, f16, fault_region,
         fence, fence_block, fence_system, full, grid_barrier, iota, kernel, lane_group, lane_id, lane_in,
         local, local_records, match_all, match_any, num_programs, own_element, own_elements, philox,
-        program_id, rand, randint, randint4x, randn, range, range_step, select, shared, shared_records,
-        shuffle_down, shuffle_idx, shuffle_up, shuffle_xor, sleep_ns, striped_to_blocked, sync_warp,
-        sync_warp_mask, thread_id, thread_index, thread_index_2d, thread_index_3d, trace, val, vote_all,
-        vote_any, warp, warp_id, zeros,
+        program_id, ptx, ptx_effect, rand, randint, randint4x, randn, range, range_step, select, shared,
+        shared_records, shuffle_down, shuffle_idx, shuffle_up, shuffle_xor, sleep_ns, striped_to_blocked,
+        sync_warp, sync_warp_mask, thread_id, thread_index, thread_index_2d, thread_index_3d, trace, val,
+        vote_all, vote_any, warp, warp_id, zeros,
     };
 }
 

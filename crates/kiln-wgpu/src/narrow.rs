@@ -320,6 +320,7 @@ impl Ranges {
             | OpKind::Faulted
             | OpKind::Print(_)
             | OpKind::Clock(_)
+            | OpKind::InlinePtx(_)
             | OpKind::Sleep
             | OpKind::GridBarrier
             | OpKind::Cluster(_)

@@ -109,6 +109,7 @@ impl Writer<'_> {
             }
             OpKind::Print(message) => self.print(data, *message),
             OpKind::Clock(_) | OpKind::Sleep => Err(self.refused(data, Refused::Time)),
+            OpKind::InlinePtx(_) => Err(self.refused(data, Refused::Ptx)),
             OpKind::Fragment(FragmentOp::Matrix(matrix)) => self.matrix(data, *matrix),
             OpKind::GridBarrier | OpKind::Cluster(_) | OpKind::Explicit(_) | OpKind::Fragment(_) => {
                 Err(self.refused(data, Refused::Explicit))

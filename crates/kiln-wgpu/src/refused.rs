@@ -17,6 +17,8 @@ pub(crate) enum Refused {
     Order,
     /// They read a clock.
     Time,
+    /// They are text for NVIDIA's assembler.
+    Ptx,
     /// They are of the explicit level, or of fragments of matrices.
     Explicit,
 }
@@ -29,6 +31,7 @@ impl Refused {
             Refused::Regions => "Lower the kernel to threads first: fault regions become branches.",
             Refused::Order => "There is no order among workgroups: launch twice.",
             Refused::Time => "Measure on the host.",
+            Refused::Ptx => "Write it with operations of the language.",
             Refused::Explicit => "The explicit level is for NVIDIA GPUs: write the kernel over tiles.",
         }
     }

@@ -241,6 +241,7 @@ fn access(kind: &OpKind) -> Option<(bool, bool)> {
         | BlockUniform
         | Cluster(_)
         | Clock(_)
+        | InlinePtx(_)
         | Sleep
         | If
         | For

@@ -166,6 +166,7 @@ fn verdict(kernel: &Kernel, data: &OpData, own: &mut OwnElements) -> Verdict {
         OrderedStore { .. } | StoreQuad(_) => {
             Unsafe("it stores what other threads may store: nothing proves the order between them")
         }
+        InlinePtx(_) => Unsafe("it is text of PTX, of which nothing says what it does"),
         Cluster(ClusterOp::Barrier) => Safe,
         Cluster(ClusterOp::StoreQuad | ClusterOp::PtrStoreQuad) => {
             Unsafe("it stores to memory of other blocks, whose lifetime nothing checks")

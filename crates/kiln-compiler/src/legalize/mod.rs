@@ -178,6 +178,7 @@ impl<'a> Legalizer<'a> {
             | BlockUniform
             | Cluster(_)
             | Clock(_)
+            | InlinePtx(_)
             | Sleep
             | If
             | For

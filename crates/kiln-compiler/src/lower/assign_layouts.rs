@@ -323,6 +323,7 @@ impl Demand<'_, '_> {
             | OpKind::BlockUniform
             | OpKind::Cluster(_)
             | OpKind::Clock(_)
+            | OpKind::InlinePtx(_)
             | OpKind::Sleep
             | OpKind::If
             | OpKind::Condition

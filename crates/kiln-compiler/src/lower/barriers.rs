@@ -189,6 +189,7 @@ impl Pass<'_> {
                 | OpKind::BlockUniform
                 | OpKind::Cluster(_)
                 | OpKind::Clock(_)
+                | OpKind::InlinePtx(_)
                 | OpKind::Sleep
                 | OpKind::Yield
                 | OpKind::Condition

@@ -189,6 +189,7 @@ impl Classes {
                 | OpKind::BlockUniform
                 | OpKind::Cluster(_)
                 | OpKind::Clock(_)
+                | OpKind::InlinePtx(_)
                 | OpKind::Sleep
                 | OpKind::If
                 | OpKind::For

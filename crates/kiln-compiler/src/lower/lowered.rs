@@ -92,6 +92,7 @@ fn is_above(kernel: &Kernel, data: &OpData) -> bool {
         | Vote(_)
         | Cluster(_)
         | Clock(_)
+        | InlinePtx(_)
         | Sleep
         | If
         | For

@@ -414,6 +414,7 @@ impl<'k> Lowering<'k> {
             | WarpBarrier
             | GridBarrier
             | Clock(_)
+            | InlinePtx(_)
             | Sleep
             | Shuffle(_)
             | Vote(_)

@@ -90,6 +90,7 @@ fn of_result(kernel: &Kernel, data: &OpData, roles: &[Role]) -> Option<Role> {
         | OpKind::BlockUniform
         | OpKind::Cluster(_)
         | OpKind::Clock(_)
+        | OpKind::InlinePtx(_)
         | OpKind::Sleep
         | OpKind::If
         | OpKind::For
@@ -194,6 +195,7 @@ pub(crate) fn joined(kernel: &Kernel, mut visit: impl FnMut(Value, Value)) {
         | OpKind::BlockUniform
         | OpKind::Cluster(_)
         | OpKind::Clock(_)
+        | OpKind::InlinePtx(_)
         | OpKind::Sleep
         | OpKind::Yield
         | OpKind::Condition

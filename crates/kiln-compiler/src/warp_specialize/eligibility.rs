@@ -215,6 +215,7 @@ fn has_its_place(kernel: &Kernel, op: Op, data: &OpData) -> bool {
         | BlockUniform
         | Cluster(_)
         | Clock(_)
+        | InlinePtx(_)
         | Sleep
         | FaultRegion
         | Print(_)

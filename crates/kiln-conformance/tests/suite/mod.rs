@@ -16,7 +16,7 @@ struct Need {
     words: &'static [&'static str],
 }
 
-const NEEDS: [Need; 5] = [
+const NEEDS: [Need; 6] = [
     Need { cases: "explicit::", there: |has| has.explicit_level, words: &["explicit level"] },
     Need {
         cases: "clusters::",
@@ -33,6 +33,7 @@ const NEEDS: [Need; 5] = [
         there: |has| has.grid_barriers,
         words: &["`grid_barrier` of blocks that wait for each other"],
     },
+    Need { cases: "warps::inline_ptx", there: |has| has.inline_ptx, words: &["`inline_ptx`"] },
     Need { cases: "faults::loops_that_do_not_end", there: |has| has.launch_limit, words: &["launch limit"] },
 ];
 

@@ -284,6 +284,7 @@ impl<'a> Emitter<'a> {
             Explicit(_)
             | Cluster(_)
             | GridBarrier
+            | InlinePtx(_)
             | Fragment(_)
             | Address
             | Scratch { .. }

@@ -315,6 +315,7 @@ impl Elementwise {
             | GridBarrier
             | Cluster(_)
             | Clock(_)
+            | InlinePtx(_)
             | Sleep
             | If
             | For

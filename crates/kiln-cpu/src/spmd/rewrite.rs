@@ -230,6 +230,7 @@ impl Rewrite<'_> {
             | Extent(_)
             | Fence(_)
             | GridBarrier
+            | InlinePtx(_)
             | Cluster(_)
             | Yield
             | Condition

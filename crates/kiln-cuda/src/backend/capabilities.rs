@@ -28,6 +28,7 @@ pub fn capabilities(compute: (u32, u32)) -> Capabilities {
         explicit_level: since_hopper,
         concurrent_blocks: true,
         grid_barriers: true,
+        inline_ptx: true,
         loads_beside_residents: false,
         peer_access: true,
         contraction: true,

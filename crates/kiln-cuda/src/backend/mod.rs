@@ -40,7 +40,7 @@ pub use pipeline::{compile_to_ptx, compile_to_tasks, compile_to_threads, threads
 
 use crate::driver::{
     Context, Cubin, CudaError, Diagnostic, DiagnosticKind, Driver, Event, GraphBuilder, JitLog, JitOptions,
-    Module, compile_to_cubin,
+    Module, Severity, compile_to_cubin,
 };
 use crate::ptx;
 use artifact::{Artifact, Code};
@@ -253,7 +253,7 @@ impl Cuda {
         self.dump(kernel, &lowered, &module);
         let emission = clock.lap();
         let (context, options) = (&self.device.context, JitOptions::default());
-        let refused = |error| self.refused(kernel, error);
+        let refused = |text: &str, error| self.refused(kernel, text, error);
         if !module.whole_program {
             let (module, cubin) = self.assemble(kernel, module)?;
             dump(DumpStage::Sass, self.dumped(kernel), || sass::disassemble(&cubin.bytes));
@@ -271,8 +271,8 @@ impl Cuda {
         // text it would be compiled once more, unless the driver has a cache of its own. The
         // residents are away meanwhile.
         let (artifact, program) = self.with_room(|| {
-            let (loaded, log) =
-                Module::from_ptx(context, &module.entry, &module.text, &options).map_err(refused)?;
+            let (loaded, log) = Module::from_ptx(context, &module.entry, &module.text, &options)
+                .map_err(|error| refused(&module.text, error))?;
             accept(kernel, &log)?;
             let artifact = artifact(kernel, module, Code::Ptx, &log);
             let program = CudaProgram::of(&self.device, &artifact, &loaded)?;
@@ -286,7 +286,7 @@ impl Cuda {
         let (context, options) = (&self.device.context, JitOptions::default());
         let assembled = |module: &ptx::Module| {
             let cubin = compile_to_cubin(context, &module.entry, &module.text, &options);
-            cubin.map_err(|error| self.refused(kernel, error))
+            cubin.map_err(|error| self.refused(kernel, &module.text, error))
         };
         let cubin = assembled(&module)?;
         if !gives_up_products(&cubin.log) {
@@ -324,9 +324,13 @@ impl Cuda {
         dump(DumpStage::Ptx, self.dumped(kernel), || Ok(module.text.clone().into_bytes()));
     }
 
-    fn refused(&self, kernel: &Kernel, error: CudaError) -> Error {
+    /// The error for a text that the driver's compiler refused, with the user's line where the text
+    /// is the user's.
+    fn refused(&self, kernel: &Kernel, text: &str, error: CudaError) -> Error {
         let CudaError::Jit(failure) = error else { return self.device.explain(error) };
-        let location = "generated PTX".to_owned();
+        let lines = failure.log.diagnostics.iter().filter(|found| found.severity >= Severity::Error);
+        let place = lines.filter_map(|found| ptx::place_of(text, found.line?)).next();
+        let location = place.unwrap_or("generated PTX").to_owned();
         let message = format!("{failure}\n{}", failure.log.text);
         Error::Compile { kernel: kernel.name.clone(), location, message }
     }

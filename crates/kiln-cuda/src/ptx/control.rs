@@ -199,6 +199,7 @@ impl Writer<'_> {
             OpKind::Shuffle(mode) => self.shuffle(op, *mode)?,
             OpKind::Vote(mode) => self.vote(op, *mode)?,
             OpKind::Clock(unit) => self.clock(op, *unit),
+            OpKind::InlinePtx(text) => self.inline(op, *text)?,
             OpKind::Sleep => self.sleep(op)?,
             OpKind::If => self.if_(op)?,
             OpKind::For => self.for_(op)?,

@@ -19,6 +19,7 @@
 //! | `explicit.rs`, `explicit_state.rs`, `team.rs` | tasks, their warps, mbarriers, shared tiles |
 //! | `copies.rs`, `tensor_map.rs`, `products.rs` | bulk copies and their maps, warpgroup products |
 //! | `in_place.rs` | the registers that products in flight share |
+//! | `inline.rs` | PTX that the user wrote |
 //! | `control.rs` | `if`, `for`, `while` |
 //! | `convergence.rs` | keeping the lanes of a warp together |
 //! | `diagnostics.rs`, `records.rs` | faults, asserts and prints; what the host reads of them |
@@ -40,6 +41,7 @@ mod fragment;
 mod grid;
 mod grid_state;
 mod in_place;
+mod inline;
 mod memory;
 mod ordered;
 mod parameters;
@@ -53,6 +55,7 @@ mod threads;
 mod writer;
 
 pub use entry::{Module, STATIC_SHARED, emit};
+pub(crate) use inline::place_of;
 pub(crate) use target::MIXED_VERSION;
 pub use target::Target;
 pub use tensor_map::{TensorMap, Way};

@@ -80,6 +80,16 @@ pub fn check(kernel: &Kernel) -> Result<(), Error> {
             hint: hint.into(),
         })
     };
+    let mut ptx = None;
+    kernel.walk(|_, data| {
+        if let OpKind::InlinePtx(_) = data.kind {
+            ptx.get_or_insert(data.loc);
+        }
+    });
+    if let Some(loc) = ptx {
+        let hint = "Write it with operations of the language.";
+        return refuse("`inline_ptx` of an NVIDIA GPU", kernel.describe(loc), hint);
+    }
     if !is_used(kernel) {
         return Ok(());
     }

@@ -95,6 +95,7 @@ impl OpKind {
             | Vote(_)
             | Cluster(_)
             | Clock(_)
+            | InlinePtx(_)
             | Sleep => return None,
             If | For | While | Yield | Condition | FaultRegion | Assert(_) | Print(_) => return None,
             Explicit(_) => return None,

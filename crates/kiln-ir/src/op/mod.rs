@@ -281,6 +281,9 @@ pub enum OpKind {
     /// `() -> u64`, varying. In the interpreter both units count the operations that the device has
     /// begun.
     Clock(ClockUnit),
+    /// `(scalars…) -> [scalar]`, varying: instructions of PTX, whose text is the message; see
+    /// [`check_ptx`](crate::check_ptx). NVIDIA GPUs alone have it.
+    InlinePtx(Message),
     /// `(u32 scalar)`: the thread rests for about so many nanoseconds, at most a millisecond. A
     /// hint.
     Sleep,

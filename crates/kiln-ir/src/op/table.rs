@@ -270,6 +270,7 @@ impl OpKind {
             OpKind::GridBarrier => row("grid_barrier", Stays, Threads, NONE),
             OpKind::Cluster(op) => op.info(),
             OpKind::Clock(_) => row("clock", Observes, Threads, NONE),
+            OpKind::InlinePtx(_) => row("inline_ptx", Stays, Threads, list(&[], Input, &[])),
             OpKind::Sleep => row("sleep", Stays, Threads, fixed(&[Duration])),
 
             OpKind::If => row("if", Observes, Anywhere, fixed(&[Condition])).holds(ControlFlow::If, 2),

@@ -246,10 +246,11 @@ impl Parser {
                 };
                 Head::new(kind, operands)
             }
-            "print" => {
+            "print" | "inline_ptx" => {
                 let mut operands = vec![];
                 let message = self.message(&mut operands)?;
-                Head::new(Print(message), operands)
+                let kind = if mnemonic == "print" { Print(message) } else { InlinePtx(message) };
+                Head::new(kind, operands)
             }
             "scratch" => Head::new(Scratch { offset: self.integer("an offset in bytes")? }, vec![]),
             "load" | "store" | "gather" | "scatter" | "atomic" | "atomic_cas" => {

@@ -136,6 +136,7 @@ impl<'k> Subject<'k> {
                 self.result(0, self.ty(0))
             }
             Clock(_) => self.counts(0, 1)?.result(0, &Type::scalar(Scalar::U64)),
+            InlinePtx(text) => self.inline_ptx(*text),
             Sleep | WarpBarrier => self.counts(1, 0)?.operand(0, &Type::scalar(Scalar::U32)).map(|_| ()),
             Fence(_) | Barrier => self.counts(0, 0).map(|_| ()),
             GridBarrier => {
@@ -363,6 +364,20 @@ impl<'k> Subject<'k> {
     }
 
     /// The message exists and the scalars from `first` on fill its placeholders.
+    fn inline_ptx(&self, text: Message) -> Outcome {
+        require(self.data.results.len() <= 1, || "has more than one result".into())?;
+        let text = self.kernel.messages.get(text.0 as usize).ok_or("its text does not exist")?;
+        let mut elems = Vec::new();
+        for &result in &self.data.results {
+            require(self.kernel.ty(result).is_scalar(), || "its result is no scalar".into())?;
+            elems.push(self.kernel.ty(result).elem());
+        }
+        for i in 0..self.data.operands.len() {
+            elems.push(self.scalar(i)?);
+        }
+        crate::inline_ptx::check_ptx(text, &elems, !self.data.results.is_empty())
+    }
+
     fn message(&self, message: Message, first: usize) -> Outcome {
         self.results_len(0)?;
         let text = self.kernel.messages.get(message.0 as usize);

@@ -10,7 +10,7 @@ use half::bf16;
 use kiln_ir::{E4M3, E5M2};
 use std::panic::Location;
 
-/// Elements that share a scale: the specification's block size (section 5.1).
+/// Elements that share a scale: the specification's block size of these formats.
 const BLOCK: usize = 32;
 
 /// An element type of factors with a scale for each block of 32: [`E4M3`], [`E5M2`], and `u8` for
@@ -53,8 +53,8 @@ impl BlockScaled for u8 {
 }
 
 impl Val<u8> {
-    /// The power of two that a scale e8m0 is: 2 to the number less 127, NaN for 255 (section 5.4.1
-    /// of the specification).
+    /// The power of two that a scale e8m0 is: 2 to the number less 127, NaN for 255, as in the
+    /// specification of MX.
     ///
     /// ```
     /// use kiln_lang::Val;

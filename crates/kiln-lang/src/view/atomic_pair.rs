@@ -38,7 +38,7 @@ impl<T: Half> Val<T> {
     /// ```
     /// # use kiln_lang::{f16, trace, val, Level, Val};
     /// # trace("k", Level::Tile { warps: None }, |_| {
-    /// let word: Val<u32> = val(f16::ONE).pack_pair(2);
+    /// let word: Val<u32> = val::<f16>(f16::ONE).pack_pair(2);
     /// let [one, two] = word.unpack_pair::<f16>();
     /// # _ = (one, two);
     /// # })?;
@@ -60,9 +60,9 @@ impl Val<u32> {
 }
 
 impl<const R: usize> ViewMut<u32, R> {
-    /// Atomically adds two numbers to those of a word, which holds two of `f16` or `bf16`; gives the
-    /// old word. Each of the two is added by itself. One instruction on NVIDIA GPUs (of `bf16` from
-    /// compute capability 9.0 on).
+    /// Atomically adds two numbers to those of a word, which holds two of `f16` or `bf16`; gives
+    /// the old word. Each of the two is added by itself. One instruction on NVIDIA GPUs (of `bf16`
+    /// from compute capability 9.0 on).
     ///
     /// A thread's index outside the view is a fault; of a tile of indices, those outside do nothing
     /// and give 0.

@@ -13,8 +13,8 @@ use std::panic::Location;
 /// A tensor of rank `R` whose elements are a struct with `#[derive(Record)]`: one tensor for each
 /// field, of one shape.
 ///
-/// A kernel takes it as `&Records<B, R>` or `&mut Records<B, R>`, reads elements as structs of device
-/// values and writes them back. Each field is a [`Tensor`] that other kernels take.
+/// A kernel takes it as `&Records<B, R>` or `&mut Records<B, R>`, reads elements as structs of
+/// device values and writes them back. Each field is a [`Tensor`] that other kernels take.
 ///
 /// ```
 /// use kiln_lang::prelude::*;
