@@ -1,5 +1,6 @@
 //! Lanes stay together where NVIDIA's assembler would part them (`ptx/convergence.rs`).
-//! `KILN_PTXAS` names the assembler (`tools/ptxas.sh --path`); without it the text alone is checked.
+//! `KILN_PTXAS` names the assembler (`tools/ptxas.sh --path`); without it the text alone is
+//! checked.
 
 mod assembler;
 

@@ -16,10 +16,10 @@
 //!   as proof that they have: a warp-wide register that holds a stride before the barrier is given
 //!   another meaning in the same block, which the second group of lanes then reads. A
 //!   `bar.warp.sync` behind the loop makes them meet.
-//! - A branch around a barrier, by a condition that a `while` loop hands on, ends the assembler with
-//!   a segmentation fault: it knows the condition at one of the loop's ends, and copies what comes
-//!   after. All lanes have the same condition there, so a vote among them is that condition, of
-//!   which the assembler knows nothing.
+//! - A branch around a barrier, by a condition that a `while` loop hands on, ends the assembler
+//!   with a segmentation fault: it knows the condition at one of the loop's ends, and copies what
+//!   comes after. All lanes have the same condition there, so a vote among them is that condition,
+//!   of which the assembler knows nothing.
 
 use super::register::{Class, Reg};
 use super::writer::Writer;
