@@ -5,7 +5,7 @@ use kiln_lang::prelude::*;
 use kiln_runtime::{Device, Error, Result, Tensor};
 
 fn devices() -> [Device; 2] {
-    ["interp", "cpu"].map(|name| Device::open(name).unwrap())
+    ["interp", "cpu"].map(|name| Device::open_apart(name).unwrap())
 }
 
 /// The error is one of these kinds, and its text names the number or the thing.

@@ -151,7 +151,7 @@ fn any_executor_will_do() {
         assert_eq!(std::thread::spawn(run).join().unwrap(), [3, 1, 4, 1, 5]);
     }
     fn sends<T: Send>(_: &T) {}
-    let device = Device::open("interp").unwrap();
+    let device = Device::open_apart("interp").unwrap();
     sends(&Device::open_async("interp"));
     sends(&device.reopen_async());
 }

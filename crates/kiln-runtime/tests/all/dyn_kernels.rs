@@ -113,7 +113,7 @@ fn refused(result: Result<(), Error>) -> String {
 
 #[test]
 fn arguments_that_do_not_fit_are_refused_by_name() {
-    let device = Device::open("interp").unwrap();
+    let device = Device::open_apart("interp").unwrap();
     let kernel = add(Scalar::F32);
     let x = DynTensor::new(&device, &[1.0f32; 8], &[8]).unwrap();
     let mut y = DynTensor::new(&device, &[5.0f32; 8], &[8]).unwrap();
@@ -140,7 +140,7 @@ fn arguments_that_do_not_fit_are_refused_by_name() {
     let mut alias = x.alias();
     let shared = kernel.with([(&x).into(), (&mut alias).into(), by()]).launch(&device);
     assert!(matches!(shared, Err(Error::Overlap { .. })), "{shared:?}");
-    let elsewhere = x.to_device(&Device::open("cpu").unwrap()).unwrap();
+    let elsewhere = x.to_device(&Device::open_apart("cpu").unwrap()).unwrap();
     let foreign = kernel.with([(&elsewhere).into(), (&mut y).into(), by()]).launch(&device);
     assert!(matches!(foreign, Err(Error::DeviceMismatch { .. })), "{foreign:?}");
     let unfilled = DynTensor::uninit(&device, Scalar::F32, &[8]).unwrap();
@@ -193,7 +193,7 @@ fn a_kernel_with_indices_from_memory_faults_and_reaches_nothing_else() {
 
 #[test]
 fn facts_that_a_kernel_declares_are_compared() {
-    let device = Device::open("interp").unwrap();
+    let device = Device::open_apart("interp").unwrap();
     let text = add(Scalar::F32).ir().to_string();
     // What a launch on multiples of 16 prints, which says so.
     let x = DynTensor::zeros(&device, Scalar::F32, &[16]).unwrap();
@@ -214,7 +214,7 @@ fn facts_that_a_kernel_declares_are_compared() {
 
 #[test]
 fn what_nothing_makes_safe_is_refused_until_somebody_vouches() {
-    let device = Device::open("interp").unwrap();
+    let device = Device::open_apart("interp").unwrap();
     let text = "kernel @first(%y: mut view<i64, 1, global>) thread [4, 1, 1] {
         %p = program_id x : i64
         scatter.check %y[%p] = %p

@@ -8,7 +8,7 @@ use kiln_runtime::{Device, DiskCache, DynTensor, Error, Residency, Tensor};
 
 fn devices() -> [Device; 4] {
     let [discrete, unified] = [false, true].map(|unified| Probe::device(unified, DiskCache::none()).0);
-    [discrete, unified, Device::open("interp").unwrap(), Device::open("cpu").unwrap()]
+    [discrete, unified, Device::open_apart("interp").unwrap(), Device::open("cpu").unwrap()]
 }
 
 /// Elements of one type, moved in and out by values and by bytes, and by views with gaps.
@@ -80,7 +80,7 @@ fn store_first(y: &mut Tensor<bool, 1>) {
 fn bools_that_no_kernel_wrote_are_valid() {
     let (discrete, unified) =
         (Probe::device(false, DiskCache::none()).0, Probe::device(true, DiskCache::none()).0);
-    for device in [discrete, unified, Device::open("interp:fast").unwrap()] {
+    for device in [discrete, unified, Device::open_apart("interp:fast").unwrap()] {
         let mut y = device.uninit::<bool, 1>([4]).unwrap();
         store_first(&mut y).grid([1]).block([1]).launch(&device).unwrap();
         let bytes = |y: &Tensor<bool, 1>| {
@@ -149,7 +149,7 @@ fn refused<T>(result: Result<T, Error>) -> String {
 
 #[test]
 fn refusals_name_what_was_given() {
-    let device = Device::open("interp").unwrap();
+    let device = Device::open_apart("interp").unwrap();
     let mut x = DynTensor::new(&device, &[1.0f32; 6], &[2, 3]).unwrap();
     assert_eq!(refused(x.to_vec::<i32>()), "expected elements of i32, got a tensor of f32 and shape [2, 3]");
     assert_eq!(refused(x.write(&[1u8; 6])), "expected elements of u8, got a tensor of f32 and shape [2, 3]");
@@ -210,7 +210,7 @@ fn a_typed_tensor_is_a_face_of_the_same_memory() {
         assert_eq!((typed.shape(), typed.strides(), typed.as_dyn().shape()), ([2, 3], [3, 1], x.shape()));
         assert_eq!(middle.into_dyn().to_vec::<i32>().unwrap(), [2, 5]);
         assert_ne!(x.residency(), Residency::Uninitialized);
-        let elsewhere = x.transpose().to_device(&Device::open("cpu").unwrap()).unwrap();
+        let elsewhere = x.transpose().to_device(&Device::open_apart("cpu").unwrap()).unwrap();
         assert_eq!(elsewhere.to_vec::<i32>().unwrap(), [-1, -4, 2, 5, -3, -6]);
     }
 }

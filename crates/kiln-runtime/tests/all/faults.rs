@@ -20,8 +20,10 @@ fn pick(x: &Tensor<i32, 1>, index: &Tensor<i64, 1>, y: &mut Tensor<i32, 1>) {
     y.set(i, x.get(index.get(i)));
 }
 
+/// Devices of the test's own: the first call that waits for a stream has its faults, in whichever
+/// thread it is.
 fn devices() -> [Device; 2] {
-    [Device::open("interp").unwrap(), Device::open("cpu").unwrap()]
+    [Device::open_apart("interp").unwrap(), Device::open("cpu").unwrap()]
 }
 
 #[track_caller]

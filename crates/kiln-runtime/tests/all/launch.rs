@@ -7,7 +7,7 @@ use kiln_lang::prelude::*;
 use kiln_runtime::{Device, DiskCache, Error, Residency, Tensor};
 
 fn interp() -> Device {
-    Device::open("interp").unwrap()
+    Device::open_apart("interp").unwrap()
 }
 
 /// A device whose memory the host does not share.
@@ -34,7 +34,7 @@ fn at(line: u32) -> String {
 
 #[test]
 fn an_argument_of_another_device_is_refused() {
-    let (interp, cpu) = (interp(), Device::open("cpu").unwrap());
+    let (interp, cpu) = (interp(), Device::open_apart("cpu").unwrap());
     let x = cpu.tensor(&[1.0; 8], [8]).unwrap();
     let mut y = interp.tensor(&[7.0; 8], [8]).unwrap();
     let before = state(&y);
@@ -145,7 +145,7 @@ fn reading_what_was_never_written_is_refused() {
 
 #[test]
 fn empty_tensors_do_nothing() {
-    for device in [interp(), Device::open("cpu").unwrap(), discrete()] {
+    for device in [interp(), Device::open_apart("cpu").unwrap(), discrete()] {
         let (x, mut y) = (device.tensor(&[], [0]).unwrap(), device.uninit([0]).unwrap());
         add(&x, &mut y, 1.0).launch(&device).unwrap();
         double(&mut y).launch(&device).unwrap();
@@ -350,7 +350,7 @@ fn grids_and_blocks_over_the_limits_change_nothing() {
         assert_works(&device);
     }
     // The processor has limits of its own.
-    let cpu = Device::open("cpu").unwrap();
+    let cpu = Device::open_apart("cpu").unwrap();
     let (x, mut y) = (cpu.tensor(&[1.0; 9], [9]).unwrap(), cpu.uninit([9]).unwrap());
     let over = add(&x, &mut y, 1.0).grid([u32::MAX]).launch(&cpu);
     assert_eq!(limit(over), ("grid extent x".into(), u32::MAX.into(), cpu.properties().max_grid[0].into()));
@@ -362,7 +362,7 @@ fn grids_and_blocks_over_the_limits_change_nothing() {
 
 #[test]
 fn a_block_of_no_threads_is_refused() {
-    for device in [interp(), Device::open("cpu").unwrap()] {
+    for device in [interp(), Device::open_apart("cpu").unwrap()] {
         let (x, mut y) = (device.tensor(&[1.0; 9], [9]).unwrap(), device.zeros([9]).unwrap());
         let result = add_one_by_threads(&x, &mut y).grid([1]).block([8, 0]).launch(&device);
         let found = problems(result, "add_one_by_threads");
@@ -402,7 +402,7 @@ fn a_refused_argument_leaves_the_others_as_they_were() {
 
 #[test]
 fn launches_from_many_threads_with_shared_arguments() {
-    let device = Device::open("cpu").unwrap();
+    let device = Device::open_apart("cpu").unwrap();
     let (a, b) = (device.tensor(&[1.0; 100], [100]).unwrap(), device.tensor(&[2.0; 100], [100]).unwrap());
     std::thread::scope(|scope| {
         for thread in 0..4 {
@@ -422,7 +422,7 @@ fn launches_from_many_threads_with_shared_arguments() {
 /// Two threads, each with its own view of one buffer, which the borrow checker cannot tell apart.
 #[test]
 fn a_reader_never_sees_half_of_a_launch() {
-    let device = Device::open("cpu").unwrap();
+    let device = Device::open_apart("cpu").unwrap();
     let n = 1 << 14;
     let mut y = device.tensor(&vec![1.0f32; n], [n]).unwrap();
     let view = y.slice(0, 0..n).unwrap();
@@ -461,7 +461,7 @@ fn kernels_can_be_looked_at_without_launching() {
 /// Launches itself while it is traced, and adds up what comes of it.
 #[kernel(crate = kiln_runtime)]
 fn launches_itself(y: &mut Tensor<f32, 1>) {
-    let device = Device::open("interp").unwrap();
+    let device = Device::open_apart("interp").unwrap();
     let mut other = device.tensor(&[0.0f32; 8], [8]).unwrap();
     let error = launches_itself(&mut other).launch(&device).unwrap_err();
     assert!(matches!(&error, Error::LaunchInTrace { kernel, traced } if kernel == traced), "{error}");
@@ -476,7 +476,7 @@ fn launches_itself(y: &mut Tensor<f32, 1>) {
 
 #[kernel(crate = kiln_runtime)]
 fn launches_another(y: &mut Tensor<f32, 1>) {
-    let device = Device::open("interp").unwrap();
+    let device = Device::open_apart("interp").unwrap();
     let mut other = device.tensor(&[0.0f32; 8], [8]).unwrap();
     launches_itself(&mut other).launch(&device).unwrap();
     y.tile(program_id(0) * 8, 8).store(1.0);
@@ -484,7 +484,7 @@ fn launches_another(y: &mut Tensor<f32, 1>) {
 
 #[test]
 fn a_launch_while_a_kernel_is_traced_is_refused() {
-    let device = Device::open("interp").unwrap();
+    let device = Device::open_apart("interp").unwrap();
     let mut y = device.tensor(&[0.0f32; 8], [8]).unwrap();
     launches_itself(&mut y).launch(&device).unwrap();
     assert_eq!(y.to_vec().unwrap(), [1.0; 8]);
@@ -501,7 +501,7 @@ fn a_tensor_of_more_axes_than_a_view_has() {
     fn reads(x: &Tensor<f32, 7>, y: &mut Tensor<f32, 1>) {
         y.tile(program_id(0) * 8, 8).store(x.get([0; 7]));
     }
-    let device = Device::open("interp").unwrap();
+    let device = Device::open_apart("interp").unwrap();
     let x = device.tensor(&[0.0f32; 2], [1, 1, 1, 1, 1, 1, 2]).unwrap();
     let mut y = device.tensor(&[0.0f32; 8], [8]).unwrap();
     let error = reads(&x, &mut y).launch(&device).unwrap_err().to_string();

@@ -153,7 +153,7 @@ fn what_differs_from_the_declaration_is_refused() {
         (Lie::PacksAnotherTensor, "`liar`", f32s, "its address is a multiple of 16 bytes"),
     ];
     for name in ["interp", "cpu"] {
-        let device = Device::open(name).unwrap();
+        let device = Device::open_apart(name).unwrap();
         let mut y = device.tensor(&[1.0; 4], [4]).unwrap();
         add_sum(liar(&device, Lie::Nothing), &mut y).launch(&device).unwrap();
         assert_eq!(y.to_vec().unwrap(), [11.0; 4]);
@@ -172,7 +172,7 @@ fn what_differs_from_the_declaration_is_refused() {
 #[test]
 fn a_shared_tensor_cannot_be_written() {
     for name in ["interp", "cpu"] {
-        let device = Device::open(name).unwrap();
+        let device = Device::open_apart(name).unwrap();
         let x = device.tensor(&[1.0; 4], [4]).unwrap();
         let error = overwrite(Forged(x.alias())).launch(&device).unwrap_err();
         assert!(matches!(error, Error::Parameter { .. }), "{error}");
@@ -183,7 +183,7 @@ fn a_shared_tensor_cannot_be_written() {
 #[test]
 fn a_number_is_what_it_is_said_to_be() {
     for name in ["interp", "cpu"] {
-        let device = Device::open(name).unwrap();
+        let device = Device::open_apart(name).unwrap();
         let mut y = device.tensor(&[1.0; 4], [4]).unwrap();
         at_seven(Seven(7), &mut y).launch(&device).unwrap();
         let error = at_seven(Seven(8), &mut y).launch(&device).unwrap_err();

@@ -89,7 +89,7 @@ fn freeing_waits_for_other_streams() {
 
 #[test]
 fn tensors_outlive_the_stream_they_were_written_in() {
-    for device in [Device::open("interp").unwrap(), Device::open("cpu").unwrap(), probe().0] {
+    for device in [Device::open_apart("interp").unwrap(), Device::open("cpu").unwrap(), probe().0] {
         let x = device.tensor(&[1.0; 9], [9]).unwrap();
         let mut y = device.uninit([9]).unwrap();
         let stream = device.stream().unwrap();
@@ -105,7 +105,7 @@ fn tensors_outlive_the_stream_they_were_written_in() {
 #[test]
 fn streams_and_events_of_another_device_are_refused() {
     let (device, _) = probe();
-    let interp = Device::open("interp").unwrap();
+    let interp = Device::open_apart("interp").unwrap();
     let (stream, event) = (interp.stream().unwrap(), Event::now(&interp).unwrap());
     let mut y = device.tensor(&[1.0; 9], [9]).unwrap();
     let refused = double(&mut y).on(&stream).launch(&device).unwrap_err();

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 fn devices() -> [Device; 4] {
     let [discrete, unified] = [false, true].map(|unified| Probe::device(unified, DiskCache::none()).0);
-    [discrete, unified, Device::open("interp").unwrap(), Device::open("cpu").unwrap()]
+    [discrete, unified, Device::open_apart("interp").unwrap(), Device::open("cpu").unwrap()]
 }
 
 #[test]
@@ -241,7 +241,7 @@ fn every_element_type_comes_back_as_it_went() {
 
 #[test]
 fn shapes_must_fit_the_data() {
-    let device = Device::open("interp").unwrap();
+    let device = Device::open_apart("interp").unwrap();
     let error = device.tensor(&[1.0f32; 5], [2, 3]).unwrap_err();
     assert!(matches!(&error, Error::Length { given: 5, expected: 6, shape } if shape == &[2, 3]), "{error}");
     assert_eq!(error.to_string(), "5 elements do not fill shape [2, 3], which has 6");
@@ -255,7 +255,7 @@ fn shapes_must_fit_the_data() {
 
 #[test]
 fn ranges_must_lie_in_the_tensor() {
-    let device = Device::open("interp").unwrap();
+    let device = Device::open_apart("interp").unwrap();
     let x = device.tensor(&[1.0f32; 6], [2, 3]).unwrap();
     #[allow(clippy::reversed_empty_ranges)] // that is what is tested
     for (axis, range) in [(0, 0..3), (1, 2..4), (0, 2..1), (2, 0..1), (1, 4..4), (0, 0..usize::MAX)] {
@@ -317,7 +317,7 @@ fn column(y: &mut Tensor<i32, 2>, at: Val<i32>) {
 
 #[test]
 fn elements_that_no_store_reaches_are_found() {
-    let device = Device::open("interp").unwrap();
+    let device = Device::open_apart("interp").unwrap();
     let found = |error: Error| match error {
         Error::Unwritten { missing, of, first, .. } => (missing, of, first),
         other => panic!("{other}"),
@@ -347,7 +347,7 @@ fn elements_that_no_store_reaches_are_found() {
     y.with_host_mut(|all| all.fill(1)).unwrap();
     y.check_written().unwrap();
 
-    let fast = Device::open("interp:fast").unwrap();
+    let fast = Device::open_apart("interp:fast").unwrap();
     let y = fast.zeros::<i32, 2>([2, 2]).unwrap();
     let error = y.check_written().unwrap_err();
     assert!(matches!(error, Error::Device(DeviceError::Unsupported { .. })), "{error}");

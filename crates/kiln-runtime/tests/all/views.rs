@@ -89,7 +89,11 @@ fn increment_3d(x: &Tensor<i32, 3>, y: &mut Tensor<i32, 3>) {
 }
 
 fn devices() -> [Device; 3] {
-    [Probe::device(false, DiskCache::none()).0, Device::open("interp").unwrap(), Device::open("cpu").unwrap()]
+    [
+        Probe::device(false, DiskCache::none()).0,
+        Device::open_apart("interp").unwrap(),
+        Device::open("cpu").unwrap(),
+    ]
 }
 
 proptest! {
@@ -163,7 +167,7 @@ fn reshapes_keep_the_offset() {
 
 #[test]
 fn steps_that_are_none() {
-    let device = Device::open("interp").unwrap();
+    let device = Device::open_apart("interp").unwrap();
     let x = device.tensor(&[1, 2, 3], [3]).unwrap();
     assert_eq!(x.step_by(0, usize::MAX).unwrap().to_vec().unwrap(), [1]);
     assert_eq!(x.slice(0, 1..1).unwrap().step_by(0, 2).unwrap().to_vec().unwrap(), []);
