@@ -70,6 +70,12 @@ macro_rules! both {
 }
 
 both! {
+    complements_of_what_is_known(x) {
+        let z: I = x & 7;
+        let mut y: I = x;
+        if z == 2 { y = x | !z; } else if z == 0 { y = x & !z; } else if z == 5 { y = x ^ (z ^ -1); }
+        y
+    }
     if_else_chain(x) {
         let mut y: I = 1;
         if x < -3 { y = x * 2; } else if x == 0 { y += 100; } else if x > 20 { y = y - x; }

@@ -41,7 +41,7 @@ impl Writer<'_> {
             Abs if elem.is_int() && x.class != Class::B64 => self.absolute(to, x, width),
             Abs if elem.is_int() || float => self.put(format_args!("abs.{t} {to}, {x}")),
             Not if elem == Scalar::Bool => self.put(format_args!("not.pred {to}, {x}")),
-            Not if elem.is_int() => self.put(format_args!("not.{} {to}, {x}", x.class.bits())),
+            Not if elem.is_int() => self.complement(to, x),
             Popcount if elem.is_int() => self.count_bits("popc", to, x),
             Clz if elem.is_int() => self.count_bits("clz", to, x),
             BitReverse if elem.is_int() => self.put(format_args!("brev.{} {to}, {x}", x.class.bits())),
@@ -73,6 +73,15 @@ impl Writer<'_> {
         let inverse = self.reg(x.class);
         self.put(format_args!("not.{} {inverse}, {x}", x.class.bits()));
         self.put(format_args!("add.s{width} {to}, {inverse}, 1"));
+    }
+
+    /// `!x` as `-1 - x`. Where a branch says that `x` is a constant, the assembler (ptxas 13.0 and
+    /// that of the driver) puts this constant in place of `!x` into an `and`, `or` or `xor`, which
+    /// take the inverse of an operand: `if x == 5 { y | !x }` gave `y | 5`. So it does for a `not`
+    /// and for an `xor` with -1.
+    fn complement(&mut self, to: Reg, x: Reg) {
+        let width = if x.class == Class::B64 { 64 } else { 32 };
+        self.put(format_args!("sub.s{width} {to}, -1, {x}"));
     }
 
     /// `|x|` without `abs`, which the assembler drops where it drops a `neg`.
@@ -108,6 +117,8 @@ impl Writer<'_> {
         match binary {
             And if !elem.is_float() => self.put(format_args!("and.{bits} {to}, {a}, {b}")),
             Or if !elem.is_float() => self.put(format_args!("or.{bits} {to}, {a}, {b}")),
+            Xor if self.is_all_ones(op.left()) => self.complement(to, b),
+            Xor if self.is_all_ones(op.right()) => self.complement(to, a),
             Xor if !elem.is_float() => self.put(format_args!("xor.{bits} {to}, {a}, {b}")),
             Min | Mul if elem == Scalar::Bool => self.put(format_args!("and.pred {to}, {a}, {b}")),
             Max | Add if elem == Scalar::Bool => self.put(format_args!("or.pred {to}, {a}, {b}")),
@@ -136,6 +147,15 @@ impl Writer<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether an integer is a constant of ones alone.
+    fn is_all_ones(&self, value: Value) -> bool {
+        self.kernel.as_const(value).is_some_and(|literal| {
+            let elem = literal.elem();
+            let unsigned = (1i128 << (8 * elem.bytes())) - 1;
+            elem.is_int() && elem.bytes() >= 4 && [-1, unsigned].contains(&literal.as_i128())
+        })
     }
 
     /// Whether a value is the constant 1.
