@@ -148,9 +148,10 @@ impl<T: Sample + Float> Elementwise for Trigonometry<T> {
 
     fn special() -> Vec<[T; 3]> {
         let x = |x: f64| T::from_host(Host::Float(x));
-        [(0.0, 1.0), (1.0, 0.0), (-1.0, 0.0), (100.0, -3.0), (-55.5, -2.0)]
-            .map(|(a, b)| [x(a), x(b), x(0.0)])
-            .to_vec()
+        let large = [(0.0, 1.0), (1.0, 0.0), (-1.0, 0.0), (100.0, -3.0), (-55.5, -2.0)];
+        // Quotients of the smallest numbers.
+        let small = [(0.0, 1e-45), (1e-45, 1e-45), (-1e-45, 3e-45), (1e-40, -1e-42), (1e-30, 1e-36)];
+        large.into_iter().chain(small).map(|(a, b)| [x(a), x(b), x(0.0)]).collect()
     }
 
     const ULPS: f64 = FEW;

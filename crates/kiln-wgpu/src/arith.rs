@@ -207,9 +207,16 @@ impl Writer<'_> {
     }
 
     /// A quotient of f32 within two units in the last place, for divisors whose reciprocals are no
-    /// subnormal numbers. One divisor for many numbers has one reciprocal.
+    /// subnormal numbers. One divisor for many numbers has one reciprocal. That of a subnormal one
+    /// is infinite, so small divisors are scaled, and what they divide.
     fn quick_quotient(&mut self, a: Expr, b: Expr) -> Expr {
-        let one = self.body.literal(naga::Literal::F32(1.0));
+        let [one, small, up] =
+            [1.0, 2f32.powi(-100), 2f32.powi(64)].map(|x| self.body.literal(naga::Literal::F32(x)));
+        let size = self.body.math(naga::MathFunction::Abs, &[b]);
+        let is_small = self.body.binary(B::Less, size, small);
+        let scale = self.body.select(is_small, up, one);
+        let b = self.exactly(B::Multiply, Scalar::F32, b, scale);
+        let a = self.exactly(B::Multiply, Scalar::F32, a, scale);
         let reciprocal = self.body.binary(B::Divide, one, b);
         self.exactly(B::Multiply, Scalar::F32, a, reciprocal)
     }
