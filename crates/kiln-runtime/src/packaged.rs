@@ -1,6 +1,8 @@
 //! Kernels of a device that come from packages.
 
 use crate::device::Device;
+#[cfg(doc)]
+use crate::error::Error;
 use crate::error::Result;
 use crate::package::{Package, PackageStats};
 use std::borrow::Cow;
