@@ -12,6 +12,7 @@ use std::process::Command;
 assembler::tests! {
     text: true;
     every_order_scope_and_type
+    what_is_acquired_in_vain
     clocks_rest_and_the_first_thread
     a_polling_loop_is_tight;
     plain:
@@ -75,6 +76,27 @@ fn every_order_scope_and_type() {
         }
     }
     assert!(text.contains("ld.volatile.global.v4.b32 {") && text.contains("st.relaxed.sys.global.v4.b32 ["));
+}
+
+/// Of a load in a loop that acquires and is not used, the assembler left a store behind the loop
+/// without its memory descriptor.
+fn what_is_acquired_in_vain() {
+    let text = both(
+        "kernel @k(%x: mut view<u64, 1, global>, %n: i32) thread [64, 1, 1] {
+  %t = thread_id x : i64
+  %zero = const 0 : i32
+  %one = const 1 : i32
+  for %i = %zero to %n step %one {
+    %v = ordered_load.acquire.block.mask %x[%t] : u64
+    yield
+  }
+  %stored = cast %t : u64
+  scatter.mask %x[%t] = %stored
+}
+",
+    );
+    assert!(text.contains("ld.relaxed.cta.global.b64 ") && text.contains("fence.acq_rel.cta"), "{text}");
+    assert!(!text.contains("ld.acquire"), "{text}");
 }
 
 fn clocks_rest_and_the_first_thread() {

@@ -185,7 +185,7 @@ impl<'k> IntFacts<'k> {
             }
             Computed::Binary(op) if elem.is_int() => {
                 let (a, b) = (self.of(data.left()), self.of(data.right()));
-                combine(op, a, b)
+                combine(op, elem, a, b)
             }
             Computed::Const(_)
             | Computed::Unary(_)
@@ -212,7 +212,9 @@ impl<'k> IntFacts<'k> {
     }
 }
 
-fn combine(op: BinaryOp, a: Known, b: Known) -> Option<Known> {
+fn combine(op: BinaryOp, elem: Scalar, a: Known, b: Known) -> Option<Known> {
+    // Shifts take the amount modulo the width.
+    let amount = (b.min == b.max).then(|| b.min.rem_euclid(8 * i128::from(elem.bytes())));
     let corners = |f: fn(i128, i128) -> Option<i128>| -> Option<(i128, i128)> {
         let all = [f(a.min, b.min)?, f(a.min, b.max)?, f(a.max, b.min)?, f(a.max, b.max)?];
         Some((all.into_iter().min()?, all.into_iter().max()?))
@@ -228,11 +230,14 @@ fn combine(op: BinaryOp, a: Known, b: Known) -> Option<Known> {
             let divisor = if exact { a.divisor / b.min as u64 } else { 1 };
             (divisor, (a.min / b.max, a.max / b.min))
         }
-        BinaryOp::Shr if a.min >= 0 && b.min == b.max && (0..64).contains(&b.min) => {
-            ((a.divisor >> b.min).max(1), (a.min >> b.min, a.max >> b.min))
+        BinaryOp::Shr
+            if a.min >= 0
+                && let Some(by) = amount =>
+        {
+            ((a.divisor >> by).max(1), (a.min >> by, a.max >> by))
         }
-        BinaryOp::Shl if b.min == b.max && (0..64).contains(&b.min) => {
-            let scale = 1i128 << b.min;
+        BinaryOp::Shl if let Some(by) = amount => {
+            let scale = 1i128 << by;
             let divisor = a.divisor.saturating_mul(scale as u64).min(LARGEST);
             (divisor, (a.min.checked_mul(scale)?, a.max.checked_mul(scale)?))
         }
@@ -326,6 +331,19 @@ mod tests {
         assert_eq!(facts.of(pieces), Known { divisor: 1, min: 63, max: (i32::MAX as i128 + 0xfc0) >> 6 });
         assert_eq!(facts.of(same), facts.of(up));
         assert_eq!(facts.of(odd), Known::nothing(Scalar::I64), "nothing is known of the distance");
+    }
+
+    #[test]
+    fn the_amount_of_a_shift_is_taken_modulo_the_width() {
+        let mut kernel = Kernel::new("k", Level::Thread { block: [32, 1, 1] });
+        let mut b = Builder::new(&mut kernel);
+        let threads = b.block_dim(Axis::X);
+        let width = b.cast(threads, Scalar::I32);
+        let (right, left) = (b.binary(BinaryOp::Shr, width, width), b.binary(BinaryOp::Shl, width, width));
+        let wide = b.binary(BinaryOp::Shr, threads, threads);
+        let mut facts = IntFacts::new(&kernel);
+        assert_eq!([right, left, wide].map(|v| facts.of(v).max), [32, 32, 0]);
+        assert_eq!([right, left].map(|v| facts.of(v).min), [32, 32]);
     }
 
     #[test]

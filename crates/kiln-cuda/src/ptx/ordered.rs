@@ -7,13 +7,18 @@
 //! So the assembler may divide a relaxed load of four words, and does where not all of them are
 //! used: of a message of one word and its stamp it made two loads, between which the host's store
 //! could come. A volatile load means the same to others and is made as it is written.
+//!
+//! An acquiring load whose result nothing uses is one that is relaxed, and a fence. The assembler
+//! (ptxas 13.0, and a driver's for CUDA 13.0) drops such a load late, and with it, where the load
+//! stood in a loop, what stores behind the loop read their memory descriptor from: an illegal
+//! instruction.
 
 use super::memory::list;
 use super::register::Reg;
 use super::threads::scope as scope_name;
 use super::writer::Writer;
 use kiln_backend::Result;
-use kiln_ir::{OpData, Order, Scope, Space};
+use kiln_ir::{Kernel, OpData, Order, Scope, Space};
 
 impl Writer<'_> {
     pub(super) fn ordered_load(
@@ -32,11 +37,17 @@ impl Writer<'_> {
                 self.put(format_args!("mov.{} {reg}, 0", reg.class.bits()));
             }
         }
-        let suffix = match (lanes, ordering) {
-            (4, (Order::Relaxed, Scope::System)) => whole(space, to[0]),
-            _ => modifiers(space, lanes, ordering, to[0]),
+        let (order, scope) = ordering;
+        let fenced = order == Order::Acquire && !is_used(self.kernel, op);
+        let order = if fenced { Order::Relaxed } else { order };
+        let suffix = match (lanes, order, scope) {
+            (4, Order::Relaxed, Scope::System) => whole(space, to[0]),
+            _ => modifiers(space, lanes, (order, scope), to[0]),
         };
         self.put(format_args!("{predicate}ld.{suffix} {}, [{address}]", list(&to)));
+        if fenced {
+            self.fence(scope);
+        }
         Ok(())
     }
 
@@ -55,6 +66,13 @@ impl Writer<'_> {
         self.put(format_args!("{predicate}st.{suffix} [{address}], {}", list(&values)));
         Ok(())
     }
+}
+
+/// Whether anything uses a result of an operation.
+fn is_used(kernel: &Kernel, op: &OpData) -> bool {
+    let mut used = false;
+    kernel.walk(|_, other| used |= other.operands.iter().any(|v| op.results.contains(v)));
+    used
 }
 
 /// What stands after `ld.` or `st.`.
