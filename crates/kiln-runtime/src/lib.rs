@@ -160,7 +160,7 @@ pub use observe::{Observation, Observer, observe};
 pub use package::{Package, PackageBuilder, PackageStats};
 pub use sanitize::{COMMANDS_VARIABLE, DEBUG_VARIABLE, REPORTS_VARIABLE, SANITIZE_VARIABLE};
 pub use stream::{Event, Stream};
-pub use tensor::{DynTensor, Records, Tensor};
+pub use tensor::{DynTensor, PinnedTensor, Records, Tensor};
 pub use tune::Tune;
 
 /// What `#[kernel]` names. No part of the public interface.
