@@ -57,6 +57,7 @@ for _ in range(50):
 check("PyTorch in a stream of Kiln's", done == 0 and torch.equal(torch.tensor(into), expected))
 
 sys.stdout.flush()
+lib.exchange_count(session, number(40))
 lib.exchange_measure(session, number(256 << 20))
 if hasattr(torch, "version"):
     # The same by PyTorch.

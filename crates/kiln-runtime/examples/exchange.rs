@@ -32,6 +32,24 @@ fn busy(x: &mut Tensor<f32, 1>, rounds: Val<i32>) {
     x.tile(at, 256).store(value);
 }
 
+/// Adds 1 and 3 to the words of a pair in every thread, by a compare-and-exchange of 128 bits, and
+/// counts the attempts.
+#[kernel(crate = kiln_runtime)]
+fn count(address: Val<u64>, attempts: &mut Tensor<u32, 1>) {
+    let text = ".reg .b128 old, new, found; .reg .b64 low, high, next, over; .reg .pred same;
+        mov.u32 %0, 0; mov.b64 low, 0; mov.b64 high, 0;
+        again: add.u32 %0, %0, 1;
+        add.u64 next, low, 1; add.u64 over, high, 3;
+        mov.b128 old, {low, high}; mov.b128 new, {next, over};
+        atom.acq_rel.gpu.global.cas.b128 found, [%1], old, new;
+        mov.b128 {next, over}, found;
+        setp.eq.b64 same, low, next; setp.eq.and.b64 same, high, over, same;
+        mov.b64 low, next; mov.b64 high, over;
+        @!same bra again;";
+    // SAFETY: the address is that of a pair; it writes its own registers.
+    attempts.set(thread_index(), unsafe { ptx(text, address) });
+}
+
 /// How often memory was given back to PyTorch.
 static RELEASED: AtomicU64 = AtomicU64::new(0);
 
@@ -148,6 +166,29 @@ pub unsafe extern "C" fn exchange_read(session: *mut Session, into: *mut f32) ->
         // SAFETY: as the caller promises.
         unsafe { into.copy_from_nonoverlapping(elements.as_ptr(), elements.len()) };
     }))
+}
+
+/// Counts to `256 * blocks` by atomics of 128 bits at the address of a tensor.
+///
+/// # Safety
+/// The session is one of [`exchange_open`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exchange_count(session: *mut Session, blocks: usize) -> i32 {
+    // SAFETY: as the caller promises.
+    let Session { device, stream, .. } = unsafe { &*session };
+    let run = || {
+        let mut pair = device.zeros::<u64, 1>([2])?;
+        let mut attempts = device.zeros([256 * blocks])?;
+        let address = pair.as_device_mut_ptr_on(stream)?;
+        count(address, &mut attempts).grid([blocks]).block([256]).on(stream).launch(device)?;
+        let (pair, attempts) = (pair.to_vec()?, attempts.to_vec()?);
+        let right = pair == [256 * blocks as u64, 3 * 256 * blocks as u64];
+        let sum: u64 = attempts.iter().map(|&n| u64::from(n)).sum();
+        let what = if right { "ok" } else { "WRONG" };
+        println!("{what}: 128-bit atomics counted to {pair:?} in {sum} attempts");
+        Ok(())
+    };
+    status(run())
 }
 
 /// The least time of some runs, in seconds.

@@ -7,65 +7,12 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::host_memory::zeroed;
 use crate::log::Log;
+use crate::residency::{Named, Residency};
 use crate::stream::Queue;
 use kiln_backend::{DevicePtr, Later, StreamId, is_printing};
 use smallvec::SmallVec;
-use std::fmt;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
-
-/// Which copy of a buffer's contents is the current one.
-///
-/// Where host and device share their memory, as on the CPU, there is one copy: it is
-/// `Uninitialized` or `DeviceOnly`.
-///
-/// ```
-/// use kiln_runtime::{Device, Residency};
-/// let device = Device::open("cpu")?;
-/// let mut x = device.uninit::<f32, 1>([3])?;
-/// assert_eq!(x.residency(), Residency::Uninitialized);
-/// x.with_host_mut(|x| x.fill(1.0))?;
-/// assert_eq!(x.residency(), Residency::DeviceOnly);
-/// # Ok::<(), kiln_runtime::Error>(())
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Residency {
-    /// Nothing was written yet.
-    Uninitialized,
-    /// Only the host has contents.
-    HostOnly,
-    /// Only the device has contents.
-    DeviceOnly,
-    /// Host and device have the same contents.
-    InSync,
-    /// Both have contents, the host's are newer.
-    HostDirty,
-    /// Both have contents, the device's are newer.
-    DeviceDirty,
-}
-
-/// What to call a buffer in an error; formatted only if there is one.
-#[derive(Clone, Copy)]
-pub(crate) enum Named<'a> {
-    /// A tensor, outside of a launch.
-    Tensor,
-    /// An argument of a launch.
-    Argument {
-        /// The kernel.
-        kernel: &'a str,
-        /// The parameter.
-        argument: &'a str,
-    },
-}
-
-impl fmt::Display for Named<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Named::Tensor => f.write_str("the tensor"),
-            Named::Argument { kernel, argument } => write!(f, "argument `{argument}` of `{kernel}`"),
-        }
-    }
-}
 
 /// A device allocation with an optional mirror on the host.
 ///
@@ -269,8 +216,14 @@ impl Buffer {
         log: &mut Log,
         f: impl FnOnce(&mut [u8]) -> R,
     ) -> Result<R> {
-        let mut lease = self.access(Named::Tensor)?.borrow_host(write, log)?;
+        let mut lease = self.lease(write, log)?;
         Ok(f(lease.bytes()))
+    }
+
+    /// One copy for all closures.
+    #[inline(never)]
+    fn lease(&self, write: bool, log: &mut Log) -> Result<Lease<'_>> {
+        self.access(Named::Tensor)?.borrow_host(write, log)
     }
 
     #[cold]
@@ -311,9 +264,11 @@ impl Buffer {
 
     /// Makes a stream wait for what `earlier` has been given so far. Nothing if they are one.
     pub(crate) fn follow(&self, earlier: &Queue, queue: &Queue) -> Result<()> {
-        if earlier.id() == queue.id() {
-            return Ok(());
-        }
+        if earlier.id() == queue.id() { Ok(()) } else { self.follow_other(earlier, queue) }
+    }
+
+    #[inline(never)]
+    fn follow_other(&self, earlier: &Queue, queue: &Queue) -> Result<()> {
         let backend = self.device.backend();
         let event = backend.record(earlier.id(), false)?;
         let waited = backend.wait(queue.id(), event);

@@ -3,8 +3,8 @@
 use super::Cuda;
 use kiln_backend::{DevicePtr, Error, RawMemory, Result, StreamId};
 
-/// Kiln's context is the primary one, as that of CUDA's runtime is: an address means the same to all
-/// libraries of the process.
+/// Kiln's context is the primary one, as that of CUDA's runtime is: an address means the same to
+/// all libraries of the process.
 impl RawMemory for Cuda {
     unsafe fn borrow_memory(&self, ptr: DevicePtr, _bytes: usize) -> Result<()> {
         let id = &self.device.properties.id;

@@ -2,7 +2,7 @@
 
 use super::layout::Layout;
 use crate::activity::CallSite;
-use crate::buffer::{Buffer, Named, Residency};
+use crate::buffer::Buffer;
 use crate::capture::node::Place;
 use crate::capture::recording;
 use crate::device::Device;
@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::facts;
 use crate::host_memory::zeroed;
 use crate::log::Log;
+use crate::residency::{Named, Residency};
 use crate::sanitize;
 use kiln_backend::BufferBinding;
 use kiln_ir::Scalar;

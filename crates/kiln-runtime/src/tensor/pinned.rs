@@ -6,11 +6,12 @@
 use super::dynamic::{DynTensor, normalize_bools};
 use super::layout::Layout;
 use super::typed::Tensor;
-use crate::buffer::{Buffer, HostSource, HostTarget, Named};
+use crate::buffer::{Buffer, HostSource, HostTarget};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::host_memory::zeroed;
 use crate::log::Log;
+use crate::residency::Named;
 use crate::stream::{Event, Queue, Stream, same_device};
 use kiln_backend::{Mapped, MappedPlace};
 use kiln_ir::Scalar;
@@ -20,10 +21,10 @@ use std::marker::PhantomData;
 use std::panic::Location;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Elements in page-locked (pinned) memory of the host, in row-major order. A GPU copies from and to
-/// it at the full speed of its bus, while the host and kernels go on; a copy from and to a `Vec` goes
-/// through memory of Kiln's, and the host waits. On `cpu` and `interp`, where a copy is over when
-/// the call returns, it is ordinary memory.
+/// Elements in page-locked (pinned) memory of the host, in row-major order. A GPU copies from and
+/// to it at the full speed of its bus, while the host and kernels go on; a copy from and to a `Vec`
+/// goes through memory of Kiln's, and the host waits. On `cpu` and `interp`, where a copy is over
+/// when the call returns, it is ordinary memory.
 ///
 /// ```
 /// use kiln_runtime::Device;
@@ -121,8 +122,8 @@ impl<T: Elem, const R: usize> PinnedTensor<T, R> {
     ///
     /// # Errors
     /// [`Error::Shape`] if the shapes differ; [`Error::Range`] for a view with gaps;
-    /// [`Error::WrongDevice`] if tensor or stream are of another device than this; [`Error::Capture`]
-    /// while a graph is captured.
+    /// [`Error::WrongDevice`] if tensor or stream are of another device than this;
+    /// [`Error::Capture`] while a graph is captured.
     #[track_caller]
     pub fn copy_to(&self, tensor: &mut Tensor<T, R>, stream: &Stream) -> Result<()> {
         self.bytes.copy_to(tensor.as_dyn(), &self.shape, stream, &mut Log::at(Location::caller()))
@@ -268,7 +269,14 @@ impl PinnedBytes {
         tensor.buffer().access(Named::Tensor)?.write_in(queue, place, source, log)?;
         if let Memory::Mapped(_) = self.memory {
             uses.readers.retain(|reader| !matches!(reader.is_reached(), Ok(true)));
-            uses.readers.push(Event::record(&self.device, queue.id())?);
+            match Event::record(&self.device, queue.id()) {
+                Ok(copied) => uses.readers.push(copied),
+                Err(error) => {
+                    // The copy is in flight, and nothing else would know.
+                    let _ = self.device.backend().synchronize(queue.id());
+                    return Err(error);
+                }
+            }
         }
         Ok(())
     }

@@ -117,8 +117,8 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
     ///
     /// The work that writes the tensor is over when this returns. The address is valid for as long
     /// as the tensor or a view of it, and what it points to until the tensor's next use in Kiln
-    /// that writes it: the library must be done by then. [`as_device_ptr_on`](Self::as_device_ptr_on)
-    /// does without waiting.
+    /// that writes it: the library must be done by then.
+    /// [`as_device_ptr_on`](Self::as_device_ptr_on) does without waiting.
     ///
     /// ```
     /// use kiln_runtime::Device;
@@ -239,9 +239,9 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
     /// The address is one in memory of this device, aligned for `T`, with valid elements: as many
     /// as the shape has. They live until `release` is called, or without one until the last view of
     /// the tensor is gone. The owner's work that writes them is over, or comes earlier in a stream
-    /// that [`as_device_mut_ptr_on`](Self::as_device_mut_ptr_on) is given next. Until then the owner
-    /// does not write them, nor read what Kiln writes, but as said above; and no other tensor of
-    /// Kiln's that is used meanwhile has the same memory.
+    /// that [`as_device_mut_ptr_on`](Self::as_device_mut_ptr_on) is given next. Until the tensor is
+    /// gone the owner does not write them, nor read what Kiln writes, but as said above; and no
+    /// other tensor of Kiln's that is used meanwhile has the same memory.
     #[track_caller]
     pub unsafe fn from_device_ptr(
         device: &Device,

@@ -3,10 +3,10 @@
 use super::dynamic::DynTensor;
 use super::layout::Layout;
 use crate::activity::CallSite;
-use crate::buffer::Residency;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::log::Log;
+use crate::residency::Residency;
 use crate::stream::Stream;
 use kiln_lang::Elem;
 use std::fmt;
