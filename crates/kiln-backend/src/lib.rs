@@ -4,8 +4,9 @@
 //! drives: memory, streams, compiling a verified [`Kernel`], launching it with buffers and numbers.
 //! It is object-safe. What only some devices can do is a trait of its own that a backend hands out:
 //! [`Artifacts`], [`Asynchronous`], [`Graphs`], [`MappedMemory`], [`Residents`], [`Peers`],
-//! [`Diagnostics`], [`StreamControls`]. Failures are [`Error`] values; a kernel's own failure is a
-//! [`Fault`] that surfaces at the next synchronization and leaves the device usable.
+//! [`Diagnostics`], [`StreamControls`], [`RawMemory`]. Failures are [`Error`] values; a kernel's
+//! own failure is a [`Fault`] that surfaces at the next synchronization and leaves the device
+//! usable.
 
 pub mod bytes;
 mod capabilities;
@@ -22,6 +23,7 @@ mod message;
 mod optional;
 mod places;
 mod prints;
+mod raw;
 mod resident;
 mod span;
 mod variables;
@@ -43,6 +45,7 @@ pub use message::fill_message;
 pub use optional::{Artifacts, Diagnostics, HostCall, PackageTarget, Peers, StreamControls, StreamPriority};
 pub use places::Places;
 pub use prints::{PrintSink, Prints, is_printing};
+pub use raw::RawMemory;
 pub use resident::{BlockTime, ResidentId, Residents, Tenant};
 pub use span::view_span;
 pub use variables::LAUNCH_LIMIT_VARIABLE;
@@ -222,6 +225,11 @@ pub trait Backend: Send + Sync {
         None
     }
 
+    /// Memory by address, which other libraries use too.
+    fn raw_memory(&self) -> Option<&dyn RawMemory> {
+        None
+    }
+
     /// What helps to find bugs: the launch limit, bytes that nothing has written, the pool's size.
     fn diagnostics(&self) -> Option<&dyn Diagnostics> {
         None
@@ -269,6 +277,14 @@ impl dyn Backend + '_ {
     /// [`Error::Unavailable`] where the device has none.
     pub fn need_peers(&self) -> Result<&dyn Peers> {
         self.peers().ok_or_else(|| Error::lacking(self.properties(), "peer access"))
+    }
+
+    /// [`raw_memory`](Backend::raw_memory).
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] where memory has no address in this process.
+    pub fn need_raw_memory(&self) -> Result<&dyn RawMemory> {
+        self.raw_memory().ok_or_else(|| Error::lacking(self.properties(), "memory by address"))
     }
 
     /// Sets how long each launch may run, as [`Diagnostics::set_launch_limit`] says.

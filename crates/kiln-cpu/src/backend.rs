@@ -11,8 +11,8 @@ use crate::resident::Residents;
 use kiln_backend::{
     Artifacts, Backend, BlockTime, Capabilities, Compiled, DevicePtr, Diagnostics, DumpStage, Error, EventId,
     Execution, Fault, HostCall, Launch, Mapped, MappedMemory, MappedPlace, MappedPlaces, PackageTarget,
-    Places, PrintSink, Prints, Program, Properties, Residency, ResidentId, Result, StreamControls, StreamId,
-    StreamPriority, Tenant, dump,
+    Places, PrintSink, Prints, Program, Properties, RawMemory, Residency, ResidentId, Result, StreamControls,
+    StreamId, StreamPriority, Tenant, dump,
 };
 use kiln_cpu_primitives::Isa;
 use kiln_ir::Kernel;
@@ -293,10 +293,17 @@ impl Backend for CpuBackend {
         Some(self)
     }
 
+    fn raw_memory(&self) -> Option<&dyn RawMemory> {
+        Some(self)
+    }
+
     fn diagnostics(&self) -> Option<&dyn Diagnostics> {
         Some(self)
     }
 }
+
+/// Device memory is the process's own.
+impl RawMemory for CpuBackend {}
 
 impl Artifacts for CpuBackend {
     fn artifact_key(&self) -> String {

@@ -16,6 +16,7 @@ assembler::tests! {
     conversions_between_all_types
     control_flow_shared_memory_and_warps
     inline_ptx
+    atomics_of_128_bits
     grid_barriers;
     plain: a_tile_kernel_is_refused
 }
@@ -42,8 +43,12 @@ fn scalar(kernel: &mut Kernel, elem: Scalar) -> Value {
 
 /// Emits for every target and assembles where there is an assembler.
 fn assemble(kernel: &Kernel) -> Module {
+    assemble_for(kernel, &TARGETS)
+}
+
+fn assemble_for(kernel: &Kernel, targets: &[(u32, u32)]) -> Module {
     let mut last = None;
-    for compute in TARGETS {
+    for &compute in targets {
         let module = emit(kernel, Target { compute, ptx: (9, 0) }).expect("emits");
         if let Some(ptxas) = assembler::path() {
             let mut file = tempfile::NamedTempFile::new().unwrap();
@@ -244,6 +249,30 @@ fn inline_ptx() {
     }
     let module = assemble(&k);
     assert_eq!(module.text.matches("// ptx of ").count(), 10);
+}
+
+/// As the documentation of `ptx` has them, and an exchange.
+fn atomics_of_128_bits() {
+    let mut k = kernel([64, 1, 1]);
+    let (a, y) = (scalar(&mut k, Scalar::U64), view(&mut k, "y", Scalar::U32, 1, true));
+    let mut b = Builder::new(&mut k);
+    for text in [
+        ".reg .b128 old, new, found; .reg .b64 low, high; .reg .pred same;
+        mov.b128 old, {%2, %3}; mov.b128 new, {%4, %5};
+        atom.acq_rel.gpu.global.cas.b128 found, [%1], old, new;
+        mov.b128 {low, high}, found;
+        setp.eq.b64 same, low, %2; setp.eq.and.b64 same, high, %3, same; selp.u32 %0, 1, 0, same;",
+        ".reg .b128 new, found; .reg .b64 low, high; mov.b128 new, {%2, %3};
+        atom.relaxed.gpu.global.exch.b128 found, [%1], new; mov.b128 {low, high}, found;
+        cvt.u32.u64 %0, low;",
+    ] {
+        let kind = OpKind::InlinePtx(b.kernel.message(text));
+        let op = b.op(kind, &[a; 5], &[Type::scalar(Scalar::U32)]);
+        let (at, value) = (address(&mut b, y), b.kernel.result(op));
+        store(&mut b, at, None, &[value]);
+    }
+    let module = assemble_for(&k, &[(9, 0)]);
+    assert_eq!(module.text.matches(".b128 found, [").count(), 2, "{}", module.text);
 }
 
 fn grid_barriers() {

@@ -14,8 +14,8 @@ use crate::time::Time;
 use kiln_backend::{
     Backend, Capabilities, Clock, Compiled, DevicePtr, Diagnostics, Error, EventId, Execution, Fault,
     HostCall, LAUNCH_LIMIT, Launch, Mapped, MappedMemory, MappedPlace, MappedPlaces, PrintSink, Prints,
-    Program, Properties, Residency, ResidentId, Result, Stages, StreamControls, StreamId, StreamPriority,
-    Tenant, is_printing,
+    Program, Properties, RawMemory, Residency, ResidentId, Result, Stages, StreamControls, StreamId,
+    StreamPriority, Tenant, is_printing,
 };
 use kiln_ir::{Kernel, verify};
 use std::ops::Range;
@@ -140,6 +140,8 @@ type FaultSink = Box<dyn Fn(&Fault) + Send + Sync>;
 /// An object that is no longer used.
 enum Dropped {
     Memory(u64),
+    /// Memory of another owner.
+    Borrowed(u64),
     Stream(StreamId),
     Event(EventId),
 }
@@ -323,6 +325,7 @@ impl DeviceState {
     fn release(&mut self, gone: Dropped) {
         match gone {
             Dropped::Memory(address) => self.memory.free(address),
+            Dropped::Borrowed(address) => self.memory.give_back(address),
             Dropped::Stream(stream) => self.streams.destroy(stream),
             Dropped::Event(event) => self.streams.destroy_event(event),
         }
@@ -468,8 +471,29 @@ impl Backend for Interp {
         Some(self)
     }
 
+    fn raw_memory(&self) -> Option<&dyn RawMemory> {
+        Some(self)
+    }
+
     fn diagnostics(&self) -> Option<&dyn Diagnostics> {
         Some(self)
+    }
+}
+
+impl RawMemory for Interp {
+    unsafe fn borrow_memory(&self, ptr: DevicePtr, bytes: usize) -> Result<()> {
+        // SAFETY: as the caller promises.
+        unsafe { self.state()?.memory.borrow(ptr.0, bytes, &self.properties.id) }
+    }
+
+    unsafe fn give_back(&self, ptr: DevicePtr) {
+        self.release(Dropped::Borrowed(ptr.0));
+    }
+
+    fn written_by_others(&self, ptr: DevicePtr, bytes: usize) {
+        if let Ok(mut state) = self.state() {
+            state.memory.set_written(ptr.0, bytes);
+        }
     }
 }
 

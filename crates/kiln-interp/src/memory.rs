@@ -25,9 +25,14 @@ pub struct Arena {
     shadow: Option<Shadow>,
     /// Whether the host reads and writes it while kernels run.
     mapped: bool,
+    /// Whether the memory is its own.
+    owned: bool,
+    /// How often it, or a part of it, was taken in as memory of another owner.
+    borrows: usize,
 }
 
-// SAFETY: an arena owns its bytes, and changes them only through `&mut`; those that the host may
+// SAFETY: an arena owns its bytes, or their owner has lent them to it, and it changes them only
+// through `&mut`; those that the host may
 // touch meanwhile, by atomic accesses.
 unsafe impl Send for Arena {}
 
@@ -40,7 +45,7 @@ impl Arena {
         // SAFETY: the layout's size is not zero.
         let bytes = NonNull::new(unsafe { alloc_zeroed(layout) })?;
         let base = if global { bytes.as_ptr() as u64 } else { 0 };
-        let mut arena = Arena { base, bytes, len, shadow, mapped: false };
+        let mut arena = Arena { base, bytes, len, shadow, mapped: false, owned: true, borrows: 0 };
         arena.reset();
         Some(arena)
     }
@@ -56,6 +61,16 @@ impl Arena {
         // SAFETY: the arena owns `len` bytes at `bytes`.
         unsafe { arena.bytes.as_ptr().write_bytes(0, len) };
         Some(arena)
+    }
+
+    /// Memory of another owner, which the sanitizer takes as written.
+    fn borrowed(bytes: NonNull<u8>, len: usize, sanitize: bool) -> Option<Arena> {
+        let mut shadow = if sanitize { Some(Shadow::new(len)?) } else { None };
+        if let Some(shadow) = &mut shadow {
+            shadow.set_written(0, len);
+        }
+        let base = bytes.as_ptr() as u64;
+        Some(Arena { base, bytes, len, shadow, mapped: false, owned: false, borrows: 1 })
     }
 
     /// Makes the memory fresh.
@@ -124,6 +139,9 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
+        if !self.owned {
+            return;
+        }
         // SAFETY: `new` allocated the bytes with this layout, whose construction succeeded then.
         unsafe {
             dealloc(self.bytes.as_ptr(), Layout::from_size_align_unchecked(self.len.max(1), ALIGN));
@@ -214,6 +232,57 @@ impl GlobalMemory {
     pub fn free(&mut self, address: u64) {
         if let Ok(at) = self.arenas.binary_search_by_key(&address, |a| a.base) {
             self.used -= self.arenas.remove(at).len as u64;
+        }
+    }
+
+    /// Lets kernels reach memory of another owner. A part of what they reach already, such as a
+    /// tensor's own memory, is that part.
+    ///
+    /// # Safety
+    /// The address is that of `len` initialized bytes, which live until they are given back.
+    pub unsafe fn borrow(&mut self, address: u64, len: usize, device: &str) -> Result<(), Error> {
+        if let Ok((arena, start)) = self.find(address, len) {
+            arena.borrows += 1;
+            if let Some(shadow) = &mut arena.shadow {
+                shadow.set_written(start, len);
+            }
+            return Ok(());
+        }
+        let at = self.arenas.partition_point(|arena| arena.base < address);
+        let reaches_next = self.arenas.get(at).is_some_and(|next| next.base - address < len as u64);
+        let before = at.checked_sub(1).and_then(|before| self.arenas.get(before));
+        if reaches_next || before.is_some_and(|before| before.offset(address, 1).is_some()) {
+            return Err(Error::Unavailable {
+                device: format!("memory at address {address:#x} on {device}"),
+                reason: "a part of it is another tensor's memory".to_owned(),
+                hint: "Take in the whole first, and parts of it after that, or as views.".to_owned(),
+            });
+        }
+        let bytes = NonNull::new(address as *mut u8);
+        let Some(arena) = bytes.and_then(|bytes| Arena::borrowed(bytes, len, self.sanitize)) else {
+            let (free, total) = (self.free_bytes(), self.limit);
+            return Err(Error::OutOfMemory { device: device.into(), requested: len as u64, free, total });
+        };
+        self.arenas.insert(at, arena);
+        Ok(())
+    }
+
+    /// Ends what [`borrow`](Self::borrow) began.
+    pub fn give_back(&mut self, address: u64) {
+        let Some(at) = self.arenas.partition_point(|arena| arena.base <= address).checked_sub(1) else {
+            return;
+        };
+        let arena = &mut self.arenas[at];
+        arena.borrows = arena.borrows.saturating_sub(1);
+        if !arena.owned && arena.borrows == 0 {
+            self.arenas.remove(at);
+        }
+    }
+
+    /// Says that bytes are written by others than kernels and copies.
+    pub fn set_written(&mut self, address: u64, len: usize) {
+        if let Ok((Arena { shadow: Some(shadow), .. }, start)) = self.find(address, len) {
+            shadow.set_written(start, len);
         }
     }
 

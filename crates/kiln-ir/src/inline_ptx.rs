@@ -68,8 +68,6 @@ pub fn check_ptx(text: &str, elems: &[Scalar], has_result: bool) -> Result<(), S
         return Err(format!("its text has the character {found:?}: PTX is ASCII"));
     }
     for (found, why) in [
-        ("{", "braces end the scope that it is in"),
-        ("}", "braces end the scope that it is in"),
         ("$", "such names are the compiler's"),
         ("//", "it is a comment, which would hide what follows"),
         ("/*", "it is a comment, which would hide what follows"),
@@ -79,6 +77,7 @@ pub fn check_ptx(text: &str, elems: &[Scalar], has_result: bool) -> Result<(), S
             return Err(format!("its text has `{found}`: {why}"));
         }
     }
+    text.split(';').try_for_each(vectors)?;
     if !text.trim_end().ends_with(';') {
         return Err("its text does not end with `;`".into());
     }
@@ -114,6 +113,25 @@ fn register(text: &str) -> Result<(), String> {
         return Err(format!(
             "its text names `%{name}`: operands are numbers, and its own registers have names without `%`"
         ));
+    }
+    Ok(())
+}
+
+/// A statement has braces around operands alone, which are a vector: others would begin a scope, or
+/// end the one that it is in.
+fn vectors(statement: &str) -> Result<(), String> {
+    let mut rest = statement;
+    while let Some(at) = rest.find(['{', '}']) {
+        let brace = &rest[at..=at];
+        let operands = rest[at..].strip_prefix('{').and_then(|inside| inside.split_once('}'));
+        let is_first = statement.len() == rest.len() && rest[..at].trim().is_empty();
+        match operands {
+            Some((operands, after)) if !is_first && !operands.contains('{') => rest = after,
+            _ => {
+                let why = "braces stand around the operands of a vector alone, as in `{%0, %1}`";
+                return Err(format!("its text has `{brace}`: {why}"));
+            }
+        }
     }
     Ok(())
 }
@@ -158,12 +176,19 @@ mod tests {
             ".reg .u32 t;\n\tmov.u32 t, %laneid;\n\tadd.u32 %0, t, %1;",
             "mov.u32 %0, 0;\nloop: add.u32 %0, %0, 1;\n@%2 bra loop;",
             "@%2 mov.u32 %0, %1; @!%2 mov.u32 %0, %clock;",
+            ".reg .b64 d; mov.b64 d, {%1, %1}; mov.b64 {%0, _}, d;",
+            ".reg .u32 t; mov.b64 {%0, t}, {t,\n%1};",
         ] {
             assert_eq!(check(fine), Ok(()), "{fine}");
         }
         for (text, part) in [
             ("add.u32 %0, %1, 1", "does not end with `;`"),
             ("{ add.u32 %0, %1, 1; }", "`{`"),
+            ("mov.u32 %0, 1; } { mov.u32 %0, 2;", "`}`"),
+            ("mov.u32 %0, 1; {} mov.u32 %0, 2;", "`{`"),
+            ("mov.b64 %0, {%1, {%1}};", "`{`"),
+            ("mov.b64 %0, {%1, %1;", "`{`"),
+            ("mov.u32 %0, %1 };", "`}`"),
             ("add.u32 %0, %1, %9;", "`%9`"),
             ("add.u32 %1, %1, 1;", "`%0`"),
             ("mov.u32 %0, %r1;", "`%r1`"),

@@ -71,8 +71,9 @@ tuples! {
 /// In the text `%0` is the result, and `%1`, `%2`, … are the inputs: registers of the width of
 /// their types (a `bool` is a predicate). Other registers are declared in the text, by
 /// `.reg .u32 t;`, and have no `%`; labels are its own too. It is in a scope of its own. A text
-/// with braces, comments, other directives, registers of the compiler's or a way out of the kernel
-/// is an error with the line, and so is what the assembler refuses.
+/// with comments, other directives, registers of the compiler's, braces but around a vector's
+/// operands or a way out of the kernel is an error with the line, and so is what the assembler
+/// refuses.
 ///
 /// The instructions stay where they are, in their order among stores and other such texts.
 ///
@@ -89,6 +90,36 @@ tuples! {
 /// #     y.set(i, upper(x.get(i), val(3), val(7)));
 /// # })?;
 /// # assert!(kernel.to_string().contains("inline_ptx \"mad.hi.u32 %0, %1, %2, %3;\""));
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
+///
+/// Memory is reached by an address that the host passes: that of a tensor is
+/// `Tensor::as_device_mut_ptr_on`. So instructions of some GPUs alone are there, as atomics of 128
+/// bits (compute capability 9.0, PTX 8.3):
+///
+/// ```
+/// # use kiln_lang::{param::Facts, prelude::*};
+/// /// Writes a pair of words in place of another pair, if it is the one at an address, a multiple
+/// /// of 16: 1 if it was, else 0.
+/// ///
+/// /// # Safety
+/// /// The address is that of 16 bytes, which others change by atomics alone.
+/// unsafe fn exchange_pair(address: Val<u64>, old: [Val<u64>; 2], new: [Val<u64>; 2]) -> Val<u32> {
+///     let text = ".reg .b128 old, new, found; .reg .b64 low, high; .reg .pred same;
+///         mov.b128 old, {%2, %3}; mov.b128 new, {%4, %5};
+///         atom.acq_rel.gpu.global.cas.b128 found, [%1], old, new;
+///         mov.b128 {low, high}, found;
+///         setp.eq.b64 same, low, %2; setp.eq.and.b64 same, high, %3, same; selp.u32 %0, 1, 0, same;";
+///     // SAFETY: the caller's; it writes its own registers.
+///     unsafe { ptx(text, (address, old[0], old[1], new[0], new[1])) }
+/// }
+/// # let kernel = trace("k", Level::Thread { block: [32, 1, 1] }, |p| {
+/// #     let y = p.view_mut::<u32, 1>("y", Facts::default());
+/// #     let a = cycle();
+/// #     y.set(thread_index(), unsafe { exchange_pair(a, [a, a], [a, a]) });
+/// # })?;
+/// # fn cycle() -> Val<u64> { val::<u64>(256) }
+/// # assert!(kernel.to_string().contains("cas.b128"));
 /// # Ok::<(), kiln_lang::TraceErrors>(())
 /// ```
 ///

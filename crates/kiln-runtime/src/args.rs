@@ -1,13 +1,14 @@
 //! The arguments of one launch: numbers, where the tensors are, the buffers that hold them, and the
 //! checks before anything changes.
 
-use crate::buffer::{Access, Buffer, Named};
+use crate::buffer::{Access, Buffer};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::loaded::LoadedKernel;
 use crate::log::Log;
 use crate::params::{Given, ParamInfo};
 use crate::request::Request;
+use crate::residency::Named;
 use crate::stream::Queue;
 use kiln_backend::BufferBinding;
 use kiln_ir::Literal;

@@ -7,65 +7,12 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::host_memory::zeroed;
 use crate::log::Log;
+use crate::residency::{Named, Residency};
 use crate::stream::Queue;
 use kiln_backend::{DevicePtr, Later, StreamId, is_printing};
 use smallvec::SmallVec;
-use std::fmt;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
-
-/// Which copy of a buffer's contents is the current one.
-///
-/// Where host and device share their memory, as on the CPU, there is one copy: it is
-/// `Uninitialized` or `DeviceOnly`.
-///
-/// ```
-/// use kiln_runtime::{Device, Residency};
-/// let device = Device::open("cpu")?;
-/// let mut x = device.uninit::<f32, 1>([3])?;
-/// assert_eq!(x.residency(), Residency::Uninitialized);
-/// x.with_host_mut(|x| x.fill(1.0))?;
-/// assert_eq!(x.residency(), Residency::DeviceOnly);
-/// # Ok::<(), kiln_runtime::Error>(())
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Residency {
-    /// Nothing was written yet.
-    Uninitialized,
-    /// Only the host has contents.
-    HostOnly,
-    /// Only the device has contents.
-    DeviceOnly,
-    /// Host and device have the same contents.
-    InSync,
-    /// Both have contents, the host's are newer.
-    HostDirty,
-    /// Both have contents, the device's are newer.
-    DeviceDirty,
-}
-
-/// What to call a buffer in an error; formatted only if there is one.
-#[derive(Clone, Copy)]
-pub(crate) enum Named<'a> {
-    /// A tensor, outside of a launch.
-    Tensor,
-    /// An argument of a launch.
-    Argument {
-        /// The kernel.
-        kernel: &'a str,
-        /// The parameter.
-        argument: &'a str,
-    },
-}
-
-impl fmt::Display for Named<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Named::Tensor => f.write_str("the tensor"),
-            Named::Argument { kernel, argument } => write!(f, "argument `{argument}` of `{kernel}`"),
-        }
-    }
-}
 
 /// A device allocation with an optional mirror on the host.
 ///
@@ -77,10 +24,15 @@ pub(crate) struct Buffer {
     bytes: usize,
     /// Whether there is no memory: the buffer was made while launches were only compiled or listed.
     is_hollow: bool,
+    /// Whether the memory is of another owner.
+    is_foreign: bool,
     /// The call that allocated it.
     site: CallSite,
     state: Mutex<BufferState>,
 }
+
+/// What tells the owner of memory that it is no longer used.
+pub(crate) type Release = Box<dyn FnOnce() + Send>;
 
 /// What is known of a buffer's contents, under its lock.
 struct BufferState {
@@ -93,6 +45,8 @@ struct BufferState {
     /// read since.
     writer: Queue,
     readers: SmallVec<[Queue; 2]>,
+    /// What to call when memory of another owner is no longer used.
+    release: Option<Release>,
 }
 
 impl Buffer {
@@ -105,17 +59,62 @@ impl Buffer {
             _ if is_hollow => DevicePtr(0),
             _ => log.allocate(device, bytes, StreamId::default())?,
         };
-        let state = BufferState {
-            residency: if bytes == 0 { Residency::DeviceOnly } else { Residency::Uninitialized },
-            host: None,
-            borrowed: false,
-            // The allocation is ordered before later work of the default stream only: other streams
-            // must wait for it.
-            writer: Queue::default(),
-            readers: SmallVec::new(),
-        };
+        let residency = if bytes == 0 { Residency::DeviceOnly } else { Residency::Uninitialized };
+        let state = Mutex::new(BufferState::new(residency, None));
         let (device, site) = (device.clone(), log.site());
-        Ok(Buffer { device, ptr, bytes, is_hollow, site, state: Mutex::new(state) })
+        Ok(Buffer { device, ptr, bytes, is_hollow, is_foreign: false, site, state })
+    }
+
+    /// Memory of another owner, with contents. `release` is called when nothing uses it any more,
+    /// and dropped if this fails.
+    ///
+    /// # Safety
+    /// `ptr` points to that many initialized bytes, which the device reaches, and which live until
+    /// `release` is called, or for as long as the buffer.
+    pub(crate) unsafe fn foreign(
+        device: &Device,
+        (ptr, bytes): (DevicePtr, usize),
+        release: Option<Release>,
+        log: &Log,
+    ) -> Result<Buffer> {
+        let raw = device.backend().need_raw_memory()?;
+        if bytes > 0 {
+            // SAFETY: as the caller promises.
+            unsafe { raw.borrow_memory(ptr, bytes)? };
+        }
+        let state = Mutex::new(BufferState::new(Residency::DeviceOnly, release));
+        let (device, site) = (device.clone(), log.site());
+        Ok(Buffer { device, ptr, bytes, is_hollow: false, is_foreign: true, site, state })
+    }
+
+    /// Brings these bytes up to date on the device for another library, which will write them if
+    /// `write` says so: for its work later in a stream, or at once, when the work that uses them
+    /// now is done.
+    pub(crate) fn expose(
+        &self,
+        (offset, bytes): (usize, usize),
+        write: bool,
+        stream: Option<&Queue>,
+        log: &mut Log,
+    ) -> Result<()> {
+        let raw = self.device.backend().need_raw_memory()?;
+        self.device.check_not_capturing("the address of a tensor was taken", log.site())?;
+        let mut access = self.access(Named::Tensor)?;
+        let queue = stream.unwrap_or(&access.state.writer).clone();
+        if write {
+            access.prepare_write(&queue, true, log)?;
+        } else {
+            access.check_written(Named::Tensor)?;
+            access.prepare_read(&queue, log)?;
+        }
+        if stream.is_none() {
+            self.device.backend().synchronize(queue.id())?;
+        }
+        if write {
+            raw.written_by_others(self.at(offset), bytes);
+            access.wrote(&queue);
+        }
+        Ok(())
     }
 
     pub(crate) fn device(&self) -> &Device {
@@ -217,8 +216,14 @@ impl Buffer {
         log: &mut Log,
         f: impl FnOnce(&mut [u8]) -> R,
     ) -> Result<R> {
-        let mut lease = self.access(Named::Tensor)?.borrow_host(write, log)?;
+        let mut lease = self.lease(write, log)?;
         Ok(f(lease.bytes()))
+    }
+
+    /// One copy for all closures.
+    #[inline(never)]
+    fn lease(&self, write: bool, log: &mut Log) -> Result<Lease<'_>> {
+        self.access(Named::Tensor)?.borrow_host(write, log)
     }
 
     #[cold]
@@ -236,16 +241,54 @@ impl Buffer {
         DevicePtr(self.ptr.0 + offset as u64)
     }
 
-    /// Makes a stream wait for what `earlier` has been given so far. Nothing if they are one.
-    fn follow(&self, earlier: &Queue, queue: &Queue) -> Result<()> {
-        if earlier.id() == queue.id() {
-            return Ok(());
+    /// Gives memory back to its owner: up to date, and when no work uses it any more.
+    #[cold]
+    fn give_back(&mut self) {
+        if self.bytes > 0 {
+            let mut log = Log::at(self.site);
+            // Where a step fails the device is lost, and nothing can use the memory any more.
+            let mut access = Access { buffer: self, state: self.lock() };
+            let queue = access.state.writer.clone();
+            let _ = access.upload_if_newer(&queue, &mut log);
+            let _ = access.order_after_all(&queue).and_then(|()| queue.wait(&self.device));
+            if let Some(raw) = self.device.backend().raw_memory() {
+                // SAFETY: borrowed once, by `foreign`; the work on it was waited for.
+                unsafe { raw.give_back(self.ptr) };
+            }
         }
+        let release = self.state.get_mut().unwrap_or_else(PoisonError::into_inner).release.take();
+        if let Some(release) = release {
+            release();
+        }
+    }
+
+    /// Makes a stream wait for what `earlier` has been given so far. Nothing if they are one.
+    pub(crate) fn follow(&self, earlier: &Queue, queue: &Queue) -> Result<()> {
+        if earlier.id() == queue.id() { Ok(()) } else { self.follow_other(earlier, queue) }
+    }
+
+    #[inline(never)]
+    fn follow_other(&self, earlier: &Queue, queue: &Queue) -> Result<()> {
         let backend = self.device.backend();
         let event = backend.record(earlier.id(), false)?;
         let waited = backend.wait(queue.id(), event);
         backend.destroy_event(event);
         Ok(waited?)
+    }
+}
+
+impl BufferState {
+    fn new(residency: Residency, release: Option<Release>) -> BufferState {
+        BufferState {
+            residency,
+            host: None,
+            borrowed: false,
+            // An allocation is ordered before later work of the default stream only: other streams
+            // must wait for it.
+            writer: Queue::default(),
+            readers: SmallVec::new(),
+            release,
+        }
     }
 }
 
@@ -331,18 +374,55 @@ impl<'a> Access<'a> {
     /// Overwrites bytes from `offset` on, in the last writer's stream, so that most often no event
     /// is needed.
     pub(crate) fn write(&mut self, offset: usize, data: &[u8], log: &mut Log) -> Result<()> {
-        if data.is_empty() {
+        let queue = self.state.writer.clone();
+        self.write_in(&queue, (offset, data.len()), HostSource::Plain(data), log)
+    }
+
+    /// Overwrites bytes from `offset` on, in a stream.
+    pub(crate) fn write_in(
+        &mut self,
+        queue: &Queue,
+        (offset, bytes): (usize, usize),
+        source: HostSource<'_>,
+        log: &mut Log,
+    ) -> Result<()> {
+        if bytes == 0 {
             return Ok(());
         }
-        let queue = self.state.writer.clone();
-        self.prepare_write(&queue, data.len() < self.buffer.bytes, log)?;
-        let device = &self.buffer.device;
+        self.prepare_write(queue, bytes < self.buffer.bytes, log)?;
+        let (device, to, stream) = (&self.buffer.device, self.buffer.at(offset), queue.id());
         // SAFETY: the caller stays inside the allocation; the stream was ordered after every use.
-        log.copy(device, (CopyKind::HostToDevice, data.len(), queue.id()), || unsafe {
-            device.backend().upload(self.buffer.at(offset), data, queue.id())
+        log.copy(device, (CopyKind::HostToDevice, bytes, stream), || unsafe {
+            match source {
+                HostSource::Plain(data) => device.backend().upload(to, data, stream),
+                HostSource::Mapped(from) => device.backend().copy(to, from, bytes, stream),
+            }
         })?;
-        self.wrote(&queue);
+        self.wrote(queue);
         Ok(())
+    }
+
+    /// Reads bytes from `offset` on, in a stream.
+    pub(crate) fn read_in(
+        &mut self,
+        queue: &Queue,
+        (offset, bytes): (usize, usize),
+        target: HostTarget<'_>,
+        log: &mut Log,
+    ) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.check_written(Named::Tensor)?;
+        self.prepare_read(queue, log)?;
+        let (device, from, stream) = (&self.buffer.device, self.buffer.at(offset), queue.id());
+        // SAFETY: the caller stays inside the allocation, and has as much room.
+        log.copy(device, (CopyKind::DeviceToHost, bytes, stream), || unsafe {
+            match target {
+                HostTarget::Plain(data) => device.backend().download(data, from, stream),
+                HostTarget::Mapped(to) => device.backend().copy(to, from, bytes, stream),
+            }
+        })
     }
 
     /// Fills every byte.
@@ -477,6 +557,22 @@ impl<'a> Access<'a> {
     }
 }
 
+/// Memory of the host that a copy reads.
+pub(crate) enum HostSource<'a> {
+    /// Any, which may be changed after the call.
+    Plain(&'a [u8]),
+    /// Mapped memory, which may be changed after the copy.
+    Mapped(DevicePtr),
+}
+
+/// Memory of the host that a copy writes.
+pub(crate) enum HostTarget<'a> {
+    /// Any, written in the call.
+    Plain(&'a mut [u8]),
+    /// Mapped memory, written later.
+    Mapped(DevicePtr),
+}
+
 /// A read that was begun.
 pub(crate) enum Reading<'a> {
     /// The host had the bytes.
@@ -528,6 +624,9 @@ impl Drop for Lease<'_> {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
+        if self.is_foreign {
+            return self.give_back();
+        }
         if self.bytes == 0 || self.is_hollow {
             return;
         }

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `device.rs`, `backends.rs` | finding and opening devices; the backends that a build has |
 //! | `attached.rs` | what libraries keep with a device |
-//! | `tensor/`, `buffer.rs` | tensors and views, typed and dynamic; memory behind them |
+//! | `tensor/` | tensors and views, typed and dynamic |
+//! | `buffer.rs`, `residency.rs` | memory behind them |
 //! | `stream.rs` | streams and events |
 //! | `awaited.rs` | waiting without blocking |
 //! | `launch.rs`, `request.rs` | a launch: specialization, checks, order |
@@ -131,6 +132,7 @@ mod packaged;
 mod params;
 mod precompile;
 mod request;
+mod residency;
 mod sanitize;
 mod stream;
 mod tensor;
@@ -141,7 +143,6 @@ pub use activity::{
     Activity, AllocateActivity, CallSite, CompileActivity, CopyActivity, CopyKind, FreeActivity,
     LaunchActivity, LaunchTimer, ReplayActivity,
 };
-pub use buffer::Residency;
 pub use cache::{DiskCache, DiskStats, Exchanged, Measuring, ProgramCache, parse_cache_size};
 pub use commands::CommandList;
 pub use device::Device;
@@ -158,9 +159,10 @@ pub use launch::Launch;
 pub use loaded::{Build, ProgramSource};
 pub use observe::{Observation, Observer, observe};
 pub use package::{Package, PackageBuilder, PackageStats};
+pub use residency::Residency;
 pub use sanitize::{COMMANDS_VARIABLE, DEBUG_VARIABLE, REPORTS_VARIABLE, SANITIZE_VARIABLE};
 pub use stream::{Event, Stream};
-pub use tensor::{DynTensor, Records, Tensor};
+pub use tensor::{DynTensor, PinnedTensor, Records, Tensor};
 pub use tune::Tune;
 
 /// What `#[kernel]` names. No part of the public interface.

@@ -57,19 +57,19 @@ impl Log {
     pub(crate) fn copy(
         &mut self,
         device: &Device,
-        (kind, bytes, stream): (CopyKind, usize, StreamId),
+        copy: (CopyKind, usize, StreamId),
         call: impl FnOnce() -> kiln_backend::Result<()>,
     ) -> Result<()> {
-        let ((), time) = self.timed(|| Ok(call()?))?;
-        if let Some((start, duration)) = time {
-            let (id, call_site) = (device.shared_id(), self.site);
-            let copy = CopyActivity { device: id, kind, bytes, stream, call_site, start, duration };
-            self.add(device, Activity::Copy(copy));
+        let start = self.is_on().then(Instant::now);
+        call()?;
+        if let Some(start) = start {
+            self.copied(device, copy, start);
         }
         Ok(())
     }
 
-    /// Logs a copy that was awaited.
+    /// Logs a copy that is over.
+    #[cold]
     pub(crate) fn copied(
         &mut self,
         device: &Device,

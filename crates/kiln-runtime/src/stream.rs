@@ -102,6 +102,24 @@ impl Stream {
         self.queue.id()
     }
 
+    /// What the driver knows the stream by, for work of other libraries in it: a `CUstream`, which
+    /// is a `cudaStream_t` too, on an NVIDIA GPU; `None` on a device without a driver.
+    /// [`Tensor::as_device_mut_ptr_on`](crate::Tensor::as_device_mut_ptr_on) orders such work with
+    /// Kiln's. The handle is valid for as long as the stream.
+    ///
+    /// ```
+    /// # use kiln_runtime::Device;
+    /// assert_eq!(Device::open("cpu")?.stream()?.raw_handle()?, None);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`kiln_backend::Error::Unavailable`] on a device whose streams this process does not have:
+    /// through `wgpu`, or `isolated:`.
+    pub fn raw_handle(&self) -> Result<Option<u64>> {
+        Ok(self.device.backend().need_raw_memory()?.stream_handle(self.id()))
+    }
+
     pub(crate) fn queue(&self) -> &Queue {
         &self.queue
     }
@@ -183,6 +201,11 @@ impl Queue {
         self.0.as_ref().map_or(StreamId::default(), |owned| owned.id)
     }
 
+    /// Waits for all work now in the stream of a device, without reporting its faults.
+    pub(crate) fn wait(&self, device: &Device) -> Result<()> {
+        Event::record(device, self.id())?.wait()
+    }
+
     /// The device; `None` for the default stream, which every device has.
     pub(crate) fn device(&self) -> Option<&Device> {
         self.0.as_ref().map(|owned| &owned.device)
@@ -227,6 +250,14 @@ impl Event {
     pub fn now(device: &Device) -> Result<Event> {
         device.check_not_capturing("an event was recorded", Location::caller())?;
         Event::record(device, StreamId::default())
+    }
+
+    /// Waits until it is reached, without reporting faults.
+    pub(crate) fn wait(&self) -> Result<()> {
+        while !self.is_reached()? {
+            std::thread::sleep(Duration::from_micros(20));
+        }
+        Ok(())
     }
 
     pub(crate) fn record(device: &Device, stream: StreamId) -> Result<Event> {

@@ -73,8 +73,8 @@ pub use kiln_runtime::{
     CopyActivity, CopyKind, Device, DiskCache, DiskStats, DynArg, DynKernel, DynLaunch, DynTensor, Error,
     Event, Execution, Extent, Fault, FaultKind, FreeActivity, Graph, GraphLaunch, GraphNode, Launch,
     LaunchActivity, LaunchTimer, MatrixFormat, MatrixUnits, Observation, Observer, Package, PackageBuilder,
-    PackageStats, Properties, Records, ReplayActivity, Report, Residency, Result, Stream, StreamPriority,
-    Tensor, Tune, observe, tune,
+    PackageStats, PinnedTensor, Properties, Records, ReplayActivity, Report, Residency, Result, Stream,
+    StreamPriority, Tensor, Tune, observe, tune,
 };
 
 /// What programs with kernels import: the language, and devices and tensors.

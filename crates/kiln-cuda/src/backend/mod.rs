@@ -10,6 +10,7 @@
 //! | `graphs.rs` | launches that are enqueued in one call |
 //! | `residents.rs`, `tenants.rs` | resident kernels and their owners |
 //! | `mappings.rs` | memory that the host and running kernels share |
+//! | `raw.rs` | memory of other libraries |
 //! | `capabilities.rs` | what GPUs of a compute capability can do |
 //! | `device.rs` | what everything on one GPU shares |
 //! | `streams.rs` | streams and events by number |
@@ -26,6 +27,7 @@ mod maps;
 mod offline;
 mod pipeline;
 mod program;
+mod raw;
 mod reports;
 mod residents;
 mod sass;
@@ -48,7 +50,8 @@ use device::Device;
 use kiln_backend::{
     Artifacts, Backend, Compiled, DevicePtr, Diagnostics, DumpStage, Error, EventId, Graphs, HostCall,
     Launch, Mapped, MappedMemory, MappedPlace, MappedPlaces, PackageTarget, Peers, Places, PrintSink,
-    Program, Properties, ResidentId, Result, Stages, StreamControls, StreamId, StreamPriority, Tenant, dump,
+    Program, Properties, RawMemory, ResidentId, Result, Stages, StreamControls, StreamId, StreamPriority,
+    Tenant, dump,
 };
 use kiln_compiler::Target;
 use kiln_ir::{Kernel, Level};
@@ -458,6 +461,10 @@ impl Backend for Cuda {
     }
 
     fn stream_controls(&self) -> Option<&dyn StreamControls> {
+        Some(self)
+    }
+
+    fn raw_memory(&self) -> Option<&dyn RawMemory> {
         Some(self)
     }
 

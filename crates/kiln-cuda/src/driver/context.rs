@@ -9,6 +9,7 @@ use super::error::{CudaError, Result};
 use super::ffi::{self, Api, ContextHandle, PoolHandle, Status};
 use super::garbage::ResidentKernels;
 use super::staging::Staging;
+use kiln_backend::DevicePtr;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -121,6 +122,11 @@ impl Context {
         self.0.handle
     }
 
+    /// Whether other libraries of the process use it too.
+    pub fn is_primary(&self) -> bool {
+        self.0.primary
+    }
+
     /// The GPU.
     pub fn device(&self) -> Device {
         self.0.device
@@ -191,6 +197,20 @@ impl Context {
         };
         // SAFETY: the pool lives as long as its context; one description.
         unsafe { api.cuMemPoolSetAccess(pool, &access, 1) }
+    }
+
+    /// The number of the GPU whose memory an address is in, or with which host memory is
+    /// registered.
+    ///
+    /// # Errors
+    /// Those of the call: one for memory that the driver does not know.
+    pub fn ordinal_of(&self, address: DevicePtr) -> Result<usize> {
+        self.bind()?;
+        let mut ordinal: c_int = -1;
+        let data = (&raw mut ordinal).cast();
+        // SAFETY: the attribute is a 32-bit number; the driver looks the address up.
+        unsafe { self.api().cuPointerGetAttribute(data, ffi::POINTER_DEVICE_ORDINAL, address.0) }?;
+        Ok(usize::try_from(ordinal).unwrap_or(usize::MAX))
     }
 
     /// Waits for all work on the GPU. It does not return while a resident kernel runs.

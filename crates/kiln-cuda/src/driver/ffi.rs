@@ -82,6 +82,8 @@ pub const POOL_RESERVED: c_int = 5;
 /// Pool attribute: bytes of them in use.
 pub const POOL_USED: c_int = 7;
 
+/// Attribute of a pointer: the number of the device whose memory it is in.
+pub const POINTER_DEVICE_ORDINAL: c_int = 9;
 /// Host memory flag: pinned for all contexts.
 pub const HOST_PORTABLE: c_uint = 1;
 /// Host memory flag: mapped into the device's address space.
@@ -434,6 +436,7 @@ driver_functions! {
         fn cuMemFreeHost(pointer: *mut c_void);
         fn cuMemHostRegister_v2(pointer: *mut c_void, bytes: usize, flags: c_uint);
         fn cuMemHostUnregister(pointer: *mut c_void);
+        fn cuPointerGetAttribute(data: *mut c_void, attribute: c_int, pointer: Address);
         fn cuMemHostGetDevicePointer_v2(address: *mut Address, pointer: *mut c_void, flags: c_uint);
         fn cuImportExternalMemory(memory: *mut ExternalMemoryHandle, description: *const ExternalMemoryDescription);
         fn cuExternalMemoryGetMappedBuffer(

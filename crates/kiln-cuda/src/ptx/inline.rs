@@ -19,6 +19,8 @@ impl Writer<'_> {
         let inputs = op.named(Operand::Input).iter().map(|&v| self.get(v)).collect::<Result<Vec<_>>>()?;
         let result = op.results.first().map(|&result| self.define(result));
         let operands: Vec<_> = result.into_iter().chain(inputs).collect();
+        // Which version has the user's instructions is not known: the newest of the driver's.
+        self.version = (u32::MAX, 0);
         let _ = writeln!(self.text, "\t{{\n{PLACE}{}", kernel.describe(op.loc));
         for part in ptx_parts(text) {
             let _ = match part {

@@ -2,8 +2,9 @@
 
 use crate::activity::CallSite;
 use crate::args::{Arguments, Use};
-use crate::buffer::{Buffer, Named};
+use crate::buffer::Buffer;
 use crate::loaded::LoadedKernel;
+use crate::residency::Named;
 use crate::stream::Queue;
 use kiln_backend::{DevicePtr, GraphWork};
 use smallvec::SmallVec;

@@ -3,10 +3,11 @@
 use super::node::{Launched, Place, Recorded, Work};
 use super::state::{self, Capturing, Mode};
 use crate::activity::CallSite;
-use crate::buffer::{Buffer, Named};
+use crate::buffer::Buffer;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::log::Log;
+use crate::residency::Named;
 use crate::stream::Queue;
 use kiln_backend::GraphWork;
 use std::cell::RefCell;

@@ -13,9 +13,10 @@ mod enqueue;
 mod packing;
 mod record;
 
-use crate::buffer::{Access, Buffer, Named};
+use crate::buffer::{Access, Buffer};
 use crate::device::Device;
 use crate::log::Log;
+use crate::residency::Named;
 use crate::stream::Queue;
 use crate::tensor::{DynTensor, Layout};
 use enqueue::Commands;

@@ -2,7 +2,7 @@
 
 use super::layout::Layout;
 use crate::activity::CallSite;
-use crate::buffer::{Buffer, Named, Residency};
+use crate::buffer::Buffer;
 use crate::capture::node::Place;
 use crate::capture::recording;
 use crate::device::Device;
@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::facts;
 use crate::host_memory::zeroed;
 use crate::log::Log;
+use crate::residency::{Named, Residency};
 use crate::sanitize;
 use kiln_backend::BufferBinding;
 use kiln_ir::Scalar;
@@ -162,7 +163,8 @@ impl DynTensor {
     }
 
     /// Where its first element lies in the memory of the tensor that it is a view of, in elements.
-    /// That memory begins at a multiple of 256 bytes.
+    /// That memory begins at a multiple of 256 bytes, if it is not of
+    /// [another owner](Self::from_device_ptr).
     pub fn offset(&self) -> usize {
         self.layout.offset
     }
@@ -305,7 +307,7 @@ impl DynTensor {
     }
 
     /// An error if an element of the tensor lies in one of these ranges of its bytes.
-    fn none_of(&self, unwritten: &[Range<usize>]) -> Result<()> {
+    pub(super) fn none_of(&self, unwritten: &[Range<usize>]) -> Result<()> {
         if unwritten.is_empty() {
             return Ok(());
         }
@@ -491,7 +493,9 @@ impl DynTensor {
     /// The elements that the tensor has in its buffer, if there are no gaps between them.
     pub(super) fn dense_range(&self) -> Result<Range<usize>> {
         if !self.layout.is_dense() {
-            let what = "`reshape` and `with_host` need elements without gaps: `copy` the view first".into();
+            let what =
+                "`reshape`, `with_host` and pinned memory need elements without gaps: `copy` the view first"
+                    .into();
             return Err(Error::Range { what, shape: self.shape().to_vec() });
         }
         Ok(self.layout.offset..self.layout.offset + self.len())

@@ -3,10 +3,10 @@
 use super::dynamic::DynTensor;
 use super::layout::Layout;
 use crate::activity::CallSite;
-use crate::buffer::Residency;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::log::Log;
+use crate::residency::Residency;
 use crate::stream::Stream;
 use kiln_lang::Elem;
 use std::fmt;
@@ -146,6 +146,10 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
         &self.erased
     }
 
+    pub(super) fn as_dyn_mut(&mut self) -> &mut DynTensor {
+        &mut self.erased
+    }
+
     /// The extents, outermost first.
     ///
     /// ```
@@ -171,7 +175,8 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
     }
 
     /// Where its first element lies in the memory of the tensor that it is a view of, in elements.
-    /// That memory begins at a multiple of 256 bytes.
+    /// That memory begins at a multiple of 256 bytes, if it is not of
+    /// [another owner](Self::from_device_ptr).
     ///
     /// ```
     /// # use kiln_runtime::Device;

@@ -1,10 +1,11 @@
 //! What the memory that trials write held before.
 
 use crate::activity::CallSite;
-use crate::buffer::{Buffer, Named};
+use crate::buffer::Buffer;
 use crate::error::Result;
 use crate::graph::Graph;
 use crate::log::Log;
+use crate::residency::Named;
 use std::sync::Arc;
 
 /// Bytes of memory that nothing had written: they are NaN in every float type, so that a check

@@ -179,7 +179,7 @@ fn refusals_name_what_was_given() {
     assert_eq!(refused(x.unsqueeze(3)), "a new axis 3 is out of range, for a tensor of shape [2, 3]");
     assert_eq!(
         refused(x.transpose().reshape(&[6])),
-        "`reshape` and `with_host` need elements without gaps: `copy` the view first, for a tensor of shape [3, 2]"
+        "`reshape`, `with_host` and pinned memory need elements without gaps: `copy` the view first, for a tensor of shape [3, 2]"
     );
     let unfilled = DynTensor::uninit(&device, Scalar::I8, &[2]).unwrap();
     assert_eq!(
