@@ -17,7 +17,7 @@ impl GradientPlan {
             ],
             _ => [
                 &[(2, 64, 4, false), (3, 48, 4, false), (2, 64, 4, true)],
-                &[(2, 64, 2, false), (2, 64, 4, false), (2, 48, 4, false)],
+                &[(2, 64, 4, false), (2, 64, 2, false), (2, 48, 4, false)],
             ],
         }
     }
