@@ -24,6 +24,7 @@
 //! | `explicit_signals.rs` | programs that wait for each other |
 //! | `explicit_faults.rs` | faults where others wait |
 //! | `explicit_attention.rs` | products from registers, copies of a task, attention |
+//! | `explicit_attention_gradients.rs` | the gradients of attention |
 //! | `memory.rs` | boxes, gather and scatter, strides, local arrays |
 //! | `made_views.rs` | views that a kernel makes |
 //! | `flow.rs`, `language.rs` | control flow; structs, closures, generics, constants |
@@ -71,6 +72,7 @@ mod elementwise;
 mod exact;
 mod explicit;
 mod explicit_attention;
+mod explicit_attention_gradients;
 mod explicit_extents;
 mod explicit_faults;
 mod explicit_narrow;
@@ -150,6 +152,7 @@ pub fn suite() -> Vec<Case> {
         matrix_units_copied::cases,
         explicit::cases,
         explicit_attention::cases,
+        explicit_attention_gradients::cases,
         explicit_narrow::cases,
         explicit_registers::cases,
         explicit_signals::cases,

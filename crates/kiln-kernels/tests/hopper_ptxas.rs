@@ -21,7 +21,8 @@ assembler::tests! {
     two_level_sums_of_three_tasks_spill_nothing_by_ptxas
     few_rows_spill_nothing_by_ptxas
     shared_tiles_spill_nothing_by_ptxas
-    ways_of_attention_spill_nothing_by_ptxas;
+    ways_of_attention_spill_nothing_by_ptxas
+    ways_of_its_gradients_spill_nothing_by_ptxas;
     plain:
 }
 
@@ -155,6 +156,32 @@ fn ways_of_attention_spill_nothing_by_ptxas() -> Result<()> {
                 let plan = AttentionPlan { bounded, ..AttentionPlan::divided(width, 1, division) };
                 let launch = attention(&q, &q, &q, &mut o, &mut sums, &order, &none, 0.1, 1.0, 9, 0, plan);
                 check(&format!("attention of {width}, {division:?}, {bounded:?}"), &launch.ir()?);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn ways_of_its_gradients_spill_nothing_by_ptxas() -> Result<()> {
+    use kiln_kernels::attention::hopper_gradients::{GradientPlan, of_keys, of_queries};
+    let device = Device::open("interp")?;
+    let order = device.uninit::<i64, 2>([16, 132])?;
+    for width in [64, 128] {
+        let q: Tensor<bf16, 4> = device.uninit([1, 2, 256, width])?;
+        let (mut of_q, mut of_kv) =
+            (device.uninit([1, 2, 256, width])?, device.uninit([2, 1, 2, 256, width])?);
+        let sums: Tensor<f32, 3> = device.uninit([1, 2, 256])?;
+        let [queries, keys] = GradientPlan::divisions(width);
+        for causal in [false, true] {
+            for &division in queries {
+                let plan = GradientPlan::divided(width, causal, division);
+                let launch = of_queries(&q, &q, &q, &q, &sums, &sums, &mut of_q, &order, 0.1, plan);
+                check(&format!("gradients of queries of {width}, {plan:?}"), &launch.ir()?);
+            }
+            for &division in keys {
+                let plan = GradientPlan::divided(width, causal, division);
+                let launch = of_keys(&q, &q, &q, &q, &sums, &sums, &mut of_kv, &order, 0.1, plan);
+                check(&format!("gradients of keys of {width}, {plan:?}"), &launch.ir()?);
             }
         }
     }

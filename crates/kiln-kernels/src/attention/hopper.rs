@@ -18,7 +18,7 @@ const WARPS: usize = 4;
 const LEAST: f32 = -1e30;
 
 /// Lengths and places. Those of 64 bits would take registers that the tasks have not.
-type Index = Val<i32>;
+pub(super) type Index = Val<i32>;
 
 /// How the work is divided, and what is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, KernelConst)]
@@ -93,6 +93,16 @@ struct QueryTile {
 pub(super) const TILE_BITS: u32 = 23;
 pub(super) const HEAD_BITS: u32 = 20;
 
+/// The numbers that an entry of the order has: of a batch or sequence, of its head, and of a tile
+/// in that.
+#[device(crate = kiln_runtime)]
+pub(super) fn parts(entry: Idx) -> [Index; 3] {
+    let part =
+        |shift: u32, bits: u32| ((entry >> i64::from(shift)) & i64::from((1u32 << bits) - 1)).cast::<i32>();
+    let (head, batch) = (part(TILE_BITS, HEAD_BITS), part(TILE_BITS + HEAD_BITS, HEAD_BITS));
+    [batch, head, part(0, TILE_BITS)]
+}
+
 /// The place of an entry of the order.
 #[device(crate = kiln_runtime)]
 fn place(
@@ -102,10 +112,8 @@ fn place(
     window: [Index; 2],
     plan: AttentionPlan,
 ) -> QueryTile {
-    let part =
-        |shift: u32, bits: u32| ((entry >> i64::from(shift)) & i64::from((1u32 << bits) - 1)).cast::<i32>();
-    let first = part(0, TILE_BITS) * plan.rows();
-    let (head, batch) = (part(TILE_BITS, HEAD_BITS), part(TILE_BITS + HEAD_BITS, HEAD_BITS));
+    let [batch, head, number] = parts(entry);
+    let first = number * plan.rows();
     let of = |column: usize| sequences.get_or((batch, column), 0);
     let [queries, asked, keys, known] =
         if plan.packed { [of(0), of(1), of(2), of(3)] } else { [val(0), lengths[0], val(0), lengths[1]] };
@@ -119,8 +127,8 @@ fn place(
 
 /// Shared tiles by stage, and who may touch them: a stage is full when its bytes have come, empty
 /// when every task that reads it has.
-struct Ring<T> {
-    tiles: SharedTiles<T>,
+pub(super) struct Ring<T> {
+    pub(super) tiles: SharedTiles<T>,
     full: Mbarriers,
     empty: Mbarriers,
 }
@@ -134,41 +142,40 @@ impl<T> Clone for Ring<T> {
 impl<T> Copy for Ring<T> {}
 
 impl<T: Float> Ring<T> {
-    fn new(stages: usize, rows: usize, width: usize, readers: usize) -> Ring<T> {
+    pub(super) fn new(stages: usize, rows: usize, width: usize, readers: usize) -> Ring<T> {
         let tiles = shared_tiles::<T>(stages, rows, width);
         Ring { tiles, full: mbarriers(stages, 1), empty: mbarriers(stages, readers) }
     }
 
     /// Loads the rows of a head from `row` on as soon as the stage is empty.
-    fn load(&self, at: Stage, view: View<T, 4>, [batch, head, row]: [Index; 3], bytes: usize) {
+    pub(super) fn load(&self, at: Stage, view: View<T, 4>, [batch, head, row]: [Index; 3], bytes: usize) {
         let full = self.full.at(at.index);
         self.empty.at(at.index).wait(at.phase - 1);
         full.expect(bytes);
         self.tiles.at(at.index).load(view, (batch, head, row, 0), full);
     }
 
-    fn wait(&self, at: Stage) -> SharedTile<T> {
+    pub(super) fn wait(&self, at: Stage) -> SharedTile<T> {
         self.full.at(at.index).wait(at.phase);
         self.tiles.at(at.index)
     }
 
-    fn release(&self, at: Stage) {
+    pub(super) fn release(&self, at: Stage) {
         self.empty.at(at.index).arrive();
     }
 }
 
 /// A stage of a ring, and how often it was used before.
 #[derive(Clone, Copy)]
-struct Stage {
-    index: Index,
-    phase: Index,
+pub(super) struct Stage {
+    pub(super) index: Index,
+    pub(super) phase: Index,
 }
 
 /// The stage with a number, counted from the beginning of the program.
 #[device(crate = kiln_runtime)]
-fn stage(number: Index, plan: AttentionPlan) -> Stage {
-    let stages = plan.stages as i32;
-    Stage { index: number & (stages - 1), phase: number >> plan.stages.trailing_zeros() as i32 }
+pub(super) fn stage(number: Index, stages: usize) -> Stage {
+    Stage { index: number & (stages as i32 - 1), phase: number >> stages.trailing_zeros() as i32 }
 }
 
 /// What a task keeps for a tile's queries before it has processed all keys.
@@ -231,7 +238,8 @@ pub fn attention<T: Float>(
                     queries.load(at, q, [tile.batch, tile.head, row], bytes(ROWS));
                 }
                 for step in range(0, tile.turns) {
-                    let (at, row) = (stage(before + step, plan), tile.keys + (tile.top - 1 - step) * columns);
+                    let (at, row) =
+                        (stage(before + step, stages), tile.keys + (tile.top - 1 - step) * columns);
                     keys.load(at, k, [tile.batch, shared, row], bytes(columns));
                     values.load(at, v, [tile.batch, shared, row], bytes(columns));
                 }
@@ -289,7 +297,7 @@ pub fn attention<T: Float>(
                     }
                 } else {
                     queries.release(asking);
-                    pass(keys, values, before, tile.turns, plan);
+                    pass(keys, values, before, tile.turns, plan.stages);
                 }
                 before += tile.turns;
             }
@@ -350,8 +358,9 @@ fn attend<T: Float>(
     let edges = edges(tile, row, numbers.window, plan);
     let (none, scale) = (zeros::<f32>((ROWS, plan.keys)), numbers.scale);
 
-    let scores = wgmma_wait(wgmma(queries, keys.wait(stage(before, plan)).transposed(), none, false), 0);
-    keys.release(stage(before, plan));
+    let scores =
+        wgmma_wait(wgmma(queries, keys.wait(stage(before, plan.stages)).transposed(), none, false), 0);
+    keys.release(stage(before, plan.stages));
     let scores = mask(
         capped(scores, numbers, plan),
         (tile.top - 1) * plan.keys,
@@ -367,7 +376,7 @@ fn attend<T: Float>(
     let mut packed = pack_pairs::<T>(weights);
     let mut result = zeros::<f32>((ROWS, plan.width));
     for step in range(1, tile.turns) {
-        let (now, last) = (stage(before + step, plan), stage(before + (step - 1), plan));
+        let (now, last) = (stage(before + step, plan.stages), stage(before + (step - 1), plan.stages));
         let scores = wgmma(queries, keys.wait(now).transposed(), none, false);
         let product = wgmma_registers(packed, values.wait(last), result, true);
         // The product of the last weights and values goes on while these scores become weights.
@@ -396,7 +405,7 @@ fn attend<T: Float>(
         values.release(last);
         packed = pack_pairs::<T>(weights);
     }
-    let last = stage(before + (tile.turns - 1), plan);
+    let last = stage(before + (tile.turns - 1), plan.stages);
     let product = wgmma_wait(wgmma_registers(packed, values.wait(last), result, true), 0);
     values.release(last);
     Seen { reference, sum, result: product }
@@ -421,11 +430,12 @@ fn capped(scores: Val<f32>, numbers: Numbers, plan: AttentionPlan) -> Val<f32> {
     if plan.capped { (-1.0 - exp2_flushed(scores * numbers.inner)).fast_recip() } else { scores }
 }
 
-/// Lets the keys and values of a tile pass: none of the task's queries exists.
+/// Lets the keys and values of some turns pass, of which the task needs none: its queries do not
+/// exist, or see none of them.
 #[device(crate = kiln_runtime)]
-fn pass<T: Float>(keys: Ring<T>, values: Ring<T>, before: Index, turns: Index, plan: AttentionPlan) {
+pub(super) fn pass<T: Float>(keys: Ring<T>, values: Ring<T>, before: Index, turns: Index, stages: usize) {
     for step in range(0, turns) {
-        let at = stage(before + step, plan);
+        let at = stage(before + step, stages);
         keys.wait(at);
         keys.release(at);
         values.wait(at);

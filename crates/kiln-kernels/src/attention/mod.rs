@@ -7,6 +7,8 @@
 //! | `cache.rs`, `decoding.rs` | [`Cache`]: keys and values of tokens so far; one query to them |
 //! | `heads.rs` | the tensors, as the kernels see them |
 //! | `gradients.rs` | the gradients of queries, keys and values |
+//! | `hopper_gradients.rs` | the kernels for that of GPUs of compute capability 9.0 |
+//! | `gradient_schedule.rs` | how those are divided |
 //! | `plain.rs` | the kernel for every device, at the tile level |
 //! | `hopper.rs` | the kernel for GPUs of compute capability 9.0, at the explicit level |
 //! | `schedule.rs` | how that is divided, and in which order |
@@ -14,9 +16,11 @@
 
 mod cache;
 pub mod decoding;
+mod gradient_schedule;
 pub mod gradients;
 mod heads;
 pub mod hopper;
+pub mod hopper_gradients;
 mod options;
 mod packed;
 pub mod plain;

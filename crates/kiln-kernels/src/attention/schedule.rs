@@ -38,7 +38,7 @@ impl AttentionPlan {
 }
 
 /// Lengths are less: sums of two, and of a few more, are 32-bit numbers.
-const LENGTHS: usize = 1 << 29;
+pub(super) const LENGTHS: usize = 1 << 29;
 
 /// Whether the kernel for Hopper GPUs can take these tensors: bulk copies want adjacent elements in
 /// a row, and multiples of 16 bytes from row to row.
@@ -151,8 +151,8 @@ struct Kept {
     order: Arc<Order>,
 }
 
-struct Order {
-    table: Tensor<i64, 2>,
+pub(super) struct Order {
+    pub(super) table: Tensor<i64, 2>,
     /// What stands for the table of sequences where there is none.
     none: Tensor<i32, 2>,
 }
@@ -162,7 +162,7 @@ const KEPT: usize = 16;
 
 /// The order for a piece of work, made and copied to the device when it has not been seen lately.
 /// One that is made in a capture is the capture's: it has contents in a replay alone.
-fn kept(device: &Device, work: Work, programs: usize) -> Result<Arc<Order>> {
+pub(super) fn kept(device: &Device, work: Work, programs: usize) -> Result<Arc<Order>> {
     static ORDERS: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
     let mut orders = ORDERS.lock().unwrap_or_else(PoisonError::into_inner);
     let same = |kept: &Kept| kept.device == *device && kept.programs == programs && kept.work == work;
