@@ -8,10 +8,11 @@ use crate::error::{Error, Result};
 use crate::host_memory::zeroed;
 use crate::log::Log;
 use crate::stream::Queue;
-use kiln_backend::{DevicePtr, Later, StreamId, is_printing};
+use kiln_backend::{DevicePtr, Error as DeviceError, Later, Mapped, MappedPlace, StreamId, is_printing};
 use smallvec::SmallVec;
 use std::fmt;
 use std::ops::Range;
+use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// Which copy of a buffer's contents is the current one.
@@ -77,6 +78,8 @@ pub(crate) struct Buffer {
     bytes: usize,
     /// Whether there is no memory: the buffer was made while launches were only compiled or listed.
     is_hollow: bool,
+    /// The memory, where the host and running kernels share it.
+    mapped: Option<Mapped>,
     /// The call that allocated it.
     site: CallSite,
     state: Mutex<BufferState>,
@@ -115,7 +118,46 @@ impl Buffer {
             readers: SmallVec::new(),
         };
         let (device, site) = (device.clone(), log.site());
-        Ok(Buffer { device, ptr, bytes, is_hollow, site, state: Mutex::new(state) })
+        Ok(Buffer { device, ptr, bytes, is_hollow, mapped: None, site, state: Mutex::new(state) })
+    }
+
+    /// Allocates `bytes` of zeros that the host and running kernels share.
+    pub(crate) fn mapped(device: &Device, bytes: usize, log: &Log) -> Result<Buffer> {
+        if device.properties().residency == kiln_backend::Residency::Dispatched {
+            return Err(DeviceError::lacking(device.properties(), "memory that running kernels share").into());
+        }
+        let memory = device.backend().need_mapped_memory()?;
+        let mapped = match bytes {
+            0 => None,
+            _ => Some(memory.map(bytes, MappedPlace::Host)?),
+        };
+        let state = BufferState {
+            residency: Residency::DeviceOnly,
+            host: None,
+            borrowed: false,
+            writer: Queue::default(),
+            readers: SmallVec::new(),
+        };
+        let ptr = mapped.as_ref().map_or(DevicePtr(0), |mapped| mapped.device);
+        let (device, site) = (device.clone(), log.site());
+        Ok(Buffer { device, ptr, bytes, is_hollow: false, mapped, site, state: Mutex::new(state) })
+    }
+
+    /// Where the host finds the first byte, if it shares the memory with running kernels.
+    pub(crate) fn host_start(&self) -> Option<NonNull<u8>> {
+        self.mapped.as_ref().map(|mapped| mapped.host)
+    }
+
+    /// Gives memory that is shared back, unless something in flight may use it.
+    fn unmap(&self, mapped: Mapped, last: &Queue) {
+        let backend = self.device.backend();
+        let Ok(event) = backend.record(last.id(), false) else { return };
+        let is_over = backend.query(event).unwrap_or(false);
+        backend.destroy_event(event);
+        if let (true, Ok(memory)) = (is_over, backend.need_mapped_memory()) {
+            // SAFETY: allocated in `mapped`, freed once, and the last launch that had it is over.
+            unsafe { memory.unmap(mapped) };
+        }
     }
 
     pub(crate) fn device(&self) -> &Device {
@@ -530,6 +572,10 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         if self.bytes == 0 || self.is_hollow {
             return;
+        }
+        if let Some(mapped) = self.mapped.take() {
+            let last = self.lock().writer.clone();
+            return self.unmap(mapped, &last);
         }
         let mut log = Log::at(self.site);
         let BufferState { writer, readers, .. } = &*self.lock();

@@ -5,6 +5,7 @@
 //! | `device.rs`, `backends.rs` | finding and opening devices; the backends that a build has |
 //! | `attached.rs` | what libraries keep with a device |
 //! | `tensor/`, `buffer.rs` | tensors and views, typed and dynamic; memory behind them |
+//! | `mapped.rs` | memory that the host and running kernels share |
 //! | `stream.rs` | streams and events |
 //! | `awaited.rs` | waiting without blocking |
 //! | `launch.rs`, `request.rs` | a launch: specialization, checks, order |
@@ -125,6 +126,7 @@ pub mod isolate;
 mod launch;
 mod loaded;
 mod log;
+mod mapped;
 mod observe;
 mod package;
 mod packaged;
@@ -156,6 +158,7 @@ pub use kiln_backend::{
 };
 pub use launch::Launch;
 pub use loaded::{Build, ProgramSource};
+pub use mapped::Mapped;
 pub use observe::{Observation, Observer, observe};
 pub use package::{Package, PackageBuilder, PackageStats};
 pub use sanitize::{COMMANDS_VARIABLE, DEBUG_VARIABLE, REPORTS_VARIABLE, SANITIZE_VARIABLE};
