@@ -20,7 +20,7 @@ use super::place::{
 };
 use super::sizes::{KEPT, OWN, ROWS, Sizes, WARP};
 use super::turns::{
-    AS_CHOSEN, AT, CHOOSES, Desk, NOBODY, SEED, TEMPERATURE, TOKEN, WHO, look_ahead, send, turn_at, wait,
+    AS_CHOSEN, AT, CHOOSES, Desk, NOBODY, SEED, TEMPERATURE, TOKEN, Turn, WHO, look_ahead, send, wait,
 };
 use kiln::prelude::*;
 
@@ -135,11 +135,12 @@ pub fn serve(
     wait(desk, val(0u32), at_waited);
     // All blocks run at the same time from here on.
     grid_barrier();
-    let mut turn = turn_at(line, at_waited);
-    let mut token = turn[TOKEN].cast::<i32>();
-    while turn[WHO] < NOBODY {
-        let now = turn[AT].cast::<i32>();
-        let remembered = turn[WHO].cast::<i32>() * layers as i32;
+    let turn = Turn::new();
+    turn.become_that_at(place, line, at_waited);
+    let mut token = turn.word(TOKEN).cast::<i32>();
+    while turn.word(WHO) < NOBODY {
+        let now = turn.word(AT).cast::<i32>();
+        let remembered = turn.word(WHO).cast::<i32>() * layers as i32;
         let mut ahead_gains = own_gains(place, gains, zero);
         embed(place, kept, embedding, token);
         for layer in range(val(0i32), layers as i32) {
@@ -212,9 +213,9 @@ pub fn serve(
             grid_barrier();
             add(place, kept, line, at_down, row_parts);
         }
-        if turn[CHOOSES] == 1 {
-            let seed = turn[SEED].cast::<u64>() | (turn[SEED + 1].cast::<u64>() << 32);
-            let noise = Noise { temperature: turn[TEMPERATURE].bitcast(), seed, place: now };
+        if turn.word(CHOOSES) == 1 {
+            let seed = turn.word(SEED).cast::<u64>() | (turn.word(SEED + 1).cast::<u64>() << 32);
+            let noise = Noise { temperature: turn.word(TEMPERATURE).bitcast(), seed, place: now };
             let factor = normalize(place, kept, &ahead_gains, epsilon);
             let mine = likeliest(place, kept, logits, factor, noise);
             pass_best(place, parts, mine, line, at_logits);
@@ -224,16 +225,15 @@ pub fn serve(
         grid_barrier();
         let latest = chosen(place, line, at_logits);
         send(desk, turn, latest);
-        let before = turn[WHO];
-        turn = turn_at(line, at_next);
-        if turn[WHO] == NOBODY {
+        let before = turn.word(WHO);
+        turn.become_that_at(place, line, at_next);
+        if turn.word(WHO) == NOBODY {
             wait(desk, before, at_waited);
             grid_barrier();
-            turn = turn_at(line, at_waited);
+            turn.become_that_at(place, line, at_waited);
         }
-        token = select(turn[TOKEN].eq(AS_CHOSEN), latest, turn[TOKEN].cast::<i32>());
-        // What the block keeps is written anew.
-        barrier();
+        let next = turn.word(TOKEN);
+        token = select(next.eq(AS_CHOSEN), latest, next.cast::<i32>());
     }
 }
 

@@ -11,7 +11,7 @@
 //! it: a turn costs no barrier of its own. Conversations take turns, a token each.
 
 use super::line::{Line, pass, receive};
-use super::place::{Int, Place};
+use super::place::{Int, Place, at, put};
 use super::sizes::{Sizes, TURN};
 use kiln::prelude::*;
 
@@ -165,9 +165,9 @@ fn plan(desk: Desk, before: Val<u32>, chooses: Val<bool>, to: usize) -> Val<u32>
 
 /// Leaves the next turn, or nobody's, before the token of the present one is chosen.
 #[device]
-pub fn look_ahead(desk: Desk, turn: [Val<u32>; TURN], to: usize) {
+pub fn look_ahead(desk: Desk, turn: Turn, to: usize) {
     if desk.is {
-        plan(desk, turn[WHO], turn[CHOOSES].eq(1), to);
+        plan(desk, turn.word(WHO), turn.word(CHOOSES).eq(1), to);
     }
 }
 
@@ -182,22 +182,42 @@ pub fn wait(desk: Desk, before: Val<u32>, to: usize) {
     }
 }
 
-/// The turn that was left at a place of the line.
-pub fn turn_at(line: Line, from: usize) -> [Val<u32>; TURN] {
-    std::array::from_fn(|i| receive(line, val((from + i) as i32)))
+/// A turn, in the block's memory: words that each thread kept for itself would cost registers.
+#[derive(Clone, Copy)]
+pub struct Turn(Shared<u32, 1>);
+
+impl Turn {
+    pub fn new() -> Turn {
+        Turn(shared::<u32, 1>([TURN]))
+    }
+
+    pub fn word(self, word: usize) -> Val<u32> {
+        at(**self.0, val(word as i32))
+    }
+
+    /// Becomes the turn that was left at a place of the line, after a barrier of the grid.
+    pub fn become_that_at(self, place: Place, line: Line, from: usize) {
+        let word = place.thread.min(TURN as i32 - 1);
+        let new = receive(line, word + from as i32);
+        // All have read the old one.
+        barrier();
+        put(self.0, place.thread.lt(TURN as i32), word, new);
+        barrier();
+    }
 }
 
 /// Sends the token that was chosen to the host, unless the answer has ended or its request was
 /// replaced.
 #[device]
-pub fn send(desk: Desk, turn: [Val<u32>; TURN], token: Int) {
+pub fn send(desk: Desk, turn: Turn, token: Int) {
     if desk.is {
-        let first = turn[WHO].cast::<i32>() * KEPT_WORDS as i32;
-        let is_asked = desk.kept(first).eq(turn[NUMBER]) & turn[AT].lt(desk.kept(first + UNTIL as i32));
-        if is_asked & turn[CHOOSES].eq(1) {
+        let first = turn.word(WHO).cast::<i32>() * KEPT_WORDS as i32;
+        let is_asked =
+            desk.kept(first).eq(turn.word(NUMBER)) & turn.word(AT).lt(desk.kept(first + UNTIL as i32));
+        if is_asked & turn.word(CHOOSES).eq(1) {
             let token = token.cast::<u32>();
-            let word = (turn[NUMBER].cast::<u64>() << 32) | token.cast::<u64>();
-            let place = turn[WHO] * desk.sizes.context as u32 + turn[AT] + 2;
+            let word = (turn.word(NUMBER).cast::<u64>() << 32) | token.cast::<u64>();
+            let place = turn.word(WHO) * desk.sizes.context as u32 + turn.word(AT) + 2;
             // SAFETY: inside, for no request reads the last place of the context. The host reads it
             // by atomic operations. The word is all of the message, and arrives whole.
             unsafe {
@@ -205,7 +225,7 @@ pub fn send(desk: Desk, turn: [Val<u32>; TURN], token: Int) {
             }
             desk.keep(first + LAST as i32, token);
             if token == desk.end {
-                desk.keep(first + UNTIL as i32, turn[AT] + 1);
+                desk.keep(first + UNTIL as i32, turn.word(AT) + 1);
             }
         }
     }
