@@ -132,35 +132,42 @@ fn greedy_tokens(device: &str, file: &Path, expected: &Path) -> Outcome {
     expect(largest < TOLERANCE, || format!("a logarithm of a probability is off by {largest}"))
 }
 
-/// How launches are divided: into few blocks for the interpreter.
-fn form(device: &Device, half: bool) -> Form {
+/// How the launch is divided: into few blocks for the interpreter.
+fn form(device: &Device, half: bool, conversations: usize) -> Form {
     let few = |count: usize| device.capabilities().is_interpreted().then_some(count);
-    Form { half, at_once: 3, blocks: few(3), warps: few(2) }
+    Form { half, conversations, blocks: few(3), warps: few(2) }
 }
 
-/// One kernel chooses the reference's tokens, several a launch, and goes on with what it is fed.
+/// One kernel sends the reference's tokens while it runs, of two conversations by turns, each of
+/// which goes on with what it is asked later.
 fn resident_tokens(device: &str, file: &Path, expected: &Path) -> Outcome {
     let (device, file) = (Device::open(device)?, Gguf::open(file)?);
-    let form = form(&device, false);
-    for case in cases(expected)? {
-        let (prompt, tokens) = (ids(&case["prompt"]), ids(&case["tokens"]));
-        let count = if device.capabilities().is_interpreted() { 4 } else { tokens.len() };
-        let context = prompt.len() + tokens.len() + 4;
-        let mut conversation = Resident::new(&device, Source::File(&file), context, GREEDY, form)?;
-        conversation.feed(&prompt)?;
-        for (i, &token) in tokens.iter().take(count).enumerate() {
-            let given = conversation.next()?;
-            expect(given == Some(token), || format!("token {i}: {given:?}, expected {token}"))?;
-            if i == 1 {
-                // As if it had been said from outside.
-                conversation.feed(&[])?;
+    let cases = cases(expected)?;
+    let cases: Vec<_> = cases.iter().map(|case| (ids(&case["prompt"]), ids(&case["tokens"]))).collect();
+    let context = cases.iter().map(|(prompt, tokens)| prompt.len() + tokens.len()).max().unwrap_or(0) + 4;
+    let form = form(&device, false, cases.len());
+    let mut model = Resident::new(&device, Source::File(&file), context, None, form)?;
+    let count = |tokens: &[u32]| if device.capabilities().is_interpreted() { 4 } else { tokens.len() };
+    for (which, (prompt, _)) in cases.iter().enumerate() {
+        // More than is waited for before the next request, which replaces this one.
+        model.ask(which, prompt, 3, GREEDY)?;
+    }
+    for i in 0..cases.iter().map(|(_, tokens)| count(tokens)).max().unwrap_or(0) {
+        for (which, (_, tokens)) in cases.iter().enumerate().filter(|(_, (_, tokens))| i < count(tokens)) {
+            if i == 2 {
+                model.ask(which, &[], count(tokens) - 2, GREEDY)?;
             }
+            let given = model.next(which)?;
+            expect(given == Some(tokens[i]), || {
+                format!("conversation {which}, token {i}: {given:?}, expected {}", tokens[i])
+            })?;
         }
     }
-    Ok(())
+    expect((0..cases.len()).all(|which| model.is_answered(which)), || "tokens are left".into())
 }
 
-/// Weights in bf16, random choices, several heads that share keys: both ways choose the same.
+/// Weights in bf16, random choices, several heads that share keys: both ways choose the same, for
+/// two conversations with temperatures and seeds of their own.
 fn resident_as_launched(device: &str) -> Outcome {
     let device = Device::open(device)?;
     let sizes = Config {
@@ -174,16 +181,26 @@ fn resident_as_launched(device: &str) -> Outcome {
         ..Config::SMOLLM2_135M
     };
     let count = if device.capabilities().is_interpreted() { 5 } else { 40 };
-    for temperature in [0.0, 0.9] {
-        let (source, sampling) = (Source::Random(sizes, 11), Sampling { temperature, seed: 5 });
-        let form = form(&device, true);
-        let mut resident = Resident::new(&device, source, 64, sampling, form)?;
-        let mut launched = Conversation::new(&device, source, 64, sampling)?;
-        resident.feed(&[1, 2, 3, 4])?;
-        launched.feed(&[1, 2, 3, 4])?;
-        for i in 0..count {
-            let (one, other) = (resident.next()?, launched.next()?);
-            expect(one == other, || format!("token {i}: {one:?}, launched {other:?}"))?;
+    let source = Source::Random(sizes, 11);
+    let said =
+        [(vec![1, 2, 3, 4], GREEDY), (vec![5, 6, 7], Sampling { temperature: 0.9, seed: 5 << 32 | 5 })];
+    // First, for a device loads no other kernels beside one that does not end.
+    let mut launched = Vec::new();
+    for (tokens, sampling) in &said {
+        let mut conversation = Conversation::new(&device, source, 64, *sampling)?;
+        conversation.feed(tokens)?;
+        launched.push((0..count).map(|_| conversation.next()).collect::<kiln::Result<Vec<_>>>()?);
+    }
+    let mut model = Resident::new(&device, source, 64, None, form(&device, true, 2))?;
+    for (which, (tokens, sampling)) in said.iter().enumerate() {
+        model.ask(which, tokens, count, *sampling)?;
+    }
+    for i in 0..count {
+        for (which, launched) in launched.iter().enumerate() {
+            let one = model.next(which)?;
+            expect(one == launched[i], || {
+                format!("conversation {which}, token {i}: {one:?}, launched {:?}", launched[i])
+            })?;
         }
     }
     Ok(())
@@ -192,36 +209,57 @@ fn resident_as_launched(device: &str) -> Outcome {
 fn resident_models_need_grid_barriers() -> Outcome {
     let device = Device::open("cpu")?;
     let source = Source::Random(Config::SMOLLM2_135M, 1);
-    let refused = Resident::new(&device, source, 64, GREEDY, Form::default()).err().map(|e| e.to_string());
+    let refused = Resident::new(&device, source, 64, None, Form::default()).err().map(|e| e.to_string());
     expect(refused.as_deref() == Some("cpu has no grid barriers, which a resident model needs"), || {
         format!("{refused:?}")
     })
 }
 
-/// What was chosen and not handed out is forgotten when more is said; the context has an end.
+/// What was chosen and not handed out is forgotten when more is said; answers end at the token that
+/// ends them, and when they are stopped; the context has an end.
 fn a_resident_goes_on(file: &Path) -> Outcome {
     let (device, file) = (Device::open("interp:fast")?, Gguf::open(file)?);
-    let new = || Resident::new(&device, Source::File(&file), 9, GREEDY, form(&device, false));
-    let mut whole = new()?;
-    expect(whole.next()?.is_none(), || "a token came out of nothing".into())?;
-    whole.feed(&[1, 70, 80])?;
-    let first = whole.next()?.ok_or("no token")?;
-    whole.feed(&[2, 30])?;
-    let second = whole.next()?;
+    let new = |context: usize, end: Option<u32>| {
+        Resident::new(&device, Source::File(&file), context, end, form(&device, false, 2))
+    };
+    let mut model = new(9, None)?;
+    expect(model.next(0)?.is_none(), || "a token came out of nothing".into())?;
+    model.ask(0, &[], 3, GREEDY)?;
+    expect(model.next(0)?.is_none(), || "a token came out of nothing".into())?;
+    model.ask(0, &[1, 70, 80], 6, GREEDY)?;
+    let first = model.next(0)?.ok_or("no token")?;
+    model.ask(0, &[2, 30], 1, GREEDY)?;
+    let second = model.next(0)?.ok_or("no token")?;
 
-    let mut parts = new()?;
-    parts.feed(&[1])?;
-    parts.feed(&[70, 80, first, 2, 30])?;
-    expect(parts.next()? == second, || "parts and whole differ".into())?;
-    expect(parts.room() == 2, || format!("there is room for {}", parts.room()))?;
-    let error = parts.feed(&[1; 3]).err().map(|e| e.to_string());
+    model.ask(1, &[1], 0, GREEDY)?;
+    model.ask(1, &[70, 80, first, 2, 30], 9, GREEDY)?;
+    expect(model.next(1)? == Some(second), || "parts and whole differ".into())?;
+    expect(model.room(1) == 2, || format!("there is room for {}", model.room(1)))?;
+    let error = model.ask(1, &[1; 3], 1, GREEDY).err().map(|e| e.to_string());
     expect(error.as_deref() == Some("the text has 3 tokens, and of 9 there is room for 2"), || {
         format!("{error:?}")
     })?;
     for _ in 0..2 {
-        parts.next()?.ok_or("the context ended early")?;
+        model.next(1)?.ok_or("the context ended early")?;
     }
-    expect(parts.next()?.is_none(), || "the context has no end".into())
+    expect(model.next(1)?.is_none(), || "the context has no end".into())?;
+    let error = model.ask(2, &[1], 1, GREEDY).err().map(|e| e.to_string());
+    expect(error.as_deref() == Some("there are 2 conversations, and none of number 2"), || {
+        format!("{error:?}")
+    })?;
+    // One kernel at a time is on the device.
+    drop(model);
+
+    let mut model = new(40, Some(second))?;
+    model.ask(1, &[1, 70, 80, first, 2, 30], 20, GREEDY)?;
+    expect(model.next(1)? == Some(second), || "the answer is another".into())?;
+    expect(model.is_answered(1) && model.next(1)?.is_none(), || "the answer goes on".into())?;
+    model.ask(0, &[1, 70, 80], 30, GREEDY)?;
+    expect(model.next(0)? == Some(first), || "the answer is another".into())?;
+    model.stop(0)?;
+    expect(model.next(0)?.is_none(), || "the answer was not stopped".into())?;
+    model.ask(0, &[2, 30], 1, GREEDY)?;
+    expect(model.next(0)? == Some(second), || "it does not go on".into())
 }
 
 fn sizes_that_cannot_stay() -> Outcome {
@@ -229,7 +267,7 @@ fn sizes_that_cannot_stay() -> Outcome {
     let small = Config { width: 64, inner: 64, layers: 1, heads: 2, key_heads: 1, ..Config::SMOLLM2_135M };
     let refused = |sizes: Config, blocks: usize, end: &str| {
         let form = Form { blocks: Some(blocks), warps: Some(1), ..Form::default() };
-        let new = Resident::new(&device, Source::Random(sizes, 1), 16, GREEDY, form);
+        let new = Resident::new(&device, Source::Random(sizes, 1), 16, None, form);
         let error = new.err().map_or_else(String::new, |e| e.to_string());
         expect(error == format!("this model cannot stay on interp:fast: {end}"), || error)
     };

@@ -12,7 +12,7 @@ use std::process::Command;
 assembler::tests! {
     text: true;
     branches_around_barriers_behind_loops_are_voted_on;
-    plain: a_masked_store_does_not_stand_before_a_jump threads_that_part_are_not_waited_for barriers_in_while_loops_are_unaligned tasks_have_no_such_barriers lanes_meet_behind_a_loop_that_they_leave_at_different_times lanes_that_leave_a_loop_together_are_not_made_to_meet
+    plain: a_masked_store_does_not_stand_before_a_jump threads_that_part_are_not_waited_for barriers_in_while_loops_are_unaligned a_loop_of_a_kernel_that_stays_has_aligned_barriers tasks_have_no_such_barriers lanes_meet_behind_a_loop_that_they_leave_at_different_times lanes_that_leave_a_loop_together_are_not_made_to_meet
 }
 
 /// The PTX of a kernel over tiles, lowered for an H100.
@@ -90,6 +90,36 @@ fn barriers_in_while_loops_are_unaligned() {
   }
 }");
     assert!(text.contains("barrier.sync 0;") && !text.contains("bar.sync 0;"), "{text}");
+}
+
+/// A loop with barriers of the grid, and what stands behind it.
+fn staying(behind: &str) -> String {
+    ptx(&format!(
+        "kernel @k(%x: view<u32, 1, global>, %y: mut view<u32, 1, global>) thread [64, 1, 1] {{
+  %t = thread_id x : i64
+  %0 = const 0 : i64
+  %none = const 0 : u32
+  %r = while (%i = %0) : i64 {{
+    %v = gather.trust %x[%i] pad %none : u32
+    %go = ne %v, %none : bool
+    condition %go
+  }} do (%i2) {{
+    %one = const 1 : i64
+    scatter.trust %y[%t] = %none
+    barrier
+    grid_barrier
+    %next = add %i2, %one : i64
+    yield %next
+  }}
+{behind}}}"
+    ))
+}
+
+fn a_loop_of_a_kernel_that_stays_has_aligned_barriers() {
+    let text = staying("");
+    assert!(text.contains("bar.sync 0;") && !text.contains("barrier.sync 0;"), "{text}");
+    let text = staying("  barrier\n");
+    assert!(text.contains("barrier.sync 0;"), "{text}");
 }
 
 /// A task's check is made by one lane of its warp (`gather.check` of a scalar, with its report),

@@ -9,9 +9,10 @@ use crate::host_memory::zeroed;
 use crate::log::Log;
 use crate::residency::{Named, Residency};
 use crate::stream::Queue;
-use kiln_backend::{DevicePtr, Later, StreamId, is_printing};
+use kiln_backend::{DevicePtr, Error as DeviceError, Later, Mapped, MappedPlace, StreamId, is_printing};
 use smallvec::SmallVec;
 use std::ops::Range;
+use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// A device allocation with an optional mirror on the host.
@@ -26,6 +27,8 @@ pub(crate) struct Buffer {
     is_hollow: bool,
     /// Whether the memory is of another owner.
     is_foreign: bool,
+    /// The memory, where the host and running kernels share it.
+    mapped: Option<Mapped>,
     /// The call that allocated it.
     site: CallSite,
     state: Mutex<BufferState>,
@@ -62,7 +65,7 @@ impl Buffer {
         let residency = if bytes == 0 { Residency::DeviceOnly } else { Residency::Uninitialized };
         let state = Mutex::new(BufferState::new(residency, None));
         let (device, site) = (device.clone(), log.site());
-        Ok(Buffer { device, ptr, bytes, is_hollow, is_foreign: false, site, state })
+        Ok(Buffer { device, ptr, bytes, is_hollow, is_foreign: false, mapped: None, site, state })
     }
 
     /// Memory of another owner, with contents. `release` is called when nothing uses it any more,
@@ -84,7 +87,7 @@ impl Buffer {
         }
         let state = Mutex::new(BufferState::new(Residency::DeviceOnly, release));
         let (device, site) = (device.clone(), log.site());
-        Ok(Buffer { device, ptr, bytes, is_hollow: false, is_foreign: true, site, state })
+        Ok(Buffer { device, ptr, bytes, is_hollow: false, is_foreign: true, mapped: None, site, state })
     }
 
     /// Brings these bytes up to date on the device for another library, which will write them if
@@ -115,6 +118,39 @@ impl Buffer {
             access.wrote(&queue);
         }
         Ok(())
+    }
+
+    /// Allocates `bytes` of zeros that the host and running kernels share.
+    pub(crate) fn mapped(device: &Device, bytes: usize, log: &Log) -> Result<Buffer> {
+        if device.properties().residency == kiln_backend::Residency::Dispatched {
+            return Err(DeviceError::lacking(device.properties(), "memory that running kernels share").into());
+        }
+        let memory = device.backend().need_mapped_memory()?;
+        let mapped = match bytes {
+            0 => None,
+            _ => Some(memory.map(bytes, MappedPlace::Host)?),
+        };
+        let state = Mutex::new(BufferState::new(Residency::DeviceOnly, None));
+        let ptr = mapped.as_ref().map_or(DevicePtr(0), |mapped| mapped.device);
+        let (device, site) = (device.clone(), log.site());
+        Ok(Buffer { device, ptr, bytes, is_hollow: false, is_foreign: false, mapped, site, state })
+    }
+
+    /// Where the host finds the first byte, if it shares the memory with running kernels.
+    pub(crate) fn host_start(&self) -> Option<NonNull<u8>> {
+        self.mapped.as_ref().map(|mapped| mapped.host)
+    }
+
+    /// Gives memory that is shared back, unless something in flight may use it.
+    fn unmap(&self, mapped: Mapped, last: &Queue) {
+        let backend = self.device.backend();
+        let Ok(event) = backend.record(last.id(), false) else { return };
+        let is_over = backend.query(event).unwrap_or(false);
+        backend.destroy_event(event);
+        if let (true, Ok(memory)) = (is_over, backend.need_mapped_memory()) {
+            // SAFETY: allocated in `mapped`, freed once, and the last launch that had it is over.
+            unsafe { memory.unmap(mapped) };
+        }
     }
 
     pub(crate) fn device(&self) -> &Device {
@@ -629,6 +665,10 @@ impl Drop for Buffer {
         }
         if self.bytes == 0 || self.is_hollow {
             return;
+        }
+        if let Some(mapped) = self.mapped.take() {
+            let last = self.lock().writer.clone();
+            return self.unmap(mapped, &last);
         }
         let mut log = Log::at(self.site);
         let BufferState { writer, readers, .. } = &*self.lock();

@@ -6,6 +6,7 @@
 //! | `attached.rs` | what libraries keep with a device |
 //! | `tensor/` | tensors and views, typed and dynamic |
 //! | `buffer.rs`, `residency.rs` | memory behind them |
+//! | `mapped.rs` | memory that the host and running kernels share |
 //! | `stream.rs` | streams and events |
 //! | `awaited.rs` | waiting without blocking |
 //! | `launch.rs`, `request.rs` | a launch: specialization, checks, order |
@@ -126,6 +127,7 @@ pub mod isolate;
 mod launch;
 mod loaded;
 mod log;
+mod mapped;
 mod observe;
 mod package;
 mod packaged;
@@ -157,6 +159,7 @@ pub use kiln_backend::{
 };
 pub use launch::Launch;
 pub use loaded::{Build, ProgramSource};
+pub use mapped::Mapped;
 pub use observe::{Observation, Observer, observe};
 pub use package::{Package, PackageBuilder, PackageStats};
 pub use residency::Residency;

@@ -72,14 +72,14 @@ pub use kiln_runtime::{
     Activity, AllocateActivity, CallSite, Capabilities, Capture, Clock, CommandList, CompileActivity,
     CopyActivity, CopyKind, Device, DiskCache, DiskStats, DynArg, DynKernel, DynLaunch, DynTensor, Error,
     Event, Execution, Extent, Fault, FaultKind, FreeActivity, Graph, GraphLaunch, GraphNode, Launch,
-    LaunchActivity, LaunchTimer, MatrixFormat, MatrixUnits, Observation, Observer, Package, PackageBuilder,
-    PackageStats, PinnedTensor, Properties, Records, ReplayActivity, Report, Residency, Result, Stream,
-    StreamPriority, Tensor, Tune, observe, tune,
+    LaunchActivity, LaunchTimer, Mapped, MatrixFormat, MatrixUnits, Observation, Observer, Package,
+    PackageBuilder, PackageStats, PinnedTensor, Properties, Records, ReplayActivity, Report, Residency,
+    Result, Stream, StreamPriority, Tensor, Tune, observe, tune,
 };
 
 /// What programs with kernels import: the language, and devices and tensors.
 pub mod prelude {
-    pub use crate::{Device, Event, Records, Stream, Tensor};
+    pub use crate::{Device, Event, Mapped, Records, Stream, Tensor};
     pub use kiln_kernels::Create;
     pub use kiln_lang::prelude::*;
 }

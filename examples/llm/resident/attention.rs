@@ -65,7 +65,7 @@ fn rotated(pairs: Vec<[Val<f32>; 2]>, turns: &[[Val<f32>; 2]]) -> Vec<[Val<f32>;
 }
 
 /// Attends to a part of the keys, of a head of keys for all heads of queries that share it, and
-/// appends the place's own key and value to the cache.
+/// appends the place's own key and value to the cache. `layer` counts those of all conversations.
 #[device]
 pub fn attend(
     place: Place,

@@ -1,10 +1,10 @@
-//! All of a token, and of the next ones, in one kernel: every block of the launch runs at the same
-//! time, and they wait for each other.
+//! All of a token, and of all others, in one kernel, which stays on the device until the host ends
+//! it: every block of the launch runs at the same time, and they wait for each other.
 //!
 //! ```text
 //!  embed ─▶ each layer:  norm · Wqkv │ attend, in parts │ join · Wo + x
 //!                        │ norm · Wgate,up, gate │ · Wdown + x │
-//!        ─▶ norm · W, likeliest of each block │ choose ─▶ the next token
+//!        ─▶ norm · W, likeliest of each block │ choose ─▶ the host, and the next turn
 //! ```
 //!
 //! The rows of a matrix are shared out over all warps of the launch. Every block has a copy of the
@@ -19,6 +19,9 @@ use super::place::{
     Factor, Int, Own, Place, Quad, Rows, at, best_of_lanes, better, product, put, sum_of_lanes,
 };
 use super::sizes::{KEPT, OWN, ROWS, Sizes, WARP};
+use super::turns::{
+    AS_CHOSEN, AT, CHOOSES, Desk, NOBODY, SEED, TEMPERATURE, TOKEN, Turn, WHO, look_ahead, send, wait,
+};
 use kiln::prelude::*;
 
 /// What a block keeps in its memory.
@@ -83,30 +86,28 @@ fn pass_row(place: Place, line: Line, first: usize, row: Own, value: Val<f32>) {
     pass(line, row.is & place.lane.eq(0), row.number + first as i32, value.bitcast());
 }
 
-/// Reads the tokens from a place on and chooses those that are not known yet, so many steps.
-/// `gains` are two of each layer and one of the logits; `angles` are cosines, then sines. `tokens`
-/// ends up with what was chosen.
+/// Answers the requests of `inbox` until one ends it. `gains` are two of each layer and one of the
+/// logits; `angles` are cosines, then sines. `keys` and `values` are those of all conversations.
+/// `end` is the token that ends an answer.
 #[kernel(contract)]
-pub fn decode(
+pub fn serve(
     weights: &Tensor<u32, 1>,
     gains: &Tensor<f32, 1>,
     angles: &Tensor<f32, 1>,
     keys: &mut Tensor<f32, 1>,
     values: &mut Tensor<f32, 1>,
     passed: &mut Tensor<u32, 1>,
-    tokens: &mut Tensor<i32, 1>,
-    first: Val<i32>,
-    known: Val<i32>,
-    steps: Val<i32>,
+    clerk: &mut Tensor<u32, 1>,
+    inbox: &Mapped<u32>,
+    outbox: &Mapped<u64>,
+    end: Val<u32>,
     epsilon: Val<f32>,
-    temperature: Val<f32>,
-    seed: Val<u64>,
     sizes: Sizes,
 ) {
     let Sizes { width, inner, layers, heads, .. } = sizes;
     let place = Place::new(sizes);
     let line: Line = passed;
-    let [at_qkv, _, _, at_output, at_gates, at_down, at_logits, _] = sizes.passed();
+    let [at_qkv, _, _, at_output, at_gates, at_down, at_logits, at_next, at_waited, _] = sizes.passed();
     let width_quads = width / sizes.quad();
     let (row_parts, part_quads) = (sizes.row_parts(), sizes.part_quads());
     let [of_qkv, of_output, of_gates, of_down, of_embedding, of_logits, _] = sizes.weights();
@@ -130,11 +131,16 @@ pub fn decode(
         std::array::from_fn(|i| some.get(i).copied().unwrap_or([val(0u32); 4]))
     };
     let mut ahead = load_qkv(zero);
-    let mut token = tokens.get_or(first, 0);
+    let desk = Desk { sizes, line, kept: clerk, inbox, outbox, end, is: Desk::is_clerk(place) };
+    wait(desk, val(0u32), at_waited);
     // All blocks run at the same time from here on.
     grid_barrier();
-    for step in range(0, steps) {
-        let now = first + step;
+    let turn = Turn::new();
+    turn.become_that_at(place, line, at_waited);
+    let mut token = turn.word(TOKEN).cast::<i32>();
+    while turn.word(WHO) < NOBODY {
+        let now = turn.word(AT).cast::<i32>();
+        let remembered = turn.word(WHO).cast::<i32>() * layers as i32;
         let mut ahead_gains = own_gains(place, gains, zero);
         embed(place, kept, embedding, token);
         for layer in range(val(0i32), layers as i32) {
@@ -156,7 +162,7 @@ pub fn decode(
             }
             let ahead_output = load_rows(place, output, layer * width as i32, width);
             grid_barrier();
-            attend(place, parts, line, angles, (keys, values), (layer, now));
+            attend(place, parts, line, angles, (keys, values), (remembered + layer, now));
             grid_barrier();
             // The attention's product. A warp has a gate and what it multiplies then.
             let ahead_gates = [0, inner]
@@ -207,24 +213,27 @@ pub fn decode(
             grid_barrier();
             add(place, kept, line, at_down, row_parts);
         }
-        let next = now + 1;
-        if next < known {
-            token = tokens.get_or(next, 0);
-            // Who reads this place's keys and values in the next step sees them.
-            grid_barrier();
-        } else {
-            let noise = Noise { temperature, seed, place: now };
+        if turn.word(CHOOSES) == 1 {
+            let seed = turn.word(SEED).cast::<u64>() | (turn.word(SEED + 1).cast::<u64>() << 32);
+            let noise = Noise { temperature: turn.word(TEMPERATURE).bitcast(), seed, place: now };
             let factor = normalize(place, kept, &ahead_gains, epsilon);
             let mine = likeliest(place, kept, logits, factor, noise);
             pass_best(place, parts, mine, line, at_logits);
-            grid_barrier();
-            token = chosen(place, line, at_logits);
-            let writes = place.block.eq(0) & place.thread.eq(0);
-            // SAFETY: one thread of the launch writes, and nobody reads it before the next launch.
-            unsafe { tokens.scatter(select(writes, next, -1), token) };
         }
-        // What the block keeps is written anew.
-        barrier();
+        look_ahead(desk, turn, at_next);
+        // Who reads this place's keys and values in a later step sees them too.
+        grid_barrier();
+        let latest = chosen(place, line, at_logits);
+        send(desk, turn, latest);
+        let before = turn.word(WHO);
+        turn.become_that_at(place, line, at_next);
+        if turn.word(WHO) == NOBODY {
+            wait(desk, before, at_waited);
+            grid_barrier();
+            turn.become_that_at(place, line, at_waited);
+        }
+        let next = turn.word(TOKEN);
+        token = select(next.eq(AS_CHOSEN), latest, next.cast::<i32>());
     }
 }
 
@@ -280,7 +289,7 @@ fn likeliest(place: Place, kept: Kept, matrix: Rows, factor: Val<f32>, noise: No
             is = select(mine, rows[i].is, is);
         }
         let mut score = logit;
-        if sizes.sampled {
+        if noise.temperature > 0.0 {
             let offset = row.cast::<i64>() + noise.place.cast::<i64>() * sizes.tokens as i64;
             // Neither 0 nor 1, of which no noise is finite.
             let uniform = rand(noise.seed, offset).clamp(2.98e-8, 0.99999994);

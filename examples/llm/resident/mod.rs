@@ -1,41 +1,49 @@
-//! A conversation with a model that stays on the device: one launch of a kernel chooses many
-//! tokens.
+//! Conversations with a model that stays on the device: one kernel, launched once, receives
+//! requests and sends tokens as it chooses them.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `mod.rs` | weights, the conversation |
+//! | `mod.rs` | the conversations, as the host has them |
+//! | `load.rs` | weights |
 //! | `sizes.rs` | how a launch divides the work |
 //! | `place.rs` | where a thread stands, and products of rows and vectors |
 //! | `line.rs` | what blocks hand on to each other |
 //! | `attention.rs` | attention in parts |
+//! | `turns.rs` | requests, turns, and tokens for the host |
 //! | `kernel.rs` | the kernel |
 
 mod attention;
 mod kernel;
 mod line;
+mod load;
 mod place;
 mod sizes;
+mod turns;
 
 use crate::model::{Config, Sampling, Source, refuse_tokens};
 use kiln::prelude::*;
 use sizes::Sizes;
-use std::collections::VecDeque;
 use std::error::Error;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use turns::{END, KEPT_WORDS, REQUEST, REQUESTS};
 
-/// Tokens that a launch chooses at most, so that they come a few at a time.
-const AT_ONCE: usize = 16;
 /// Warps of a block that multiply: on 132 multiprocessors two rows each of the largest product of
 /// SmolLM2-135M.
 const WARPS: usize = 12;
+/// How often the host looks for a token before it sleeps between looks, and for how long then.
+const LOOKS: u32 = 50_000;
+const SLEEP: Duration = Duration::from_micros(50);
 
 /// How a model is kept on a device.
 #[derive(Clone, Copy, Debug)]
 pub struct Form {
     /// Whether weights are rounded to bf16; else they are f32.
     pub half: bool,
-    /// Tokens that a launch chooses at most.
-    pub at_once: usize,
-    /// Blocks of a launch; as many as the device has multiprocessors without it.
+    /// Conversations that there is room for.
+    pub conversations: usize,
+    /// Blocks of the launch; as many as the device has multiprocessors without it.
     pub blocks: Option<usize>,
     /// Warps of a block that multiply.
     pub warps: Option<usize>,
@@ -43,33 +51,38 @@ pub struct Form {
 
 impl Default for Form {
     fn default() -> Form {
-        Form { half: true, at_once: AT_ONCE, blocks: None, warps: None }
+        Form { half: true, conversations: 1, blocks: None, warps: None }
     }
 }
 
-/// A conversation with a model that stays on the device.
+/// Conversations with a model that stays on the device, numbered from 0 on.
 pub struct Resident {
-    device: Device,
     config: Config,
     sizes: Sizes,
-    sampling: Sampling,
-    at_once: usize,
-    weights: Tensor<u32, 1>,
-    gains: Tensor<f32, 1>,
-    angles: Tensor<f32, 1>,
-    keys: Tensor<f32, 1>,
-    values: Tensor<f32, 1>,
-    passed: Tensor<u32, 1>,
-    tokens: Tensor<i32, 1>,
-    /// The tokens that are known, and how many of them were read.
-    known: Vec<i32>,
-    position: usize,
-    /// Tokens that were chosen and not handed out yet: the last ones of `known`.
-    waiting: VecDeque<u32>,
+    end: Option<u32>,
+    inbox: Arc<Mapped<u32>>,
+    outbox: Arc<Mapped<u64>>,
+    /// The thread that has launched the kernel and waits for its end.
+    kernel: Option<JoinHandle<kiln::Result<()>>>,
+    /// Requests that were sent.
+    sent: u32,
+    conversations: Vec<Spoken>,
+}
+
+/// A conversation, as the host knows it.
+#[derive(Clone, Default)]
+struct Spoken {
+    /// Its tokens, and how many of them were read for certain.
+    tokens: Vec<u32>,
+    read: usize,
+    /// The number of its last request, and how many tokens there are once it is answered.
+    request: u32,
+    asked: usize,
 }
 
 impl Resident {
-    /// Loads a model for conversations of at most `context` tokens.
+    /// Loads a model for conversations of at most `context` tokens each, and launches it. `end` is
+    /// the token that ends an answer.
     ///
     /// # Errors
     /// If the device has no barriers of the grid, or the kernel no room for the model; those of a
@@ -78,7 +91,7 @@ impl Resident {
         device: &Device,
         source: Source<'_>,
         context: usize,
-        sampling: Sampling,
+        end: Option<u32>,
         form: Form,
     ) -> Result<Resident, Box<dyn Error>> {
         if !device.capabilities().grid_barriers {
@@ -86,9 +99,8 @@ impl Resident {
         }
         let mut config = source.config()?;
         config.context = config.context.min(context).max(1);
-        let Config { width, inner, layers, heads, key_heads, context, tokens, .. } = config;
+        let Config { width, inner, layers, heads, key_heads, context, tokens, epsilon, .. } = config;
         let blocks = form.blocks.unwrap_or((device.properties().units as usize).min(width).min(inner)).max(1);
-        let warps = form.warps.unwrap_or(WARPS).max(1);
         let sizes = Sizes {
             width,
             inner,
@@ -100,58 +112,51 @@ impl Resident {
             context,
             half: form.half,
             own_logits: source.has("output.weight"),
-            sampled: sampling.temperature > 0.0,
+            conversations: form.conversations.max(1),
             blocks,
-            warps,
+            warps: form.warps.unwrap_or(WARPS).max(1),
         };
         if let Some(why) = sizes.refusal() {
             return Err(format!("this model cannot stay on {}: {why}", device.id()).into());
         }
-        let keys = key_heads * sizes.head;
-        let mut words = Vec::with_capacity(sizes.weights()[6]);
-        let mut append = |name: &str, shape: [usize; 2]| -> Result<(), Box<dyn Error>> {
-            pack(&source.rows(name, shape)?, form.half, &mut words);
-            Ok(())
-        };
-        let kinds: [&[(&str, [usize; 2])]; 4] = [
-            &[("attn_q", [width, width]), ("attn_k", [keys, width]), ("attn_v", [keys, width])],
-            &[("attn_output", [width, width])],
-            &[("ffn_gate", [inner, width]), ("ffn_up", [inner, width])],
-            &[("ffn_down", [width, inner])],
-        ];
-        for (parts, layer) in kinds.into_iter().flat_map(|parts| (0..layers).map(move |l| (parts, l))) {
-            for &(part, shape) in parts {
-                append(&format!("blk.{layer}.{part}.weight"), shape)?;
-            }
-        }
-        append("token_embd.weight", [tokens, width])?;
-        if sizes.own_logits {
-            append("output.weight", [tokens, width])?;
-        }
-        let mut gains = Vec::new();
-        for layer in 0..layers {
-            gains.extend(source.vector(&format!("blk.{layer}.attn_norm.weight"), width)?);
-            gains.extend(source.vector(&format!("blk.{layer}.ffn_norm.weight"), width)?);
-        }
-        gains.extend(source.vector("output_norm.weight", width)?);
-        let (angles, cache) = (config.angles(), layers * keys * context);
-        Ok(Resident {
-            weights: device.tensor(&words, [words.len()])?,
-            gains: device.tensor(&gains, [gains.len()])?,
-            angles: device.tensor(&angles, [angles.len()])?,
-            keys: device.zeros([cache])?,
-            values: device.zeros([cache])?,
-            passed: device.zeros([sizes.passed()[7]])?,
-            tokens: device.zeros([context + 1])?,
-            known: Vec::new(),
-            position: 0,
-            waiting: VecDeque::new(),
-            device: device.clone(),
-            at_once: form.at_once.max(1),
-            config,
-            sizes,
-            sampling,
-        })
+        let (words, gains) = load::load(&source, sizes)?;
+        let angles = config.angles();
+        let conversations = sizes.conversations;
+        let cache = conversations * layers * key_heads * sizes.head * context;
+        let weights = device.tensor(&words, [words.len()])?;
+        let gains = device.tensor(&gains, [gains.len()])?;
+        let angles = device.tensor(&angles, [angles.len()])?;
+        let (mut keys, mut values) = (device.zeros([cache])?, device.zeros([cache])?);
+        let mut passed = device.zeros([sizes.passed()[9]])?;
+        let mut clerk = device.zeros([conversations * KEPT_WORDS + 2])?;
+        let inbox = Arc::new(device.mapped(REQUESTS * REQUEST + conversations * context)?);
+        let outbox = Arc::new(device.mapped(1 + conversations * context)?);
+        let (mail, device) = ((inbox.clone(), outbox.clone()), device.clone());
+        // A launch returns at once on a GPU, and in the interpreter when the kernel ends.
+        let kernel = thread::spawn(move || {
+            let stream = device.stream()?;
+            kernel::serve(
+                &weights,
+                &gains,
+                &angles,
+                &mut keys,
+                &mut values,
+                &mut passed,
+                &mut clerk,
+                &mail.0,
+                &mail.1,
+                end.unwrap_or(u32::MAX),
+                epsilon,
+                sizes,
+            )
+            .grid([sizes.blocks as u32])
+            .block([sizes.threads() as u32])
+            .on(&stream)
+            .launch(&device)?;
+            stream.synchronize()
+        });
+        let conversations = vec![Spoken::default(); conversations];
+        Ok(Resident { config, sizes, end, inbox, outbox, kernel: Some(kernel), sent: 0, conversations })
     }
 
     /// Bytes of weights that are read for a token.
@@ -160,80 +165,145 @@ impl Resident {
         4 * if self.sizes.own_logits { embedding + end - logits } else { end }
     }
 
-    /// How many more tokens there is room for.
-    pub fn room(&self) -> usize {
-        self.config.context - (self.known.len() - self.waiting.len())
+    /// How many more tokens a conversation has room for.
+    pub fn room(&self, which: usize) -> usize {
+        self.config.context - self.conversations[which].tokens.len()
     }
 
-    /// Appends tokens to those that were handed out. They are read with the next one.
+    /// Appends tokens to a conversation, and asks for so many more at most. It does not wait. What
+    /// an earlier request would still have brought is forgotten.
     ///
     /// # Errors
-    /// If there is no room for them, or a token is none of the model's.
-    pub fn feed(&mut self, tokens: &[u32]) -> Result<(), Box<dyn Error>> {
-        refuse_tokens(tokens, &self.config, self.room())?;
-        // What nobody has seen was not said.
-        self.known.truncate(self.known.len() - self.waiting.len());
-        self.waiting.clear();
-        self.position = self.position.min(self.known.len().saturating_sub(1));
-        self.known.extend(tokens.iter().map(|&token| token as i32));
-        let mut all = self.known.clone();
-        all.resize(self.config.context + 1, 0);
-        Ok(self.tokens.write(&all)?)
-    }
-
-    /// The next token, of those that a launch has chosen; none if there is no room, or nothing to
-    /// continue.
-    ///
-    /// # Errors
-    /// What the device reports.
-    pub fn next(&mut self) -> kiln::Result<Option<u32>> {
-        if self.waiting.is_empty() {
-            let known = self.known.len();
-            let count = self.at_once.min(self.config.context - known);
-            if known == 0 || count == 0 {
-                return Ok(None);
-            }
-            self.launch(known - 1 - self.position + count)?;
-            let chosen = self.tokens.slice(0, known..known + count)?.to_vec()?;
-            self.waiting.extend(chosen.iter().map(|&token| token as u32));
-            self.known.extend(chosen);
-            self.position = self.known.len() - 1;
+    /// If there is no room for them, or a token is none of the model's; if the kernel has ended.
+    pub fn ask(
+        &mut self,
+        which: usize,
+        tokens: &[u32],
+        count: usize,
+        sampling: Sampling,
+    ) -> Result<(), Box<dyn Error>> {
+        if which >= self.conversations.len() {
+            return Err(format!(
+                "there are {} conversations, and none of number {which}",
+                self.conversations.len()
+            )
+            .into());
         }
-        Ok(self.waiting.pop_front())
+        refuse_tokens(tokens, &self.config, self.room(which))?;
+        let count = count.min(self.room(which) - tokens.len());
+        let row = REQUESTS * REQUEST + which * self.config.context;
+        let spoken = &mut self.conversations[which];
+        spoken.tokens.extend(tokens);
+        let known = spoken.tokens.len();
+        if known == 0 {
+            return Ok(());
+        }
+        spoken.asked = known + count;
+        spoken.read = spoken.read.min(known - 1);
+        let first = spoken.read;
+        for (place, &token) in spoken.tokens.iter().enumerate().skip(first) {
+            self.inbox.store(row + place, token)?;
+        }
+        // The last token that is asked for is not read.
+        let until = if count == 0 { first } else { known + count - 1 };
+        let Sampling { temperature, seed } = sampling;
+        let (low, high) = (seed as u32, (seed >> 32) as u32);
+        let words = [first as u32, known as u32, until as u32, temperature.to_bits(), low, high];
+        self.conversations[which].request = self.send(which as u32, words)?;
+        Ok(())
     }
 
-    /// Reads so many tokens, and chooses those behind that are not known.
-    fn launch(&mut self, steps: usize) -> kiln::Result<()> {
-        let (sizes, Sampling { temperature, seed }) = (self.sizes, self.sampling);
-        kernel::decode(
-            &self.weights,
-            &self.gains,
-            &self.angles,
-            &mut self.keys,
-            &mut self.values,
-            &mut self.passed,
-            &mut self.tokens,
-            self.position as i32,
-            self.known.len() as i32,
-            steps as i32,
-            self.config.epsilon,
-            temperature,
-            seed,
-            sizes,
-        )
-        .grid([sizes.blocks as u32])
-        .block([sizes.threads() as u32])
-        .launch(&self.device)
+    /// Ends the answer that a conversation waits for.
+    ///
+    /// # Errors
+    /// If the kernel has ended.
+    pub fn stop(&mut self, which: usize) -> Result<(), Box<dyn Error>> {
+        self.ask(which, &[], 0, Sampling { temperature: 0.0, seed: 0 })
+    }
+
+    /// The next token of an answer, as soon as it is chosen; none once it has ended.
+    ///
+    /// # Errors
+    /// If the kernel has ended, with what ended it.
+    pub fn next(&mut self, which: usize) -> Result<Option<u32>, Box<dyn Error>> {
+        let mut looks = 0;
+        while !self.is_answered(which) {
+            if let Some(token) = self.try_next(which)? {
+                return Ok(Some(token));
+            }
+            self.pause(&mut looks)?;
+        }
+        Ok(None)
+    }
+
+    /// Whether a conversation waits for no more tokens.
+    pub fn is_answered(&self, which: usize) -> bool {
+        let Spoken { tokens, asked, .. } = &self.conversations[which];
+        tokens.len() >= *asked
+    }
+
+    /// The next token of an answer, if it was chosen already.
+    ///
+    /// # Errors
+    /// None but those of memory that is not there.
+    pub fn try_next(&mut self, which: usize) -> Result<Option<u32>, Box<dyn Error>> {
+        let spoken = &mut self.conversations[which];
+        if spoken.tokens.len() >= spoken.asked {
+            return Ok(None);
+        }
+        let word = self.outbox.load(1 + which * self.config.context + spoken.tokens.len())?;
+        if (word >> 32) as u32 != spoken.request {
+            return Ok(None);
+        }
+        let token = word as u32;
+        spoken.read = spoken.tokens.len();
+        spoken.tokens.push(token);
+        if Some(token) == self.end {
+            spoken.asked = spoken.tokens.len();
+        }
+        Ok(Some(token))
+    }
+
+    /// Sends a request, and gives its number.
+    fn send(&mut self, which: u32, words: [u32; 6]) -> Result<u32, Box<dyn Error>> {
+        let mut looks = 0;
+        while self.sent.wrapping_sub(self.outbox.load(0)? as u32) >= REQUESTS as u32 {
+            self.pause(&mut looks)?;
+        }
+        let first = self.sent as usize % REQUESTS * REQUEST;
+        self.inbox.store(first + 1, which)?;
+        for (i, word) in words.into_iter().enumerate() {
+            self.inbox.store(first + 2 + i, word)?;
+        }
+        self.sent = self.sent.wrapping_add(1);
+        self.inbox.store(first, self.sent)?;
+        Ok(self.sent)
+    }
+
+    /// Lets time pass between two looks at what the kernel may have sent.
+    fn pause(&mut self, looks: &mut u32) -> Result<(), Box<dyn Error>> {
+        *looks += 1;
+        if *looks < LOOKS {
+            std::hint::spin_loop();
+            return Ok(());
+        }
+        thread::sleep(SLEEP);
+        match self.kernel.take_if(|kernel| kernel.is_finished()) {
+            None if self.kernel.is_some() => Ok(()),
+            None => Err("the model is no longer on the device".into()),
+            Some(kernel) => Err(match kernel.join() {
+                Ok(Err(error)) => error.into(),
+                _ => "the model has left the device".into(),
+            }),
+        }
     }
 }
 
-/// Appends numbers as words, of which each has two that are rounded to bf16, or one.
-fn pack(numbers: &[f32], half: bool, words: &mut Vec<u32>) {
-    if half {
-        let bits = |x: &f32| u32::from(bf16::from_f32(*x).to_bits());
-        let pairs = numbers.chunks(2).map(|pair| bits(&pair[0]) | pair.get(1).map_or(0, bits) << 16);
-        words.extend(pairs);
-    } else {
-        words.extend(numbers.iter().map(|x| x.to_bits()));
+impl Drop for Resident {
+    /// Ends the kernel, and waits for its end.
+    fn drop(&mut self) {
+        if self.kernel.is_some() && self.send(END, [0; 6]).is_ok() {
+            let _ = self.kernel.take().map(JoinHandle::join);
+        }
     }
 }

@@ -25,8 +25,8 @@ pub struct Sizes {
     pub half: bool,
     /// Whether the logits have weights of their own, other than the embeddings.
     pub own_logits: bool,
-    /// Whether chance decides between tokens.
-    pub sampled: bool,
+    /// Conversations that there is room for.
+    pub conversations: usize,
     /// Blocks of the launch.
     pub blocks: usize,
     /// Warps of a block that multiply.
@@ -43,6 +43,8 @@ pub const KEYS: usize = 6;
 pub const PARTS: usize = 4;
 /// Elements of a vector that a thread has, at most.
 pub const OWN: usize = 8;
+/// Words of a turn.
+pub const TURN: usize = 8;
 /// Rows of logits that a warp multiplies at once.
 pub const ROWS: usize = 4;
 /// Numbers of keys and values that a lane loads at once, at most.
@@ -113,8 +115,8 @@ impl Sizes {
 
     /// Where what blocks hand on begins: queries, keys and values; parts of attention, with their
     /// greatest scores and sums; the attention's product; what gates have let through; parts of the
-    /// last product; the greatest logits and their tokens. Then the end.
-    pub fn passed(self) -> [usize; 8] {
+    /// last product; the greatest logits and their tokens; two turns. Then the end.
+    pub fn passed(self) -> [usize; 10] {
         let parts = self.most_parts() * self.heads;
         let lengths = [
             self.qkv(),
@@ -124,9 +126,11 @@ impl Sizes {
             self.inner,
             self.row_parts() * self.width,
             2 * self.blocks,
+            TURN,
+            TURN,
         ];
-        let mut at = [0; 8];
-        for i in 0..7 {
+        let mut at = [0; 10];
+        for i in 0..9 {
             at[i + 1] = at[i] + lengths[i];
         }
         at
@@ -172,7 +176,7 @@ impl Sizes {
         if blocks > width.min(inner) {
             return Some(format!("there are {blocks} blocks, more than rows of its matrices"));
         }
-        let cached = 2 * self.layers * key_heads * head * self.context;
+        let cached = self.layers * key_heads * head * self.context * self.conversations;
         if self.weights()[6].max(cached) > i32::MAX as usize {
             return Some("its weights or its memory have more than 2^31 words".into());
         }

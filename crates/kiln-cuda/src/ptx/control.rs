@@ -145,11 +145,12 @@ impl Writer<'_> {
         }
         let (top, end) = (self.label(), self.label());
         self.place(top);
-        self.while_loops += 1;
+        let unaligned = usize::from(!self.keeps_aligned(op));
+        self.while_loops += unaligned;
         let cond = self.region(op.regions[0])?;
         self.put(format_args!("@!{} bra {end}", cond[0]));
         self.hand_on(op.regions[1], &carried)?;
-        self.while_loops -= 1;
+        self.while_loops -= unaligned;
         self.converge(op.regions[1]);
         self.put(format_args!("bra {top}"));
         self.place(end);

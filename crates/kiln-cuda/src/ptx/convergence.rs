@@ -10,7 +10,8 @@
 //! - Aligned barriers in a `while` loop end the assembler with a segmentation fault when the code
 //!   behind the loop has the same stores and barriers. Unaligned ones (`barrier.sync`) do not. They
 //!   cost duplicated code where the assembler cannot prove convergence, so `for` loops, which all
-//!   fast kernels are made of, keep aligned ones.
+//!   fast kernels are made of, keep aligned ones. So does a loop with barriers of the grid behind
+//!   which the kernel has no barrier: that of a kernel that stays on the device.
 //! - Lanes that leave a loop with an atomic in it at different times do not meet behind it, though
 //!   the assembler has a point of reconvergence there, and it takes an aligned barrier further down
 //!   as proof that they have: a warp-wide register that holds a stride before the barrier is given
@@ -90,6 +91,22 @@ impl Writer<'_> {
             let members = self.members.clone();
             self.put(format_args!("bar.warp.sync {members}"));
         }
+    }
+
+    /// Whether barriers in a `while` loop are aligned: if it has one of the grid, and none stands
+    /// behind it.
+    pub(super) fn keeps_aligned(&self, op: &OpData) -> bool {
+        let kernel = self.kernel;
+        let of_grid = |kind: &OpKind| *kind == OpKind::GridBarrier;
+        let ops = &kernel.block(kernel.body).ops;
+        let mut behind = ops.iter().skip_while(|&&other| !std::ptr::eq(kernel.op(other), op));
+        behind.next().is_some()
+            && op.regions.iter().any(|&region| holds(kernel, region, &of_grid))
+            && !behind.any(|&other| {
+                let data = kernel.op(other);
+                let meets = |kind: &OpKind| is_barrier(kind) || of_grid(kind);
+                meets(&data.kind) || data.regions.iter().any(|&region| holds(kernel, region, &meets))
+            })
     }
 
     /// The barrier of all threads of the block.

@@ -12,6 +12,7 @@ mod faults;
 mod graphs;
 mod kernels;
 mod launch;
+mod mapped;
 mod observers;
 mod order;
 mod package;
