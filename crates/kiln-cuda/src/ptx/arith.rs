@@ -119,11 +119,8 @@ impl Writer<'_> {
             And | Or | Xor if let Some((kept, inverse)) = self.with_complement(op) => {
                 let (kept, inverse) = (self.get(kept)?, self.get(inverse)?);
                 // The table of `kept op !inverse`: the operands' own tables are 0xf0 and 0xcc.
-                let table = match binary {
-                    And => 0x30,
-                    Or => 0xf3,
-                    _ => 0xc3,
-                };
+                let mixed = if binary == Or { 0xf3 } else { 0xc3 };
+                let table = if binary == And { 0x30 } else { mixed };
                 self.put(format_args!("lop3.b32 {to}, {kept}, {inverse}, 0, 0x{table:x}"));
             }
             And if !elem.is_float() => self.put(format_args!("and.{bits} {to}, {a}, {b}")),
@@ -176,12 +173,14 @@ impl Writer<'_> {
     /// What a value is the complement of.
     fn complemented(&self, value: Value) -> Option<Value> {
         let op = self.kernel.defining_op(value)?;
-        match op.kind {
-            OpKind::Unary(UnaryOp::Not) => Some(op.input()),
-            OpKind::Binary(BinaryOp::Xor) if self.is_all_ones(op.right()) => Some(op.left()),
-            OpKind::Binary(BinaryOp::Xor) if self.is_all_ones(op.left()) => Some(op.right()),
-            _ => None,
+        if op.kind == OpKind::Unary(UnaryOp::Not) {
+            return Some(op.input());
         }
+        if op.kind != OpKind::Binary(BinaryOp::Xor) {
+            return None;
+        }
+        let flipped = self.is_all_ones(op.right()).then(|| op.left());
+        flipped.or_else(|| self.is_all_ones(op.left()).then(|| op.right()))
     }
 
     /// Whether an integer is a constant of ones alone.
