@@ -30,7 +30,7 @@ pub fn expand(item: DeriveInput) -> syn::Result<TokenStream> {
     let texts: Vec<String> = members
         .iter()
         .map(|member| match member {
-            Member::Named(name) => name.to_string(),
+            Member::Named(name) => name.to_string().trim_start_matches("r#").to_owned(),
             Member::Unnamed(index) => index.index.to_string(),
         })
         .collect();

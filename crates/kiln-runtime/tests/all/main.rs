@@ -20,6 +20,7 @@ mod precompile;
 mod prints;
 mod probe;
 mod probe_graphs;
+mod records;
 mod streams;
 mod tensors;
 mod tune;
