@@ -1,6 +1,6 @@
 //! What is wrong is said at the next read, with the operation, the shapes and the line.
 
-use kiln_array::{Array, concatenate, einsum, eval, grad};
+use kiln_array::{Array, concatenate, einsum, eval, grad, stack};
 use kiln_ir::Scalar;
 use kiln_runtime::Device;
 
@@ -46,6 +46,10 @@ fn shapes_that_do_not_fit() {
     refused(x(&[2, 3]).sum_axes(&[1, -1]), "`sum`: [1, -1] name an axis of shape [2, 3] twice");
     refused(x(&[2, 0]).max_axes(&[1]), "`max`: no elements along an axis of shape [2, 0]");
     refused(x(&[2]).softmax(1), "`softmax`: shape [2] has no axis 1");
+    refused(x(&[2, 3]).top_k(4, -1).0, "`top_k`: axis -1 of shape [2, 3] has no 4 greatest elements");
+    refused(x(&[5000]).top_k(1, 1).0, "`top_k`: shape [5000] has no axis 1");
+    refused(stack(&[&x(&[2]), &x(&[2])], 2), "`stack`: there is no place 2 for a new axis in shape [2]");
+    refused(stack(&[&x(&[2]), &x(&[3])], 0), "`stack`: shapes [2], [3] differ");
     refused(x(&[]).log_softmax(-1), "`log_softmax`: shape [] has no axis -1");
     refused(x(&[]).logsumexp(0), "`logsumexp`: shape [] has no axis 0");
     refused(x(&[2, 3]).squeeze(0), "`squeeze`: axis 0 of shape [2, 3] does not have extent 1");

@@ -77,6 +77,10 @@ fn rows_of_integers_are_in_order() {
     check(&device, |random| random.u32(..) >> random.u32(0..32));
     check(&device, |random| random.i64(..) >> random.u32(0..64));
     check(&device, |random| random.u64(..) >> random.u32(0..64));
+    check(&device, |random| random.i8(..));
+    check(&device, |random| random.u8(..));
+    check(&device, |random| random.i16(..) >> random.u32(0..16));
+    check(&device, |random| random.u16(..) >> random.u32(0..16));
 }
 
 #[test]

@@ -20,6 +20,16 @@ pub fn expand(item: DeriveInput) -> syn::Result<TokenStream> {
     if data.fields.is_empty() {
         return Err(syn::Error::new(item.ident.span(), "a record has at least one field"));
     }
+    let refused = data.fields.iter().filter_map(|field| {
+        let message = format!("a field of a record is a number or a bool: {}", no_number(&field.ty)?);
+        Some(syn::Error::new(field.ty.span(), message))
+    });
+    if let Some(error) = refused.reduce(|mut all, error| {
+        all.combine(error);
+        all
+    }) {
+        return Err(error);
+    }
     let options = Options::of_derive(&item.attrs)?;
     let p = options.private(Span::call_site());
     let name = &item.ident;
@@ -30,7 +40,7 @@ pub fn expand(item: DeriveInput) -> syn::Result<TokenStream> {
     let texts: Vec<String> = members
         .iter()
         .map(|member| match member {
-            Member::Named(name) => name.to_string(),
+            Member::Named(name) => name.to_string().trim_start_matches("r#").to_owned(),
             Member::Unnamed(index) => index.index.to_string(),
         })
         .collect();
@@ -78,6 +88,23 @@ pub fn expand(item: DeriveInput) -> syn::Result<TokenStream> {
     })
 }
 
+/// What to write in place of a type that no field has. Types that only the compiler can resolve are
+/// left to it.
+fn no_number(ty: &Type) -> Option<&'static str> {
+    match ty {
+        Type::Array(_) => Some("give each element of the array a field"),
+        Type::Tuple(_) => Some("give each part of the tuple a field"),
+        Type::Reference(_) | Type::Ptr(_) => Some("use an index of another tensor's elements"),
+        Type::Path(path) => match path.path.get_ident()?.to_string().as_str() {
+            "usize" | "isize" => Some("use an integer of a width that all devices have, such as i64"),
+            "i128" | "u128" => Some("use two fields of 64 bits"),
+            "char" => Some("use a u32"),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 /// The struct for kernels: the fields as device values.
 fn device_struct(options: &Options, item: &DeriveInput, fields: &Fields) -> syn::Result<TokenStream> {
     let p = options.private(Span::call_site());
@@ -104,4 +131,23 @@ fn device_struct(options: &Options, item: &DeriveInput, fields: &Fields) -> syn:
     let value: DeriveInput = syn::parse2(declared.clone())?;
     let value = crate::derive::device_value_of(&p, &value)?;
     Ok(quote!(#declared #value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::expand;
+
+    /// One error for each such field, in place of those of what the derive makes of it.
+    #[test]
+    fn fields_that_are_no_numbers() {
+        let errors = |item: &str| match expand(syn::parse_str(item).unwrap()) {
+            Ok(_) => Vec::new(),
+            Err(error) => error.into_iter().map(|error| error.to_string()).collect(),
+        };
+        let element = "a field of a record is a number or a bool: give each element of the array a field";
+        let part = "a field of a record is a number or a bool: give each part of the tuple a field";
+        assert_eq!(errors("struct A { a: [f32; 3], b: u32, c: (f32, f32) }"), [element, part]);
+        assert!(errors("struct A(usize);")[0].ends_with("such as i64"));
+        assert!(errors("struct A { a: f32, r#type: bool }").is_empty());
+    }
 }

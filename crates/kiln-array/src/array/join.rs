@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result, Site};
 use crate::node::Array;
-use crate::shape::Extents;
+use crate::shape::{self, Extents};
 use std::panic::Location;
 
 /// Arrays one after the other along an axis.
@@ -33,10 +33,33 @@ pub fn concatenate(arrays: &[&Array], axis: isize) -> Array {
 /// assert_eq!(stack(&[&x, &y], 1).to_vec::<i32>()?, [1, 3, 2, 4]);
 /// # Ok::<(), kiln_array::Error>(())
 /// ```
+///
+/// # Errors
+/// The result has an error if there are no arrays, if their shapes differ, or if there is no such
+/// place among the axes.
 #[track_caller]
 pub fn stack(arrays: &[&Array], axis: isize) -> Array {
-    let expanded: Vec<Array> = arrays.iter().map(|array| array.unsqueeze(axis)).collect();
-    concatenate(&expanded.iter().collect::<Vec<_>>(), axis)
+    let site = Location::caller();
+    stacked(arrays, axis, site).unwrap_or_else(|error| Array::failed(error, site))
+}
+
+fn stacked(arrays: &[&Array], axis: isize, location: Site) -> Result<Array> {
+    let refused = |problem: String| Error::Shape { op: "stack", problem, location };
+    let Some(first) = arrays.first() else { return Err(refused("there are no arrays".into())) };
+    if let Some(error) = arrays.iter().find_map(|array| array.error()) {
+        return Err(error);
+    }
+    let mut shape = Extents::from_slice(first.shape());
+    let Some(at) = shape::axis(axis, shape.len() + 1) else {
+        return Err(refused(format!("there is no place {axis} for a new axis in shape {:?}", first.shape())));
+    };
+    if arrays.iter().any(|array| array.shape() != first.shape()) {
+        let shapes: Vec<String> = arrays.iter().map(|array| format!("{:?}", array.shape())).collect();
+        return Err(refused(format!("shapes {} differ", shapes.join(", "))));
+    }
+    shape.insert(at, 1);
+    let expanded: Vec<Array> = arrays.iter().map(|array| array.reshaped(&shape, location)).collect();
+    joined(&expanded.iter().collect::<Vec<_>>(), at as isize, location)
 }
 
 /// Arrays that are joined by one chain of choices.

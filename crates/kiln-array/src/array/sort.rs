@@ -2,7 +2,7 @@
 
 use super::join::concatenate;
 use crate::dtype::{Kind, kind};
-use crate::error::{Result, Site};
+use crate::error::{Error, Result, Site};
 use crate::node::{Array, Made};
 use crate::op::Op;
 use crate::shape::{Extents, count};
@@ -28,8 +28,10 @@ impl Array {
     #[track_caller]
     pub fn sort(&self, axis: isize) -> Array {
         let site = Location::caller();
-        let sorted = self.order("sort", axis, false, site).map(|order| self.take_along(&order, axis));
-        sorted.unwrap_or_else(|error| Array::failed(error, site))
+        match self.order("sort", axis, false, site) {
+            Ok(order) => self.take_along(&order, axis),
+            Err(error) => Array::failed(error, site),
+        }
     }
 
     /// The i64 indices along an axis that put it in order; equal elements keep theirs.
@@ -66,17 +68,26 @@ impl Array {
     #[track_caller]
     pub fn top_k(&self, k: usize, axis: isize) -> (Array, Array) {
         let site = Location::caller();
-        let at = self.greatest(k, axis, site).unwrap_or_else(|error| Array::failed(error, site));
-        (self.take_along(&at, axis), at)
+        match self.greatest(k, axis, site) {
+            Ok(at) => (self.take_along(&at, axis), at),
+            Err(error) => {
+                let failed = Array::failed(error, site);
+                (failed.clone(), failed)
+            }
+        }
     }
 
     /// The indices of the `k` greatest elements along an axis.
     fn greatest(&self, k: usize, axis: isize, site: Site) -> Result<Array> {
         let at = self.axis_at("top_k", axis, site)?;
         let extent = self.shape()[at];
+        if k > extent {
+            let problem = format!("axis {axis} of shape {:?} has no {k} greatest elements", self.shape());
+            return Err(Error::Shape { op: "top_k", problem, location: site });
+        }
         let device = match self.device() {
             Some(device) if !self.is_empty() && extent > 2 * PART && k <= PART / 4 => device,
-            _ => return Ok(self.order("top_k", axis, true, site)?.slice(axis, ..k)),
+            _ => return Ok(self.order("top_k", axis, true, site)?.part(at, 0, k, 1, site)),
         };
         // The greatest ones of each part, and of these the greatest ones.
         let mut order: Extents = (0..self.rank()).collect();

@@ -295,8 +295,28 @@ impl Attention {
         if sequences * heads * width == 0 {
             return Ok(());
         }
+        let of_keys = |x: &Tensor<T, 3>| grouped(x, [sequences, key_heads, shared, width]);
+        let (q, o) = (of_keys(q)?, of_keys(o)?);
+        let at_once = divide(q.device(), size_of::<T>(), q.shape(), cache).rows;
+        for first in (0..shared).step_by(at_once) {
+            let heads = first..(first + at_once).min(shared);
+            let mut o = o.slice(2, heads.clone())?;
+            self.decode_heads(&q.slice(2, heads)?, cache, &mut o, (scale, cap))?;
+        }
+        Ok(())
+    }
+
+    /// Of some of the heads that share keys (axis 2), as many as one program takes.
+    fn decode_heads<T: Float + Accumulate<Acc = f32>>(
+        &self,
+        q: &Tensor<T, 4>,
+        cache: &Cache<T>,
+        o: &mut Tensor<T, 4>,
+        (scale, cap): (f32, f32),
+    ) -> Result<()> {
+        let [sequences, key_heads, shared, width] = q.shape();
         let device = q.device().clone();
-        let division = divide(&device, size_of::<T>(), [sequences, key_heads, shared, width], cache);
+        let division = divide(&device, size_of::<T>(), q.shape(), cache);
         let form = kernels::DecodingForm {
             rows: division.rows,
             columns: division.columns,
@@ -306,8 +326,6 @@ impl Attention {
             page: cache.page().unwrap_or(0),
         };
         let left = self.left.map_or(0, |n| (n as u64).min(1 << 40) as i64);
-        let of_keys = |x: &Tensor<T, 3>| grouped(x, [sequences, key_heads, shared, width]);
-        let (q, mut o) = (of_keys(q)?, of_keys(o)?);
         let none;
         let table = match &cache.table {
             Some(table) => table,
@@ -321,17 +339,17 @@ impl Attention {
         let Division { parts, warps, .. } = division;
         let grid = [parts as u32, key_heads as u32, sequences as u32];
         if parts == 1 {
-            let launch = kernels::whole(&q, k, v, lengths, table, &mut o, scale, cap, left, form);
+            let launch = kernels::whole(q, k, v, lengths, table, o, scale, cap, left, form);
             let launch = if let Some(warps) = warps { launch.warps(warps) } else { launch };
             return launch.grid(grid).launch(&device);
         }
         let mut sums = device.uninit([sequences, key_heads, shared, parts, width])?;
         let mut logarithms = device.uninit([sequences, key_heads, shared, parts])?;
         let launch =
-            kernels::parts(&q, k, v, lengths, table, &mut sums, &mut logarithms, scale, cap, left, form);
+            kernels::parts(q, k, v, lengths, table, &mut sums, &mut logarithms, scale, cap, left, form);
         let launch = if let Some(warps) = warps { launch.warps(warps) } else { launch };
         launch.grid(grid).launch(&device)?;
-        kernels::join(&sums, &logarithms, &mut o, parts.next_power_of_two(), JOINED, form.width)
+        kernels::join(&sums, &logarithms, o, parts.next_power_of_two(), JOINED, form.width)
             .grid([shared as u32, key_heads as u32, sequences as u32])
             .launch(&device)
     }
@@ -363,9 +381,32 @@ fn divide<T: Elem>(
     let rows = shared.next_power_of_two().max(least);
     let page = cache.page();
     let columns = page.map_or(most, |page| most.min(1 << page.trailing_zeros()));
+    let (rows, columns) = match execution {
+        Execution::Simt => {
+            fitting(rows, columns, row_tile(width), device.properties().shared_memory as usize)
+        }
+        Execution::Simd | Execution::Interpreted => (rows, columns),
+    };
     let turns = cache.room().div_ceil(columns).max(1);
     let parts = parts(units * at_once, sequences * key_heads, turns.min(PARTS));
     Division { rows, columns, warps, parts }
+}
+
+/// Rows and columns of which both factors of a product have room in shared memory, as f32 at most:
+/// fewer keys of a turn first, then fewer heads, each of which reads the keys again.
+fn fitting(mut rows: usize, mut columns: usize, width: usize, memory: usize) -> (usize, usize) {
+    // Beside the factors there are the results of reductions.
+    let fits = |rows: usize, columns: usize| (rows + columns) * width * size_of::<f32>() + 2048 <= memory;
+    while columns > 8 && !fits(rows, columns) {
+        columns /= 2;
+    }
+    while rows > 1 && !fits(rows, columns) {
+        rows /= 2;
+    }
+    while columns > 1 && !fits(rows, columns) {
+        columns /= 2;
+    }
+    (rows, columns)
 }
 
 /// The fewest parts of heads that keep places for programs busy, 85 % as well as any number does:
@@ -383,7 +424,17 @@ fn parts(places: usize, heads: usize, most: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::parts;
+    use super::{fitting, parts};
+
+    #[test]
+    fn products_have_room_in_shared_memory() {
+        // An H200; an adapter with 32 KiB: 17 heads, 128 heads, heads of much width.
+        assert_eq!(fitting(64, 64, 128, 232_448), (64, 64));
+        assert_eq!(fitting(32, 32, 128, 32_768), (32, 16));
+        assert_eq!(fitting(128, 32, 128, 32_768), (32, 8));
+        assert_eq!(fitting(16, 16, 512, 32_768), (4, 8));
+        assert_eq!(fitting(4, 16, 1024, 32_768), (1, 4));
+    }
 
     #[test]
     fn parts_are_as_few_as_keep_a_device_busy() {

@@ -80,6 +80,26 @@ impl Sortable for f64 {
     }
 }
 
+macro_rules! small {
+    ($($t:ty, $bits:ty: $sign:expr;)*) => {$(
+        impl Sortable for $t {
+            type Key = u32;
+            const BITS: u32 = <$t>::BITS;
+
+            fn key(elements: Val<$t>) -> Val<u32> {
+                elements.bitcast::<$bits>().cast::<u32>() ^ $sign
+            }
+        }
+    )*};
+}
+
+small! {
+    u8, u8: 0u32;
+    i8, u8: 1u32 << 7;
+    u16, u16: 0u32;
+    i16, u16: 1u32 << 15;
+}
+
 impl Sortable for bf16 {
     type Key = u32;
     const BITS: u32 = 16;

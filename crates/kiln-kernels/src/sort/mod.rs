@@ -21,8 +21,8 @@ const LONGEST_IN_TILE: usize = 2048;
 /// The most parts of a row: one program adds up the counts of all of them.
 const MOST_PARTS: usize = 1024;
 
-/// Sorts the rows of tensors. Equal elements, of which -0 and 0 are two, keep their order; NaN
-/// count as greater than all numbers.
+/// Sorts the rows of tensors of any numbers but 8-bit floats. Equal elements keep their order: -0
+/// is equal to 0, and all NaN are equal, and greater than all numbers.
 ///
 /// ```
 /// use kiln_kernels::Sort;

@@ -3,7 +3,7 @@
 
 use super::dot::dot_acc;
 use super::select;
-use crate::elem::Elem;
+use crate::elem::Numeric;
 use crate::trace::error;
 use crate::val::{IntoVal, Val};
 use half::bf16;
@@ -20,11 +20,11 @@ const BLOCK: usize = 32;
 /// use kiln_lang::prelude::*;
 ///
 /// /// A product whose left factor has floats of any such type.
-/// fn product<A: BlockScaled>(a: Val<A>, scales: [Val<u8>; 2], b: Val<E4M3>) -> Val<f32> {
-///     dot_scaled(a, scales[0], b, scales[1], 0.0)
+/// fn product<A: BlockScaled>(a: View<A, 2>, scales: [Val<u8>; 2], b: Val<E4M3>) -> Val<f32> {
+///     dot_scaled(a.tile((0, 0), (16, 32)).load(0), scales[0], b, scales[1], 0.0)
 /// }
 /// ```
-pub trait BlockScaled: Elem {
+pub trait BlockScaled: Numeric {
     /// The numbers, along the last axis.
     #[doc(hidden)]
     #[track_caller]

@@ -111,8 +111,8 @@ impl<B: Record, const R: usize> Records<B, R> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Value`] if there is not one for each field; [`Error::DataType`] for one of another
-    /// type or rank, [`Error::Length`] for one of another shape than the first.
+    /// [`Error::Value`] if there is not one for each field, all on one device; [`Error::DataType`]
+    /// for one of another type or rank, [`Error::Shape`] for one of another shape than the first.
     #[track_caller]
     pub fn of_fields(fields: Vec<DynTensor>) -> Result<Records<B, R>> {
         if fields.len() != B::FIELDS.len() {
@@ -129,8 +129,15 @@ impl<B: Record, const R: usize> Records<B, R> {
                 return Err(Error::DataType { expected: field.elem, rank: Some(R), found, shape, location });
             }
             if shape != fields[0].shape() {
-                let (given, shape) = (tensor.len(), fields[0].shape().to_vec());
-                return Err(Error::Length { given, expected: fields[0].len(), shape });
+                let what = format!("field {} of records", field.name);
+                return Err(Error::Shape { what, expected: fields[0].shape().to_vec(), given: shape });
+            }
+            if tensor.device().id() != fields[0].device().id() {
+                return Err(Error::Value {
+                    what: format!("the device of field {} of records", field.name),
+                    expected: fields[0].device().id().to_owned(),
+                    given: tensor.device().id().to_owned(),
+                });
             }
         }
         Ok(Records { fields, record: PhantomData })

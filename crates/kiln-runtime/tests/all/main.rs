@@ -23,6 +23,7 @@ mod prints;
 mod probe;
 mod probe_graphs;
 mod raw;
+mod records;
 mod streams;
 mod tensors;
 mod tune;
