@@ -135,14 +135,14 @@ fn attention_gradients<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
         run::<T>(trial, sizes, GradientPlan::divisions(sizes.width).map(|all| all[0]))?;
     }
     let [full, causal] = sizes(1, 4, 1, 64);
-    run::<T>(trial, full, [(2, 64, 2, false); 2])?;
-    run::<T>(trial, causal, [(2, 64, 2, false); 2])
+    run::<T>(trial, full, [(2, 64, 2); 2])?;
+    run::<T>(trial, causal, [(2, 64, 2); 2])
 }
 
 /// Turns that are no multiple of a task's rows, and longer than them.
 fn attention_gradients_of_divided_turns<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
-    let (third, half) = ([(3, 48, 4, true), (3, 48, 4, false)], [(2, 96, 2, false); 2]);
-    let (long, one) = ([(2, 128, 2, false), (2, 64, 2, true)], [(1, 64, 2, false); 2]);
+    let (third, half) = ([(3, 48, 4); 2], [(2, 96, 2); 2]);
+    let (long, one) = ([(2, 128, 2), (2, 64, 2)], [(1, 64, 2); 2]);
     for divisions in [third, half, long, one] {
         for sizes in sizes(1, 2, 310, 64) {
             run::<T>(trial, sizes, divisions)?;

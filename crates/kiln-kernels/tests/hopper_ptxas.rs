@@ -23,7 +23,7 @@ assembler::tests! {
     shared_tiles_spill_nothing_by_ptxas
     ways_of_attention_spill_nothing_by_ptxas
     ways_of_its_gradients_spill_nothing_by_ptxas;
-    plain:
+    plain: a_factor_in_registers_is_loaded_in_the_loop
 }
 
 const H200: CostModel = CostModel::H200;
@@ -186,4 +186,39 @@ fn ways_of_its_gradients_spill_nothing_by_ptxas() -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Of a factor that was loaded before a loop the assembler gave the registers to other values, so
+/// that the second turn multiplied those.
+fn a_factor_in_registers_is_loaded_in_the_loop() {
+    let load = "%rows = shared_load %left, %0 : u32[64, 32]";
+    let compile = |before: &str, within: &str| {
+        let text = format!(
+            "kernel @k(%c: mut view<f32, 2, global>, %n: i64) tile {{
+  %left = shared_tile stages 1 rows 64 columns 128 : view<e4m3, 3, shared>
+  %right = shared_tile stages 1 rows 64 columns 128 : view<e4m3, 3, shared>
+  %0 = const 0 : i64
+  %1 = const 1 : i64
+  %no = const false : bool
+  tasks warps 4 registers 160 {{
+    {before}
+    for %i = %0 to %n step %1 {{
+      {within}
+      %zeros = const 0.0 : f32[64, 64]
+      %flight = wgmma_registers %right, %0, %no, %rows, %zeros transposed_b 0 : f32[64, 64]
+      %product = wgmma_wait %flight pending 0 : f32[64, 64]
+      store %c[%0, %0] = %product
+      yield
+    }}
+    yield
+  }}
+}}
+"
+        );
+        let kernel = kiln_ir::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        compile_to_ptx(&kernel, ptx::Target { compute: (9, 0), ptx: (9, 0) })
+    };
+    compile("", load).unwrap();
+    let refused = compile(load, "").unwrap_err().to_string();
+    assert!(refused.contains("every turn of a loop") && refused.contains("`words`"), "{refused}");
 }

@@ -12,7 +12,7 @@
 use super::register::{Class, Reg, suffix};
 use super::writer::Writer;
 use kiln_backend::Result;
-use kiln_ir::{BinaryOp, CompareOp, Literal, OpData, OpKind, Scalar, UnaryOp, Value};
+use kiln_ir::{BinaryOp, CompareOp, Literal, OpData, Scalar, UnaryOp, Value};
 
 impl Writer<'_> {
     pub(super) fn constant(&mut self, op: &OpData, literal: Literal) {
@@ -78,8 +78,8 @@ impl Writer<'_> {
     /// `!x` as `-1 - x`. Where a branch says that `x` is a constant, the assembler (ptxas 13.0 and
     /// that of the driver) puts this constant in place of `!x` into an `and`, `or` or `xor`, which
     /// take the inverse of an operand: `if x == 5 { y | !x }` gave `y | 5`. So it does for a `not`
-    /// and for an `xor` with -1, and not for a `lop3` of `y` and `x`, which is what such operations
-    /// on 32 bits are.
+    /// and for an `xor` with -1. With a `lop3` of `y` and `x` four of 100,000 random kernels
+    /// failed, three by a signal of the assembler and one by another value.
     fn complement(&mut self, to: Reg, x: Reg) {
         let width = if x.class == Class::B64 { 64 } else { 32 };
         self.put(format_args!("sub.s{width} {to}, -1, {x}"));
@@ -116,13 +116,6 @@ impl Writer<'_> {
         let float = matches!(elem, Scalar::F32 | Scalar::F64);
         let ordered = elem.is_int() || float;
         match binary {
-            And | Or | Xor if let Some((kept, inverse)) = self.with_complement(op) => {
-                let (kept, inverse) = (self.get(kept)?, self.get(inverse)?);
-                // The table of `kept op !inverse`: the operands' own tables are 0xf0 and 0xcc.
-                let mixed = if binary == Or { 0xf3 } else { 0xc3 };
-                let table = if binary == And { 0x30 } else { mixed };
-                self.put(format_args!("lop3.b32 {to}, {kept}, {inverse}, 0, 0x{table:x}"));
-            }
             And if !elem.is_float() => self.put(format_args!("and.{bits} {to}, {a}, {b}")),
             Or if !elem.is_float() => self.put(format_args!("or.{bits} {to}, {a}, {b}")),
             Xor if self.is_all_ones(op.left()) => self.complement(to, b),
@@ -155,32 +148,6 @@ impl Writer<'_> {
             }
         }
         Ok(())
-    }
-
-    /// The operands of a bitwise operation on 32 bits one of which is the complement of a value:
-    /// the other operand and that value.
-    fn with_complement(&self, op: &OpData) -> Option<(Value, Value)> {
-        let elem = self.elem(op.left());
-        let of = |value| self.complemented(value);
-        let wide = elem.is_int() && elem.bytes() == 4;
-        let ones = self.is_all_ones(op.left()) || self.is_all_ones(op.right());
-        if !wide || ones {
-            return None;
-        }
-        of(op.right()).map(|x| (op.left(), x)).or_else(|| of(op.left()).map(|x| (op.right(), x)))
-    }
-
-    /// What a value is the complement of.
-    fn complemented(&self, value: Value) -> Option<Value> {
-        let op = self.kernel.defining_op(value)?;
-        if op.kind == OpKind::Unary(UnaryOp::Not) {
-            return Some(op.input());
-        }
-        if op.kind != OpKind::Binary(BinaryOp::Xor) {
-            return None;
-        }
-        let flipped = self.is_all_ones(op.right()).then(|| op.left());
-        flipped.or_else(|| self.is_all_ones(op.left()).then(|| op.right()))
     }
 
     /// Whether an integer is a constant of ones alone.

@@ -125,7 +125,9 @@ impl Writer<'_> {
         self.mov(iv, lo);
         self.put(format_args!("sub.{unsigned} {left}, {hi}, {lo}"));
         self.place(top);
+        self.begin_loop();
         self.hand_on(op.regions[0], &carried)?;
+        self.end_loop();
         self.put(format_args!("add.{t} {iv}, {iv}, {step}"));
         self.put(format_args!("setp.gt.{unsigned} {done}, {left}, {step}"));
         self.put(format_args!("sub.{unsigned} {left}, {left}, {step}"));
@@ -147,9 +149,11 @@ impl Writer<'_> {
         self.place(top);
         let unaligned = usize::from(!self.keeps_aligned(op));
         self.while_loops += unaligned;
+        self.begin_loop();
         let cond = self.region(op.regions[0])?;
         self.put(format_args!("@!{} bra {end}", cond[0]));
         self.hand_on(op.regions[1], &carried)?;
+        self.end_loop();
         self.while_loops -= unaligned;
         self.converge(op.regions[1]);
         self.put(format_args!("bra {top}"));

@@ -102,7 +102,16 @@ impl Writer<'_> {
         let keep = self.get(data.keep())?;
         let always = self.explicit.always.unwrap_or(keep);
         let words = data.registers().len() - data.results.len();
-        let a = data.registers()[..words].iter().map(|&v| self.get(v)).collect::<Result<Vec<Reg>>>()?;
+        let factor = &data.registers()[..words];
+        let a = factor.iter().map(|&v| self.get(v)).collect::<Result<Vec<Reg>>>()?;
+        if factor.iter().zip(&a).any(|(&value, &reg)| self.outlives_turns(value, reg)) {
+            return Err(self.unsupported(
+                data,
+                "a first factor in registers that every turn of a loop multiplies",
+                "Load it in the loop (`words`), or multiply it from shared memory; NVIDIA's assembler may \
+                 give such registers to other values",
+            ));
+        }
         let registers = self.accumulators(data, data.keep())?;
         let (k, n) = if transposed_b { (b.rows, b.columns) } else { (b.columns, b.rows) };
         let each = (n / 2) as usize;

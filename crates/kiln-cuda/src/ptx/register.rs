@@ -50,6 +50,13 @@ pub(super) struct Reg {
     number: u32,
 }
 
+impl Reg {
+    /// Whether it was made before there were more than `count` of its class.
+    pub(super) fn is_one_of_first(self, count: u32) -> bool {
+        self.number <= count
+    }
+}
+
 impl fmt::Display for Reg {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.class.prefix(), self.number)
@@ -74,6 +81,11 @@ impl Registers {
         let count = &mut self.counts[class as usize];
         *count += 1;
         Reg { class, number: *count }
+    }
+
+    /// How many registers of a class there are.
+    pub(super) fn count(&self, class: Class) -> u32 {
+        self.counts[class as usize]
     }
 
     /// Lets a value be held by a register that is already there.

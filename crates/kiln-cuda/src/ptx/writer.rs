@@ -6,7 +6,7 @@ use super::records::Site;
 use super::register::{Class, Reg, Registers};
 use super::target::Target;
 use kiln_backend::{Error, Result};
-use kiln_ir::{Kernel, OpData, OpKind, Scalar, Uniformity, Value};
+use kiln_ir::{Def, Kernel, OpData, OpKind, Scalar, Uniformity, Value};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::fmt::{self, Write as _};
 
@@ -74,6 +74,9 @@ pub(super) struct Writer<'k> {
     pub(super) uniformity: Option<Uniformity>,
     /// The `while` loops around what is being written.
     pub(super) while_loops: usize,
+    /// For each loop around what is being written, how many registers of 32 bits there were before
+    /// its body.
+    before_loops: Vec<u32>,
     /// The state of the explicit level.
     pub(super) explicit: ExplicitState,
     /// What barriers of the grid need, in kernels that have them.
@@ -100,6 +103,7 @@ impl<'k> Writer<'k> {
             bytes_of_words: FxHashMap::default(),
             uniformity: None,
             while_loops: 0,
+            before_loops: Vec::new(),
             explicit: ExplicitState::default(),
             grid: None,
         }
@@ -138,6 +142,23 @@ impl<'k> Writer<'k> {
         }
         self.registers.bind(value, reg);
         reg
+    }
+
+    /// The body of a loop is written from here on.
+    pub(super) fn begin_loop(&mut self) {
+        self.before_loops.push(self.registers.count(Class::B32));
+    }
+
+    /// The body of the innermost loop has been written.
+    pub(super) fn end_loop(&mut self) {
+        self.before_loops.pop();
+    }
+
+    /// Whether a value of 32 bits was computed before the loop that is being written, which then
+    /// reads it in every turn.
+    pub(super) fn outlives_turns(&self, value: Value, reg: Reg) -> bool {
+        let computed = matches!(self.kernel.def(value), Def::Result(..));
+        computed && self.before_loops.last().is_some_and(|&before| reg.is_one_of_first(before))
     }
 
     /// Lets a value be held by a register that is already there.

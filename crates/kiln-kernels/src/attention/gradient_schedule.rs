@@ -11,23 +11,17 @@ impl GradientPlan {
     /// (`bench/notes.md`): for the gradient of queries, then for those of keys and values.
     pub fn divisions(width: usize) -> [&'static [Division]; 2] {
         match width {
-            ..=64 => [
-                &[(3, 64, 4, false), (3, 48, 4, true)],
-                &[(2, 96, 4, false), (2, 64, 4, true), (2, 80, 4, false), (2, 64, 4, false)],
-            ],
-            _ => [
-                &[(2, 64, 4, false), (3, 48, 4, false), (2, 64, 4, true)],
-                &[(2, 64, 4, false), (2, 64, 2, false), (2, 48, 4, false)],
-            ],
+            ..=64 => [&[(3, 64, 4), (3, 48, 4)], &[(2, 96, 4), (2, 80, 4), (2, 64, 4)]],
+            _ => [&[(2, 64, 4), (3, 48, 4)], &[(2, 64, 4), (2, 64, 2), (2, 48, 4)]],
         }
     }
 
     /// A plan that is divided so.
     pub fn divided(width: usize, causal: bool, division: Division) -> GradientPlan {
-        let (tasks, turn, stages, resident) = division;
+        let (tasks, turn, stages) = division;
         let registers = if tasks == 3 { [160, 32] } else { [240, 24] };
         let width = width.next_power_of_two().max(64);
-        GradientPlan { tasks, turn, width, stages, resident, registers, causal }
+        GradientPlan { tasks, turn, width, stages, registers, causal }
     }
 
     /// What is to be divided, for [`order`](super::schedule::order).

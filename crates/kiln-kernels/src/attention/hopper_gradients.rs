@@ -29,18 +29,14 @@ pub struct GradientPlan {
     pub width: usize,
     /// Stages of what turns read: a power of two from 2.
     pub stages: usize,
-    /// Whether what a task multiplies in every turn is in its registers, not in shared memory
-    /// alone.
-    pub resident: bool,
     /// Registers of the threads that multiply, and of those that copy.
     pub registers: [usize; 2],
     /// Whether a query sees no key after its place.
     pub causal: bool,
 }
 
-/// Tasks, keys or queries of a turn, stages, and whether what tasks multiply in every turn is in
-/// registers.
-pub type Division = (usize, usize, usize, bool);
+/// Tasks, keys or queries of a turn, and stages.
+pub type Division = (usize, usize, usize);
 
 impl GradientPlan {
     /// Rows of gradients of a program at once.
@@ -49,33 +45,9 @@ impl GradientPlan {
     }
 }
 
-/// The left factor of a task's products in every turn: [`ROWS`] rows.
-enum Factor<T> {
-    Shared(SharedTile<T>),
-    Registers(Val<u32>),
-}
-
-impl<T> Clone for Factor<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for Factor<T> {}
-
-impl<T: Float> Factor<T> {
-    fn new(tile: SharedTile<T>, plan: GradientPlan) -> Factor<T> {
-        if plan.resident { Factor::Registers(tile.words()) } else { Factor::Shared(tile) }
-    }
-
-    /// Begins a product.
-    fn times(self, right: SharedTile<T>, columns: usize) -> Val<f32> {
-        let none = zeros::<f32>((ROWS, columns));
-        match self {
-            Factor::Shared(tile) => wgmma(tile, right, none, false),
-            Factor::Registers(words) => wgmma_registers(words, right, none, false),
-        }
-    }
+/// Begins the product of a task's tile and one of a turn.
+fn times<T: Float>(own: SharedTile<T>, of_turn: SharedTile<T>, columns: usize) -> Val<f32> {
+    wgmma(own, of_turn, zeros::<f32>((ROWS, columns)), false)
 }
 
 /// The gradient of the queries of each head, given that of the results, `g`, for each query the
@@ -140,7 +112,7 @@ pub fn of_queries<T: Float>(
                 let (row, turns) = (first + own * ROWS, turns_to(first + plan.rows()));
                 let sums = sums.row(batch).row(head).tile(row, ROWS).load(0) * LOG2_E;
                 let means = means.row(batch).row(head).tile(row, ROWS).load(0);
-                let factors = [queries.wait(asking), slopes.wait(asking)].map(|tile| Factor::new(tile, plan));
+                let factors = [queries.wait(asking), slopes.wait(asking)];
                 if row.lt(length) {
                     let needed = turns_to(row + ROWS);
                     let numbers = Numbers { scale: scale * LOG2_E, sums, means, row, length };
@@ -182,7 +154,7 @@ struct Numbers<S> {
 /// stage.
 #[device(crate = kiln_runtime)]
 fn through_keys<T: Float>(
-    [queries, slopes]: [Factor<T>; 2],
+    [queries, slopes]: [SharedTile<T>; 2],
     keys: Ring<T>,
     values: Ring<T>,
     before: Index,
@@ -194,8 +166,8 @@ fn through_keys<T: Float>(
     let first = stage(before, plan.stages);
     // Turns before this one are seen by all queries.
     let by_all = if plan.causal { (row + 1).minimum(length) } else { length } / plan.turn;
-    let scores = queries.times(keys.wait(first).transposed(), plan.turn);
-    let of_weights = slopes.times(values.wait(first).transposed(), plan.turn);
+    let scores = times(queries, keys.wait(first).transposed(), plan.turn);
+    let of_weights = times(slopes, values.wait(first).transposed(), plan.turn);
     let mut scores = wgmma_wait(scores, 1);
     if by_all.lt(1) {
         scores = seen_of_keys(scores, val(0), row, length, plan);
@@ -210,8 +182,8 @@ fn through_keys<T: Float>(
         let (from, to) = if edge { (by_all.maximum(1), turns) } else { (val(1), by_all) };
         for step in range(from, to) {
             let (now, last) = (stage(before + step, plan.stages), stage(before + (step - 1), plan.stages));
-            let scores = queries.times(keys.wait(now).transposed(), plan.turn);
-            let of_weights = slopes.times(values.wait(now).transposed(), plan.turn);
+            let scores = times(queries, keys.wait(now).transposed(), plan.turn);
+            let of_weights = times(slopes, values.wait(now).transposed(), plan.turn);
             // The product of the last turn goes on while these scores become weights.
             let product = wgmma_registers(packed, keys.tiles.at(last.index), sum, true);
             let scores = wgmma_wait(scores, 2);
@@ -316,8 +288,7 @@ pub fn of_keys<T: Float>(
                 let first = (down - 1 - number) * plan.rows();
                 let (row, asking) = (first + own * ROWS, Stage { index: own, phase: round });
                 let (begin, needed) = (first_turn(first), first_turn(row));
-                let [at_key, at_value] =
-                    [keys.wait(asking), values.wait(asking)].map(|tile| Factor::new(tile, plan));
+                let [at_key, at_value] = [keys.wait(asking), values.wait(asking)];
                 pass(queries, slopes, before, needed - begin, stages);
                 if row.lt(length) {
                     let numbers = Numbers {
@@ -362,7 +333,7 @@ pub fn of_keys<T: Float>(
 /// `before` is the number of the stage of turn 0.
 #[device(crate = kiln_runtime)]
 fn through_queries<T: Float>(
-    [key, value]: [Factor<T>; 2],
+    [key, value]: [SharedTile<T>; 2],
     queries: Ring<T>,
     slopes: Ring<T>,
     before: Index,
@@ -389,12 +360,12 @@ fn through_queries<T: Float>(
         for step in range(from, to) {
             let (at, query) = (stage(before + step, stages), step * turn);
             let asks = queries.wait(at);
-            let scores = key.times(asks.transposed(), turn);
+            let scores = times(key, asks.transposed(), turn);
             // Before a wait, as the assembler leaves loads on their side of one.
             let sum = sums.tile(query, turn).load(0) * LOG2_E;
             let mean = means.tile(query, turn).load(0);
             let slope = slopes.wait(at);
-            let of_weights = value.times(slope.transposed(), turn);
+            let of_weights = times(value, slope.transposed(), turn);
             let scores = wgmma_wait(scores, 1);
             let scores = if edge { seen_by_queries(scores, query, row, plan) } else { scores };
             // Queries beyond the last one are zero, their slopes too: they give zeros.

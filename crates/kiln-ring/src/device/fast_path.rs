@@ -51,7 +51,7 @@ struct InboundLink {
 impl InboundLink {
     /// Whether its next message is there, and nothing elsewhere.
     fn alone_waits(&self, poll: &Poll) -> Val<bool> {
-        (poll.ready & self.next).ne(0) & (poll.ready & !self.all).eq(0)
+        (poll.ready & self.next).ne(0) & (poll.ready & self.all).eq(poll.ready)
     }
 }
 
