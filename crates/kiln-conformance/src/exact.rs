@@ -10,7 +10,7 @@ use crate::trial::{Trial, Verdict, ensure, list};
 use half::{bf16, f16};
 use kiln_ir::{Literal, Scalar, eval};
 use kiln_lang::prelude::*;
-use kiln_reference::{Rng, Sample};
+use kiln_reference::{Host, Rng, Sample};
 use kiln_ring::{RingConfig, RingCtx, State, ring_kernel};
 use kiln_runtime::Tensor;
 
@@ -96,10 +96,15 @@ fn any<T: Exact>(rng: &mut Rng) -> T {
     }
 }
 
+/// Whether a device's subnormal numbers are no zeros.
+fn counts_subnormals<T: Exact>(trial: &Trial<'_>) -> bool {
+    trial.device.capabilities().subnormals || !matches!(T::SCALAR, Scalar::F32 | Scalar::BF16)
+}
+
 /// Any number; where a device takes subnormal numbers for zeros, one of which no operation comes
 /// near them: 2^-40 to 2^40, or none of that kind.
 fn operand<T: Exact>(trial: &mut Trial<'_>) -> T {
-    let counted = trial.device.capabilities().subnormals || !matches!(T::SCALAR, Scalar::F32 | Scalar::BF16);
+    let counted = counts_subnormals::<T>(trial);
     loop {
         let x: T = any(&mut trial.rng);
         let size = x.host().float().abs();
@@ -150,7 +155,20 @@ fn all_in_threads<T: Float>(a: &Tensor<T, 1>, b: &Tensor<T, 1>, c: &Tensor<T, 1>
 
 fn operations<T: Exact>(trial: &mut Trial<'_>) -> Verdict {
     const N: usize = 1500;
-    let [a, b, c]: [Vec<T>; 3] = [(); 3].map(|()| list(0..N, |_| operand(trial)));
+    let [a, mut b, mut c]: [Vec<T>; 3] = [(); 3].map(|()| list(0..N, |_| operand(trial)));
+    let least = if T::SCALAR == Scalar::F64 { -1022 } else { -126 };
+    if T::BITS >= 32 && counts_subnormals::<T>(trial) {
+        // Products that are subnormal by a few bits, and small addends.
+        for i in (0..N).step_by(8) {
+            let size = 0.25 + trial.rng.below(1 << 20) as f64 / f64::from(1 << 20);
+            let product = 2f64.powi(least) * size;
+            let factor = T::from_host(Host::Float(product / a[i].host().float()));
+            if factor.host().float().is_normal() {
+                let addend = product * 2f64.powi(-(trial.rng.below(60) as i32));
+                (b[i], c[i]) = (factor, T::from_host(Host::Float(addend)));
+            }
+        }
+    }
     let expected: Vec<[T; 10]> = list(0..N, |i| on_host([a[i], b[i], c[i]]));
     let (x, y, z) = (trial.vector(&a)?, trial.vector(&b)?, trial.vector(&c)?);
     let mut tiles = trial.output::<T, 2>([NAMES.len(), N])?;

@@ -4,7 +4,8 @@
 //! The product and its rounding error are two numbers, and so are the sums that they become part of
 //! (Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums", 2008). None of them may
 //! overflow or lose bits below the least number, so significands are multiplied and added, and the
-//! result is scaled in the end. Only one that is subnormal may be rounded twice.
+//! result is scaled in the end. One that will be subnormal is rounded before, to as many bits as it
+//! will have.
 
 use crate::body::Expr;
 use crate::exact::Sum;
@@ -81,7 +82,7 @@ impl Writer<'_> {
         let rest = self.sum_to_odd(scalar, low_error, high_error);
         let sum = match to_odd {
             true => self.sum_to_odd(scalar, high, rest),
-            false => self.exactly(B::Add, scalar, high, rest),
+            false => self.rounded_for(format, (high, rest), scale),
         };
         let result = self.scaled(format, sum, scale);
         let factors = self.body.binary(B::LogicalAnd, a.is_ordinary, b.is_ordinary);
@@ -90,6 +91,47 @@ impl Writer<'_> {
         let plain = self.body.select(alone, rounded_product, plain);
         let all = self.body.binary(B::LogicalAnd, factors, c.is_ordinary);
         self.body.select(all, result, plain)
+    }
+
+    /// A sum, rounded so that its product with a power of two is rounded no more.
+    ///
+    /// Where that will be subnormal, the last bit of the sum must be the one that becomes the last
+    /// of all. Beside the power of two that becomes the least normal number, a sum has that last
+    /// bit.
+    fn rounded_for(&mut self, format: Format, (high, rest): Sum, exponent: Expr) -> Expr {
+        let scalar = format.scalar;
+        let sum = self.exactly(B::Add, scalar, high, rest);
+        let (_, word) = self.words_of_float(format, sum);
+        let of_sum = self.exponent_of(format, word);
+        let (lowest, highest) = (self.i32(1 - format.bias), self.i32(format.bias - 2));
+        let least = self.body.binary(B::Subtract, lowest, exponent);
+        let least = self.body.math(M::Max, &[least, lowest]);
+        let least = self.body.math(M::Min, &[least, highest]);
+        let mask = self.body.u32(1 << 31);
+        let sign = self.body.binary(B::And, word, mask);
+        let beside = self.join_parts(format, [None, Some(sign)], least);
+        let (far, error) = self.sum(scalar, beside, high);
+        let rest = self.sum_to_odd(scalar, error, rest);
+        let far = self.exactly(B::Add, scalar, far, rest);
+        let rounded = self.exactly(B::Subtract, scalar, far, beside);
+        // A zero has the sign of what it was rounded from.
+        let (low, word) = self.words_of_float(format, rounded);
+        let mask = self.body.u32(!(1 << 31));
+        let size = self.body.binary(B::And, word, mask);
+        let word = self.body.binary(B::InclusiveOr, size, sign);
+        let rounded = self.float_of_words(format, low, word);
+        let is_small = self.body.binary(B::Less, of_sum, least);
+        self.body.select(is_small, rounded, sum)
+    }
+
+    /// The exponent in a float's word that has it, an i32.
+    fn exponent_of(&mut self, format: Format, word: Expr) -> Expr {
+        let (mask, by, bias) =
+            (self.body.u32(format.exponent()), self.body.u32(format.below), self.i32(format.bias));
+        let found = self.body.binary(B::And, word, mask);
+        let number = self.body.binary(B::ShiftRight, found, by);
+        let number = self.body.bitcast(number, ScalarKind::Sint);
+        self.body.binary(B::Subtract, number, bias)
     }
 
     fn i32(&mut self, value: i32) -> Expr {
@@ -163,11 +205,16 @@ impl Writer<'_> {
             let kept = self.body.binary(B::And, high, mask);
             word = self.body.binary(B::InclusiveOr, kept, word);
         }
+        self.float_of_words(format, low, word)
+    }
+
+    /// A float of its low word, zero if it is not there, and the one with the sign.
+    fn float_of_words(&mut self, format: Format, low: Option<Expr>, high: Expr) -> Expr {
         if format.scalar == Scalar::F32 {
-            return self.body.bitcast(word, ScalarKind::Float);
+            return self.body.bitcast(high, ScalarKind::Float);
         }
         let low = low.unwrap_or_else(|| self.body.u32(0));
-        self.unpack_pair([low, word], Elem::F64)
+        self.unpack_pair([low, high], Elem::F64)
     }
 
     /// A number times a power of two, in two steps, since that may be beyond the range.
