@@ -20,6 +20,7 @@
 
 use crate::error::CompileError;
 use crate::expand::expand;
+use crate::fault_region;
 use crate::legalize::legalize_tiles;
 use crate::lower::lower_to_threads;
 use crate::passes::{optimize, verify_after};
@@ -85,10 +86,12 @@ pub const EXPAND: Pass = Pass {
 };
 
 /// Promotes integers of 8 and 16 bits, and converts the factors of products of 8-bit numbers, for
-/// devices without matrix units.
+/// devices without matrix units. Fault regions are lowered before: a quotient of promoted constants
+/// would count as a place that can fault.
 pub const WIDEN: Pass = Pass {
     name: "widen",
     run: |kernel, _| {
+        fault_region::run(kernel);
         promote(kernel);
         replace(kernel, widen_products(kernel, |_, _| false));
         Ok(())

@@ -260,6 +260,8 @@ impl Subject<'_> {
         require((from.elem == tile.elem || paired) && from.shape.rank() == 2, || {
             format!("stores {} to a tile of {}[{rows}, {columns}]", self.ty(0), tile.elem)
         })?;
+        let whole = !paired || column.is_multiple_of(2) && columns.is_multiple_of(2);
+        require(whole, || format!("columns from {column} of [{rows}, {columns}] divide pairs"))?;
         let width = if paired { from.shape[1].checked_mul(2) } else { Some(from.shape[1]) };
         let fits = from.shape[0] == rows && column.checked_add(columns).is_some_and(|end| Some(end) <= width);
         require(fits, || format!("columns from {column} of {} do not fill [{rows}, {columns}]", from.shape))
