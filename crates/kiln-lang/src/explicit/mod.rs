@@ -473,6 +473,10 @@ fn accumulates(factor: Scalar, given: Scalar, site: Site) -> bool {
 /// the elements of b, or the [words](SharedTile::words) of a tile of such elements. Computed tiles
 /// go to the tensor cores this way without shared memory between.
 ///
+/// A loop loads a factor that it multiplies in every turn itself ([`SharedTile::words`]): one from
+/// before the loop is refused as the kernel is compiled, since NVIDIA's assembler may give its
+/// registers to other values.
+///
 /// ```
 /// use kiln_lang::explicit::*;
 /// use kiln_lang::prelude::*;
