@@ -1,7 +1,7 @@
 //! Atomic operations, on tensors and on shared memory.
 
 use crate::case::{Case, cases};
-use crate::trial::{Trial, Verdict, holds, holds_near, list, same};
+use crate::trial::{Trial, Verdict, holds, holds_near, hosts, list, same};
 use half::{bf16, f16};
 use kiln_lang::prelude::*;
 use kiln_reference::{Host, Sample};
@@ -43,13 +43,16 @@ fn add_min_max<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
     start[5..].iter_mut().for_each(|v| *v = T::small(2));
     let mut y = trial.device.tensor(&start, [3, 5])?;
     accumulate(&x, &mut y).grid([5, 1, 1]).block([32, 1, 1]).launch(trial.device)?;
-    let fold = |bin: usize, first: T, f: fn(Host, Host) -> Host| {
-        data.iter().skip(bin).step_by(5).fold(first.host(), |t, v| f(t, v.host()))
-    };
-    let mut expected: Vec<Host> = list(0..5, |b| fold(b, start[0], Host::add));
-    expected.extend((0..5).map(|b| fold(b, start[5], Host::min)));
-    expected.extend((0..5).map(|b| fold(b, start[5], Host::max)));
+    let expected = accumulated(&hosts(&data), [start[0], start[5], start[5]].map(T::host));
     holds_near("add, min, max", &y, &expected, 0.0, 0.0)
+}
+
+/// Sums, least and greatest ones of every fifth element.
+fn accumulated(data: &[Host], first: [Host; 3]) -> Vec<Host> {
+    let fold = |bin: usize, first: Host, f: fn(Host, Host) -> Host| {
+        data.iter().skip(bin).step_by(5).fold(first, |t, v| f(t, *v))
+    };
+    list(0..15, |i| fold(i % 5, first[i / 5], [Host::add, Host::min, Host::max][i / 5]))
 }
 
 #[kernel(crate = kiln_runtime)]
@@ -64,10 +67,13 @@ fn bits<T: Sample + Int + Bits>(trial: &mut Trial<'_>) -> Verdict {
     let (x, data) = trial.input::<T, 1>([96])?;
     let mut y = trial.vector(&[T::small(-1), T::small(0), T::small(5)])?;
     combine(&x, &mut y).grid([3, 1, 1]).block([32, 1, 1]).launch(trial.device)?;
-    let int = |v: &T| if let Host::Int(n) = v.host() { n } else { 0 };
+    holds_near("and, or, xor", &y, &combined(&hosts(&data)), 0.0, 0.0)
+}
+
+fn combined(data: &[Host]) -> [Host; 3] {
+    let int = |v: &Host| if let Host::Int(n) = *v { n } else { 0 };
     let fold = |first, f: fn(i128, i128) -> i128| Host::Int(data.iter().map(int).fold(first, f));
-    let expected = [fold(-1, |a, b| a & b), fold(0, |a, b| a | b), fold(5, |a, b| a ^ b)];
-    holds_near("and, or, xor", &y, &expected, 0.0, 0.0)
+    [fold(-1, |a, b| a & b), fold(0, |a, b| a | b), fold(5, |a, b| a ^ b)]
 }
 
 #[kernel(crate = kiln_runtime)]
@@ -83,15 +89,19 @@ fn histogram<T: Num>(
     even.atomic_add_where(k, (k % 2).eq(0), full::<T>(block, 3));
 }
 
+fn counts_of(keys: &[i32]) -> [Vec<i32>; 2] {
+    let count = |k: i32| keys.iter().filter(|&&key| key == k).count() as i32;
+    [list(0..10, count), list(0..10, |k| if k % 2 == 0 { 3 * count(k) } else { 0 })]
+}
+
 fn on_tiles<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
     let keys: Vec<i32> = list(0..500, |_| trial.rng.below(13) as i32 - 1);
     let x = trial.vector(&keys)?;
     let (mut counts, mut even) = (trial.device.zeros::<T, 1>([10])?, trial.device.zeros::<T, 1>([10])?);
     histogram(&x, &mut counts, &mut even, 64).grid([8, 1, 1]).launch(trial.device)?;
-    let count = |k: i32| keys.iter().filter(|&&key| key == k).count() as i32;
-    holds("counts", &counts, &list(0..10, |k| T::small(count(k))))?;
-    let expected: Vec<T> = list(0..10, |k| T::small(if k % 2 == 0 { 3 * count(k) } else { 0 }));
-    holds("under a mask", &even, &expected)
+    let [of_all, of_even] = counts_of(&keys);
+    holds("counts", &counts, &list(0..10, |k| T::small(of_all[k])))?;
+    holds("under a mask", &even, &list(0..10, |k| T::small(of_even[k])))
 }
 
 #[kernel(crate = kiln_runtime)]
@@ -106,9 +116,9 @@ fn old_values<T: Sample + Int>(trial: &mut Trial<'_>) -> Verdict {
     let mut counter = trial.vector(&[T::small(10)])?;
     let (mut taken, mut last) = (trial.output::<T, 1>([n])?, trial.vector(&[T::small(-1)])?);
     tickets(&mut counter, &mut taken, &mut last).grid([5, 1, 1]).block([32, 1, 1]).launch(trial.device)?;
-    let mut got = taken.to_vec()?;
-    got.sort_by(|a, b| a.host().float().total_cmp(&b.host().float()));
-    let expected: Vec<T> = list(0..n as i32, |i| T::small(10 + 2 * i));
+    let mut got = hosts(&taken.to_vec()?);
+    got.sort_by(|a, b| a.float().total_cmp(&b.float()));
+    let expected: Vec<Host> = list(0..n as i32, |i| T::small(10 + 2 * i).host());
     same("each ticket once", &got, &expected)?;
     holds("the counter", &counter, &[T::small(10 + 2 * n as i32)])?;
     let last = last.item()?.host().float();

@@ -1,7 +1,7 @@
 //! Sorting of the library over short, odd and long rows, against the host's stable sort.
 
 use crate::case::{Case, cases};
-use crate::trial::{Trial, Verdict, list, same};
+use crate::trial::{Trial, Verdict, hosts, list, same};
 use half::{bf16, f16};
 use kiln_kernels::Sort;
 use kiln_kernels::sort::Sortable;
@@ -61,6 +61,20 @@ fn order(a: Host, b: Host) -> Ordering {
     }
 }
 
+/// Where the elements of each row stand in the row, in order.
+fn expected_order(elements: &[Host], columns: usize, descending: bool) -> Vec<i64> {
+    let mut expected = Vec::with_capacity(elements.len());
+    for row in elements.chunks(columns.max(1)) {
+        let mut indices: Vec<usize> = (0..columns).collect();
+        indices.sort_by(|&i, &j| match descending {
+            true => order(row[j], row[i]),
+            false => order(row[i], row[j]),
+        });
+        expected.extend(indices.into_iter().map(|i| i as i64));
+    }
+    expected
+}
+
 fn of_shape<T: Sample + Sortable>(
     trial: &mut Trial<'_>,
     [rows, columns]: [usize; 2],
@@ -77,15 +91,8 @@ fn of_shape<T: Sample + Sortable>(
     });
     let tensor = trial.device.tensor(&x, [rows, columns])?;
     let sort = if descending { Sort::new().descending() } else { Sort::new() };
-    let mut expected = Vec::with_capacity(x.len());
-    for row in x.chunks(columns.max(1)) {
-        let mut indices: Vec<usize> = (0..columns).collect();
-        indices.sort_by(|&i, &j| match descending {
-            true => order(row[j].host(), row[i].host()),
-            false => order(row[i].host(), row[j].host()),
-        });
-        expected.extend(indices.into_iter().map(|i| i as i64));
-    }
+    let elements = hosts(&x);
+    let expected = expected_order(&elements, columns, descending);
     let what = format!("{rows} x {columns}, descending: {descending}");
     let mut found = trial.device.uninit([rows, columns])?;
     sort.order(&tensor, &mut found)?;
@@ -93,10 +100,10 @@ fn of_shape<T: Sample + Sortable>(
     let mut found = trial.device.uninit([rows, columns])?;
     sort.run(&tensor, &mut found)?;
     // NaN is not equal to itself.
-    let found = found.to_vec()?;
+    let found = hosts(&found.to_vec()?);
     let is_right = |at: usize| {
-        let element = x[at / columns * columns + expected[at] as usize];
-        order(found[at].host(), element.host()) == Ordering::Equal
+        let element = elements[at / columns * columns + expected[at] as usize];
+        order(found[at], element) == Ordering::Equal
     };
     same(&format!("elements of {what}"), &list(0..found.len(), is_right), &vec![true; x.len()])
 }

@@ -2,10 +2,10 @@
 //! local arrays.
 
 use crate::case::{Case, cases};
-use crate::trial::{Trial, Verdict, holds, list};
+use crate::trial::{Trial, Verdict, holds, list, picked};
 use half::{bf16, f16};
 use kiln_lang::prelude::*;
-use kiln_reference::Sample;
+use kiln_reference::{Rng, Sample};
 use kiln_runtime::Tensor;
 
 pub fn cases() -> Vec<Case> {
@@ -128,10 +128,7 @@ fn gather_and_scatter<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
     let n = 91usize;
     let (x, data) = trial.input::<T, 1>([n])?;
     let other = T::sample(&mut trial.rng);
-    let mut index: Vec<i64> = (0..n as i64).collect();
-    (1..n).rev().for_each(|i| index.swap(i, trial.rng.below(i as u64 + 1) as usize));
-    // Some lie outside, on both sides.
-    (0..n).step_by(9).for_each(|i| index[i] = if i % 2 == 0 { -3 - i as i64 } else { (n + i) as i64 });
+    let index = scattered_indices(&mut trial.rng, n);
     let indices = trial.vector(&index)?;
     let mut outputs = Vec::new();
     for _ in 0..4 {
@@ -142,22 +139,43 @@ fn gather_and_scatter<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
         .grid([3, 1, 1])
         .launch(trial.device)?;
 
+    let places = places_of(&index);
+    holds("gather", gathered, &picked(&data, &places.gathered, other))?;
+    holds("gather under a mask", chosen, &picked(&data, &places.chosen, other))?;
+    holds("scatter", scattered, &picked(&data, &places.scattered, T::POISON))?;
+    holds("scatter under a mask", some, &picked(&data, &places.some, T::POISON))
+}
+
+/// Each number below `n` in a random order, but for some that lie outside, on both sides.
+fn scattered_indices(rng: &mut Rng, n: usize) -> Vec<i64> {
+    let mut index: Vec<i64> = (0..n as i64).collect();
+    (1..n).rev().for_each(|i| index.swap(i, rng.below(i as u64 + 1) as usize));
+    (0..n).step_by(9).for_each(|i| index[i] = if i % 2 == 0 { -3 - i as i64 } else { (n + i) as i64 });
+    index
+}
+
+/// From which place the elements of each result come.
+struct Places {
+    gathered: Vec<Option<usize>>,
+    chosen: Vec<Option<usize>>,
+    scattered: Vec<Option<usize>>,
+    some: Vec<Option<usize>>,
+}
+
+fn places_of(index: &[i64]) -> Places {
+    let n = index.len();
     let inside = |i: i64| usize::try_from(i).ok().filter(|&i| i < n);
-    let at = |i: i64| inside(i).map_or(other, |i| data[i]);
-    let expected: Vec<T> = index.iter().map(|&i| at(i)).collect();
-    holds("gather", gathered, &expected)?;
-    let expected: Vec<T> = index.iter().map(|&i| if i % 2 == 0 { at(i) } else { other }).collect();
-    holds("gather under a mask", chosen, &expected)?;
-    let (mut all, mut even) = (vec![T::POISON; n], vec![T::POISON; n]);
+    let (mut scattered, mut some) = (vec![None; n], vec![None; n]);
     for (from, &to) in index.iter().enumerate() {
         let Some(to) = inside(to) else { continue };
-        all[to] = data[from];
+        scattered[to] = Some(from);
         if to % 2 == 0 {
-            even[to] = data[from];
+            some[to] = Some(from);
         }
     }
-    holds("scatter", scattered, &all)?;
-    holds("scatter under a mask", some, &even)
+    let gathered = list(0..n, |i| inside(index[i]));
+    let chosen = list(0..n, |i| gathered[i].filter(|_| index[i] % 2 == 0));
+    Places { gathered, chosen, scattered, some }
 }
 
 #[kernel(crate = kiln_runtime)]
@@ -189,16 +207,19 @@ fn shifted<T: Elem>(x: &Tensor<T, 1>, y: &mut Tensor<T, 1>, z: &mut Tensor<T, 1>
     }
 }
 
+fn shifted_places(n: usize) -> [Vec<Option<usize>>; 2] {
+    [list(0..n, |i| i.checked_sub(3)), list(0..n, |i| (i % 2 == 0).then_some(n - 1 - i))]
+}
+
 fn elements_of_threads<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
     let n = 75;
     let (x, data) = trial.input::<T, 1>([n])?;
     let other = T::sample(&mut trial.rng);
     let (mut y, mut z) = (trial.output::<T, 1>([n])?, trial.output::<T, 1>([n])?);
     shifted(&x, &mut y, &mut z, other).grid([3, 1, 1]).block([32, 1, 1]).launch(trial.device)?;
-    let expected: Vec<T> = list(0..n, |i| if i < 3 { other } else { data[i - 3] });
-    holds("three to the right", &y, &expected)?;
-    let expected: Vec<T> = list(0..n, |i| if i % 2 == 0 { data[n - 1 - i] } else { T::POISON });
-    holds("every other one, reversed", &z, &expected)
+    let [right, reversed] = shifted_places(n);
+    holds("three to the right", &y, &picked(&data, &right, other))?;
+    holds("every other one, reversed", &z, &picked(&data, &reversed, T::POISON))
 }
 
 #[kernel(crate = kiln_runtime)]

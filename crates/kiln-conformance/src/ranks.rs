@@ -1,7 +1,7 @@
 //! Sorting, the greatest elements and their places, softmax, counts.
 
 use crate::case::{Case, cases};
-use crate::trial::{Trial, Verdict, holds, holds_near, list};
+use crate::trial::{Trial, Verdict, holds, holds_near, hosts, list};
 use half::{bf16, f16};
 use kiln_lang::prelude::*;
 use kiln_reference::{Host, Sample};
@@ -27,10 +27,6 @@ fn order(a: Host, b: Host) -> Ordering {
         (false, false) if b.less(a) => Ordering::Greater,
         (a, b) => a.cmp(&b),
     }
-}
-
-fn hosts<T: Sample>(row: &[T]) -> Vec<Host> {
-    row.iter().map(|v| v.host()).collect()
 }
 
 /// Random elements, some equal, one of floats NaN.
@@ -60,22 +56,21 @@ fn sorted<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
     let x = trial.device.tensor(&data, [m, n])?;
     let (mut y, mut down) = (trial.output::<T, 2>([m, n])?, trial.output::<T, 2>([m, n])?);
     sorts(&x, &mut y, &mut down, [m, n]).grid([1; 3]).launch(trial.device)?;
-    let rows: Vec<Host> = data
-        .chunks(n)
-        .flat_map(|row| {
-            let mut row = hosts(row);
-            row.sort_by(|a, b| order(*a, *b));
-            row
-        })
-        .collect();
+    let (rows, columns) = expected_sorts(&hosts(&data), [m, n]);
     holds_near("sort", &y, &rows, 0.0, 0.0)?;
-    let mut columns = hosts(&data);
+    holds_near("sort_descending", &down, &columns, 0.0, 0.0)
+}
+
+/// Every row sorted, and every column, the greatest first.
+fn expected_sorts(data: &[Host], [m, n]: [usize; 2]) -> (Vec<Host>, Vec<Host>) {
+    let (mut rows, mut columns) = (data.to_vec(), data.to_vec());
+    rows.chunks_mut(n).for_each(|row| row.sort_by(|a, b| order(*a, *b)));
     for j in 0..n {
         let mut column: Vec<Host> = list(0..m, |i| columns[i * n + j]);
         column.sort_by(|a, b| order(*b, *a));
         column.into_iter().enumerate().for_each(|(i, value)| columns[i * n + j] = value);
     }
-    holds_near("sort_descending", &down, &columns, 0.0, 0.0)
+    (rows, columns)
 }
 
 #[kernel(crate = kiln_runtime)]
@@ -123,20 +118,25 @@ fn best<T: Num>(x: &Tensor<T, 2>, y: &mut Tensor<T, 2>, from: &mut Tensor<i64, 2
     from.tile((at, 0), (2, of.k)).store(indices);
 }
 
+fn expected_best(data: &[Host], of: Best) -> (Vec<Host>, Vec<i64>) {
+    let (mut values, mut indices) = (Vec::new(), Vec::new());
+    for row in data.chunks(of.n) {
+        let mut at: Vec<usize> = (0..of.n).collect();
+        // A stable sort: of equal elements the first stays first.
+        at.sort_by(|i, j| order(row[*j], row[*i]));
+        values.extend(at[..of.k].iter().map(|i| row[*i]));
+        indices.extend(at[..of.k].iter().map(|i| *i as i64));
+    }
+    (values, indices)
+}
+
 fn greatest<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
     for of in [Best { n: 16, k: 4 }, Best { n: 21, k: 3 }] {
         let data = elements::<T>(trial, 2 * of.n);
         let x = trial.device.tensor(&data, [2, of.n])?;
         let (mut y, mut from) = (trial.output::<T, 2>([2, of.k])?, trial.output([2, of.k])?);
         best(&x, &mut y, &mut from, of).grid([1; 3]).launch(trial.device)?;
-        let (mut values, mut indices) = (Vec::new(), Vec::new());
-        for row in data.chunks(of.n) {
-            let mut at: Vec<usize> = (0..of.n).collect();
-            // A stable sort: of equal elements the first stays first.
-            at.sort_by(|i, j| order(row[*j].host(), row[*i].host()));
-            values.extend(at[..of.k].iter().map(|i| row[*i].host()));
-            indices.extend(at[..of.k].iter().map(|i| *i as i64));
-        }
+        let (values, indices) = expected_best(&hosts(&data), of);
         holds_near("the greatest", &y, &values, 0.0, 0.0)?;
         holds("where they are", &from, &indices)?;
     }

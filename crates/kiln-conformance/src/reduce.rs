@@ -1,7 +1,7 @@
 //! Reductions along an axis and of everything.
 
 use crate::case::{Case, cases};
-use crate::trial::{Trial, Verdict, close, holds, holds_near, list};
+use crate::trial::{Trial, Verdict, close, holds, holds_near, hosts, list};
 use half::{bf16, f16};
 use kiln_lang::prelude::*;
 use kiln_reference::{Host, Sample};
@@ -20,9 +20,9 @@ pub fn cases() -> Vec<Case> {
     ]
 }
 
-/// Sums may be taken in any order.
-fn combine(values: impl Iterator<Item = Host> + Clone) -> [Host; 3] {
-    let fold = |f: fn(Host, Host) -> Host| values.clone().reduce(f).unwrap_or(Host::Int(0));
+/// Sum, least and greatest. Sums may be taken in any order.
+fn combine(values: &[Host]) -> [Host; 3] {
+    let fold = |f: fn(Host, Host) -> Host| values.iter().copied().reduce(f).unwrap_or(Host::Int(0));
     [fold(Host::add), fold(Host::min), fold(Host::max)]
 }
 
@@ -58,28 +58,38 @@ fn along_axes<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
     let (mut rows, mut columns) = (trial.output::<T, 2>([3, m])?, trial.output::<T, 2>([3, n])?);
     let mut prod = trial.output::<T, 1>([m])?;
     axes(&x, &mut rows, &mut columns, &mut prod).grid([1; 3]).launch(trial.device)?;
-    // The padding is the first element, so least and greatest have to know it.
-    let padded = |v: Host, min: bool| if min { v.min(data[0].host()) } else { v.max(data[0].host()) };
     let (rows, columns) = (rows.to_vec()?, columns.to_vec()?);
-    let at = |i: usize, j: usize| data[i * n + j].host();
-    let by_row: Vec<[Host; 3]> = list(0..m, |i| combine((0..n).map(|j| at(i, j))));
-    let by_column: Vec<[Host; 3]> = list(0..n, |j| combine((0..m).map(|i| at(i, j))));
+    let expected = expected_along_axes(&hosts(&data), [m, n]);
     for (k, name) in ["sum", "min", "max"].into_iter().enumerate() {
-        let fix = |v: &[Host; 3]| if k == 0 { v[0] } else { padded(v[k], k == 1) };
-        let expected: Vec<Host> = by_row.iter().map(fix).collect();
-        close(&format!("{name} of rows"), &rows[k * m..][..m], &expected, 4.0, magnitude::<T>(n))?;
-        let expected: Vec<Host> = by_column.iter().map(fix).collect();
-        close(&format!("{name} of columns"), &columns[k * n..][..n], &expected, 4.0, magnitude::<T>(m))?;
+        let (of_rows, of_columns) = (format!("{name} of rows"), format!("{name} of columns"));
+        close(&of_rows, &rows[k * m..][..m], &expected.rows[k], 4.0, magnitude::<T>(n))?;
+        close(&of_columns, &columns[k * n..][..n], &expected.columns[k], 4.0, magnitude::<T>(m))?;
     }
-    let expected: Vec<Host> = list(0..m, |i| at(i, 0).mul(at(i, 1)).mul(at(i, 2)));
-    let expected: Vec<Host> = expected.into_iter().map(wrap::<T>).collect();
-    holds_near("product of rows", &prod, &expected, 4.0, 1.0)
+    holds_near("product of rows", &prod, &expected.products, 4.0, 1.0)
 }
 
-fn wrap<T: Sample>(value: Host) -> Host {
-    match value {
-        Host::Int(_) => T::from_host(value).host(),
-        float => float,
+struct Along {
+    rows: [Vec<Host>; 3],
+    columns: [Vec<Host>; 3],
+    products: Vec<Host>,
+}
+
+fn expected_along_axes(data: &[Host], [m, n]: [usize; 2]) -> Along {
+    let at = |i: usize, j: usize| data[i * n + j];
+    let by_row = list(0..m, |i| combine(&data[i * n..][..n]));
+    let by_column = list(0..n, |j| combine(&list(0..m, |i| at(i, j))));
+    // The padding is the first element, so least and greatest have to know it.
+    let pick = |k: usize, of: &[[Host; 3]]| {
+        list(0..of.len(), |i| match k {
+            0 => of[i][0],
+            1 => of[i][1].min(data[0]),
+            _ => of[i][2].max(data[0]),
+        })
+    };
+    Along {
+        rows: [0, 1, 2].map(|k| pick(k, &by_row)),
+        columns: [0, 1, 2].map(|k| pick(k, &by_column)),
+        products: list(0..m, |i| at(i, 0).mul(at(i, 1)).mul(at(i, 2))),
     }
 }
 
@@ -98,8 +108,12 @@ fn everything<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
     let (x, data) = trial.input::<T, 2>([m, n])?;
     let mut y = trial.output::<T, 2>([m, 3])?;
     totals(&x, &mut y).grid([m as u32, 1, 1]).launch(trial.device)?;
-    let expected: Vec<Host> = data.chunks(n).flat_map(|row| combine(row.iter().map(|v| v.host()))).collect();
-    holds_near("sum, min, max", &y, &expected, 4.0, magnitude::<T>(n))
+    let expected = expected_of_rows(&hosts(&data), n);
+    holds_near("sum, min, max", &y, expected.as_flattened(), 4.0, magnitude::<T>(n))
+}
+
+fn expected_of_rows(data: &[Host], n: usize) -> Vec<[Host; 3]> {
+    data.chunks(n).map(combine).collect()
 }
 
 #[kernel(crate = kiln_runtime)]
@@ -118,18 +132,20 @@ fn positions<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
     let x = trial.device.tensor(&data, [8, 16])?;
     let mut y = trial.output::<i64, 2>([4, 8])?;
     extremes(&x, &mut y).grid([1; 3]).launch(trial.device)?;
-    let first = |values: &[T], better: fn(Host, Host) -> bool| {
-        let best =
-            (0..values.len()).reduce(|b, i| if better(values[i].host(), values[b].host()) { i } else { b });
+    holds("argmax and argmin", &y, &expected_positions(&hosts(&data)))
+}
+
+fn expected_positions(data: &[Host]) -> Vec<i64> {
+    let first = |values: &[Host], better: fn(Host, Host) -> bool| {
+        let best = (0..values.len()).reduce(|b, i| if better(values[i], values[b]) { i } else { b });
         best.unwrap_or(0) as i64
     };
-    let less = |a: Host, b: Host| a.less(b);
-    let more = |a: Host, b: Host| b.less(a);
+    let (less, more) = (|a: Host, b: Host| a.less(b), |a: Host, b: Host| b.less(a));
     let mut expected: Vec<i64> = data.chunks(16).map(|row| first(row, more)).collect();
     expected.extend(data.chunks(16).map(|row| first(row, less)));
-    expected.extend([first(&data, more); 8]);
-    expected.extend([first(&data, less); 8]);
-    holds("argmax and argmin", &y, &expected)
+    expected.extend([first(data, more); 8]);
+    expected.extend([first(data, less); 8]);
+    expected
 }
 
 #[kernel(crate = kiln_runtime)]
@@ -146,7 +162,11 @@ fn bits<T: Sample + Bits + Int>(trial: &mut Trial<'_>) -> Verdict {
     let (x, data) = trial.input::<T, 2>([8, 32])?;
     let mut y = trial.output::<T, 2>([4, 32])?;
     combined_bits(&x, &mut y).grid([1; 3]).launch(trial.device)?;
-    let int = |v: T| if let Host::Int(n) = v.host() { n } else { 0 };
+    holds_near("and, or, xor", &y, &expected_bits(&hosts(&data)), 0.0, 0.0)
+}
+
+fn expected_bits(data: &[Host]) -> Vec<Host> {
+    let int = |v: Host| if let Host::Int(n) = v { n } else { 0 };
     let fold =
         |f: fn(i128, i128) -> i128, j: usize| (0..8).map(|i| int(data[i * 32 + j])).reduce(f).unwrap_or(0);
     let mut expected = Vec::new();
@@ -155,7 +175,7 @@ fn bits<T: Sample + Bits + Int>(trial: &mut Trial<'_>) -> Verdict {
     }
     let all = data.iter().fold(0, |a, v| a ^ int(*v));
     expected.extend([Host::Int(all); 32]);
-    holds_near("and, or, xor", &y, &expected, 0.0, 0.0)
+    expected
 }
 
 #[kernel(crate = kiln_runtime)]
@@ -189,9 +209,9 @@ fn numbers_win_over_nan<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
     let mut y = trial.output::<T, 2>([3, 3])?;
     totals(&x, &mut y).grid([3, 1, 1]).launch(trial.device)?;
     let y = y.to_vec()?;
-    for (i, row) in data.chunks(20).enumerate() {
-        let numbers: Vec<Host> = row.iter().map(|v| v.host()).filter(|v| !v.float().is_nan()).collect();
-        let [_, min, max] = combine(numbers.into_iter());
+    for (i, row) in hosts(&data).chunks(20).enumerate() {
+        let numbers: Vec<Host> = row.iter().copied().filter(|v| !v.float().is_nan()).collect();
+        let [_, min, max] = combine(&numbers);
         close("min and max", &y[3 * i + 1..3 * i + 3], &[min, max], 0.0, 0.0)?;
         close("sum", &y[3 * i..][..1], &[Host::Float(f64::NAN)], 0.0, 0.0)?;
     }
@@ -208,8 +228,9 @@ fn of_three_axes<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
     let (x, data) = trial.input::<T, 3>([3, 7, 11])?;
     let mut y = trial.output::<T, 2>([3, 11])?;
     middle(&x, &mut y).grid([1; 3]).launch(trial.device)?;
-    let at = |i: usize, j: usize, k: usize| data[(i * 7 + j) * 11 + k].host();
-    let expected: Vec<Host> = list(0..33, |n| combine((0..7).map(|j| at(n / 11, j, n % 11)))[0]);
+    let data = hosts(&data);
+    let at = |i: usize, j: usize, k: usize| data[(i * 7 + j) * 11 + k];
+    let expected: Vec<Host> = list(0..33, |n| combine(&list(0..7, |j| at(n / 11, j, n % 11)))[0]);
     holds_near("sum of the middle axis", &y, &expected, 4.0, magnitude::<T>(7))
 }
 
@@ -223,6 +244,6 @@ fn long_rows<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
     let (x, data) = trial.input::<T, 2>([3, 3001])?;
     let mut y = trial.output::<T, 1>([3])?;
     row_sums(&x, &mut y, 4096).launch(trial.device)?;
-    let expected: Vec<Host> = data.chunks(3001).map(|row| combine(row.iter().map(|v| v.host()))[0]).collect();
+    let expected: Vec<Host> = expected_of_rows(&hosts(&data), 3001).iter().map(|row| row[0]).collect();
     holds_near("sum", &y, &expected, 4.0, magnitude::<T>(3001))
 }

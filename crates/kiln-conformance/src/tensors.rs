@@ -67,28 +67,37 @@ fn add_one(x: &mut Tensor<i32, 1>) {
     tile.store(tile.load(0) + 1);
 }
 
+/// From which element of a tensor of shape `[a, b, c]` each one of a larger tensor comes, if it does,
+/// and each one of the transpose.
+fn places_of([_, b, c]: [usize; 3], wide: [usize; 3]) -> (Vec<Option<usize>>, Vec<usize>) {
+    let from = |i: usize, j: usize, k: usize| (i * b + j) * c + k;
+    let places = list(0..wide.iter().product(), |at| {
+        let (i, j, k) = (at / wide[2] / wide[1], at / wide[2] % wide[1], at % wide[2]);
+        let inside = i >= 1 && (1..=b).contains(&j) && k % 2 == 1;
+        inside.then(|| from(i - 1, j - 1, k / 2))
+    });
+    let elements = (wide[0] - 1) * b * c;
+    (places, list(0..elements, |at| from(at / b / c, at % b, at / b % c)))
+}
+
 /// Rectangles, every other element, and transposes, into such.
 fn copies_between_views<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
     let copies = trial.device.stream()?;
     for shape in [[3, 5, 7], [2, 40, 67], [1, 1, 2100], [70, 1, 33], [2, 0, 3]] {
         let [a, b, c] = shape;
         let (x, data) = trial.input::<T, 3>(shape)?;
-        let from = |i: usize, j: usize, k: usize| data[(i * b + j) * c + k];
         // Into the middle of a larger one, of which the rest stays.
         let wide = [a + 1, b + 2, 2 * c + 1];
         let (y, before) = trial.input::<T, 3>(wide)?;
         let part = y.slice(0, 1..a + 1)?.slice(1, 1..b + 1)?.slice(2, 1..2 * c + 1)?;
         part.step_by(2, 2)?.copy_from(&x)?;
-        let expected: Vec<T> = list(0..before.len(), |at| {
-            let (i, j, k) = (at / wide[2] / wide[1], at / wide[2] % wide[1], at % wide[2]);
-            let inside = i >= 1 && (1..=b).contains(&j) && k % 2 == 1;
-            if inside { from(i - 1, j - 1, k / 2) } else { before[at] }
-        });
+        let (places, transposed) = places_of(shape, wide);
+        let expected: Vec<T> = list(0..before.len(), |at| places[at].map_or(before[at], |place| data[place]));
         holds("every other element of a part", &y, &expected)?;
         // Transposed, in a stream; and back, by a copy of its own.
         let mut z = trial.output::<T, 3>([a, c, b])?;
         z.copy_from_on(&x.permute([0, 2, 1])?, &copies)?;
-        holds("a transpose", &z, &list(0..data.len(), |at| from(at / b / c, at % b, at / b % c)))?;
+        holds("a transpose", &z, &list(0..data.len(), |at| data[transposed[at]]))?;
         holds("and back", &z.permute([0, 2, 1])?.copy()?, &data)?;
         let mut wrong = trial.device.zeros::<T, 3>([a, b, c + 1])?;
         let refused = matches!(wrong.copy_from(&x), Err(Error::Shape { .. }));

@@ -127,7 +127,21 @@ fn collect<N, T>(range: Range<N>, of: &mut dyn FnMut(N) -> T) -> Vec<T>
 where
     Range<N>: Iterator<Item = N>,
 {
-    range.map(of).collect()
+    let mut items = Vec::new();
+    for n in range {
+        items.push(of(n));
+    }
+    items
+}
+
+/// Elements as values without a type: what is expected of them is then compiled once.
+pub fn hosts<T: Sample>(data: &[T]) -> Vec<Host> {
+    list(0..data.len(), |i| data[i].host())
+}
+
+/// The elements that stand at these places, and another one where there is no place.
+pub fn picked<T: Copy>(data: &[T], places: &[Option<usize>], other: T) -> Vec<T> {
+    list(0..places.len(), |i| places[i].map_or(other, |place| data[place]))
 }
 
 /// Ends the case unless a condition holds.

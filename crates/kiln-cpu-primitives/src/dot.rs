@@ -92,6 +92,7 @@ unsafe fn product<
     let panels = shape.scratch.cast::<T::Acc>();
     let group = PANEL_BYTES / size_of::<T::Acc>() / DEPTH / NR * NR;
     let in_place = is_accumulator::<T>()
+        && !I::COMPACT
         && shape.b_column == 1
         && m < PACKED_SLIVERS * MR
         && fits_cache::<T>(k, shape.b_row);
@@ -190,13 +191,13 @@ unsafe fn multiply_block<I: IsaProfile, T: Accumulate<Acc: Number>, const MR: us
         let rows = MR.min(shape.m - i0);
         // SAFETY: rows from `i0` are within the matrices, and so are those of the next sliver.
         unsafe {
-            if shape.a_column == 1 {
+            if shape.a_column == 1 && !I::COMPACT {
                 for next in i0 + rows..shape.m.min(i0 + rows + MR) {
                     prefetch(a.offset(next as isize * shape.a_row), depth);
                 }
             }
             let (c, a) = (c.offset(i0 as isize * shape.c_row), a.offset(i0 as isize * shape.a_row));
-            if rows <= FEW_ROWS {
+            if rows <= FEW_ROWS && !I::COMPACT {
                 multiply_rows::<I, T, FEW_ROWS, NR>(c, a, shape, rows, depth, columns, &panel);
             } else {
                 multiply_rows::<I, T, MR, NR>(c, a, shape, rows, depth, columns, &panel);
@@ -265,7 +266,7 @@ unsafe fn pack_panels<I: IsaProfile, T: Accumulate<Acc: Number>, const NR: usize
 ) {
     // Rows of adjacent elements are read from end to end; what does not fill a panel or is not
     // adjacent, panel by panel.
-    let adjacent = if shape.b_column == 1 { columns.len() / NR * NR } else { 0 };
+    let adjacent = if shape.b_column == 1 && !I::COMPACT { columns.len() / NR * NR } else { 0 };
     let by_panel = columns.start + adjacent..columns.end;
     if adjacent > 0 {
         for p in 0..depth {
@@ -289,7 +290,8 @@ unsafe fn pack_panels<I: IsaProfile, T: Accumulate<Acc: Number>, const NR: usize
             let panel = panels.add(j * depth);
             let b = b.offset(j as isize * shape.b_column);
             // Blocks of a transposed matrix are transposed in registers; the rest goes one by one.
-            let turns = shape.b_row == 1 && width == NR && NR.is_multiple_of(BLOCK) && is_accumulator::<T>();
+            let fits = !I::COMPACT && NR.is_multiple_of(BLOCK) && is_accumulator::<T>();
+            let turns = fits && shape.b_row == 1 && width == NR;
             let blocks = if turns { depth / BLOCK * BLOCK } else { 0 };
             for p in (0..blocks).step_by(BLOCK) {
                 for column in (0..NR).step_by(BLOCK) {

@@ -1,7 +1,7 @@
 //! The loops of element-wise primitives, generic over what they do to an element.
 
 use super::element::Element;
-use super::isa::{IsaProfile, Portable};
+use super::isa::{IsaProfile, Portable, one_element};
 use super::signature::{BinaryLoop, Operand, TernaryLoop, UnaryLoop};
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -135,6 +135,7 @@ impl<A: Element, K: Map<A>> UnaryLoop for MapLoop<K, A> {
 fn map_slice<I: IsaProfile, K: Map<A>, A: Element>(out: &mut [MaybeUninit<K::Out>], a: &[A]) {
     let mut exceptional = false;
     for (o, &x) in out.iter_mut().zip(a) {
+        one_element::<I>();
         exceptional |= K::is_exceptional(x);
         o.write(K::apply::<I>(x));
     }
@@ -241,6 +242,7 @@ unsafe fn combine<I: IsaProfile, K: Zip<A>, A: Element, const SWAPPED: bool>(
     let out = unsafe { std::slice::from_raw_parts_mut(out, other.len()) };
     let mut fault = false;
     for (o, &y) in out.iter_mut().zip(other) {
+        one_element::<I>();
         let (a, b) = if SWAPPED { (y, *o) } else { (*o, y) };
         fault |= K::faults(a, b);
         // SAFETY: the result takes the operand's place, which has its size.
@@ -256,6 +258,7 @@ fn zip_slice<I: IsaProfile, K: Zip<A>, A: Element>(
 ) -> bool {
     let mut fault = false;
     for (i, o) in out.iter_mut().enumerate() {
+        one_element::<I>();
         let (x, y) = at(i);
         fault |= K::faults(x, y);
         o.write(K::apply::<I>(x, y));
@@ -343,21 +346,21 @@ impl<A: Element, C: Element, K: Zip3<A, C>, F: OperandForm> TernaryLoop for Zip3
                 let x = A::from_bits(a.bits);
                 staged(out.cast(), n, in_place, |out, start| {
                     let (b, c) = (part::<A>(b.array, start, out.len()), part::<C>(c, start, out.len()));
-                    zip3_slice::<K, A, C>(out, |i| (x, b[i], c[i]));
+                    zip3_slice::<I, K, A, C>(out, |i| (x, b[i], c[i]));
                 });
             } else if F::B_IS_SCALAR {
                 in_place |= out.cast_const() == a.array;
                 let y = A::from_bits(b.bits);
                 staged(out.cast(), n, in_place, |out, start| {
                     let (a, c) = (part::<A>(a.array, start, out.len()), part::<C>(c, start, out.len()));
-                    zip3_slice::<K, A, C>(out, |i| (a[i], y, c[i]));
+                    zip3_slice::<I, K, A, C>(out, |i| (a[i], y, c[i]));
                 });
             } else {
                 in_place |= out.cast_const() == a.array || out.cast_const() == b.array;
                 staged(out.cast(), n, in_place, |out, start| {
                     let (a, b) = (part::<A>(a.array, start, out.len()), part::<A>(b.array, start, out.len()));
                     let c = part::<C>(c, start, out.len());
-                    zip3_slice::<K, A, C>(out, |i| (a[i], b[i], c[i]));
+                    zip3_slice::<I, K, A, C>(out, |i| (a[i], b[i], c[i]));
                 });
             }
         }
@@ -365,11 +368,12 @@ impl<A: Element, C: Element, K: Zip3<A, C>, F: OperandForm> TernaryLoop for Zip3
 }
 
 #[inline(always)]
-fn zip3_slice<K: Zip3<A, C>, A: Element, C: Element>(
+fn zip3_slice<I: IsaProfile, K: Zip3<A, C>, A: Element, C: Element>(
     out: &mut [MaybeUninit<A>],
     at: impl Fn(usize) -> (A, A, C),
 ) {
     for (i, o) in out.iter_mut().enumerate() {
+        one_element::<I>();
         let (a, b, c) = at(i);
         o.write(K::apply(a, b, c));
     }

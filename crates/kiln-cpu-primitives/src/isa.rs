@@ -6,6 +6,7 @@
 //! cheap, how are 16-bit floats converted) it asks of the type parameter [`IsaProfile`].
 
 use std::sync::LazyLock;
+use std::sync::atomic::{Ordering, compiler_fence};
 
 /// An instruction set that the primitives are compiled for.
 ///
@@ -68,9 +69,21 @@ pub(crate) trait IsaProfile: 'static {
     const FMA: bool;
     /// Elements of 4 bytes in a vector register: matrix tiles are shaped by it.
     const LANES_32: usize;
+    /// Whether loops are compiled for size: where nearly every processor has a faster instruction
+    /// set.
+    const COMPACT: bool = false;
     /// Whether f16 is converted by instructions (F16C): a type that says so is named only inside
     /// functions that are compiled for processors with them, and called on no others.
     const F16C: bool;
+}
+
+/// Stands in the body of a loop. A compact one is neither vectorized nor unrolled: the compiler does
+/// neither to a loop with a fence, which is no instruction.
+#[inline(always)]
+pub(crate) fn one_element<I: IsaProfile>() {
+    if I::COMPACT {
+        compiler_fence(Ordering::SeqCst);
+    }
 }
 
 pub(crate) struct Portable;
@@ -79,6 +92,7 @@ impl IsaProfile for Portable {
     const ISA: Isa = Isa::Portable;
     const FMA: bool = cfg!(target_arch = "aarch64") || cfg!(target_feature = "fma");
     const LANES_32: usize = 4;
+    const COMPACT: bool = cfg!(target_arch = "x86_64");
     const F16C: bool = false;
 }
 

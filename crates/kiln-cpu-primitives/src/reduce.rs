@@ -6,10 +6,11 @@
 use super::binary::unsigned;
 use super::element::{Bits, Element, Number, Ordered};
 use super::float16::Half;
-use super::isa::{Isa, IsaProfile};
+use super::isa::{Isa, IsaProfile, one_element};
 use super::signature::{AxisFn, AxisLoop};
 use half::{bf16, f16};
 use kiln_ir::{ReduceOp, Scalar};
+use std::hint::black_box;
 use std::marker::PhantomData;
 
 /// An element type with the type in which its values are combined.
@@ -163,30 +164,45 @@ pub(crate) const COLUMNS: usize = 64;
 /// Combines a contiguous run.
 #[inline(always)]
 fn reduce_run<I: IsaProfile, K: Combine<T::Acc>, T: Accumulate>(a: &[T]) -> T::Acc {
-    if a.len() < LANES {
+    // A number that the compiler does not know keeps it from writing out a compact loop 32 times.
+    let lanes = if I::COMPACT { black_box(LANES) } else { LANES };
+    if a.len() < lanes {
         return a.iter().fold(K::START, |acc, x| K::combine(acc, x.widen_to_acc()));
     }
     let mut acc = [K::START; LANES];
     let mut buffer = [K::START; BUFFER];
     for part in a.chunks(T::STAGE) {
-        let (rows, rest) = T::widened::<I>(part, &mut buffer).as_chunks::<LANES>();
-        for row in rows {
-            for (acc, x) in acc.iter_mut().zip(row) {
-                *acc = K::combine(*acc, *x);
+        let elements = T::widened::<I>(part, &mut buffer);
+        if I::COMPACT {
+            for row in elements.chunks(lanes) {
+                combine_lanes::<I, K, _>(&mut acc, row);
             }
+            continue;
         }
-        for (acc, x) in acc.iter_mut().zip(rest) {
-            *acc = K::combine(*acc, *x);
+        let (rows, rest) = elements.as_chunks::<LANES>();
+        for row in rows {
+            combine_lanes::<I, K, _>(&mut acc, row);
         }
+        combine_lanes::<I, K, _>(&mut acc, rest);
     }
-    let mut width = LANES / 2;
+    let mut width = lanes / 2;
     while width > 0 {
         for lane in 0..width {
+            one_element::<I>();
             acc[lane] = K::combine(acc[lane], acc[lane + width]);
         }
         width /= 2;
     }
     acc[0]
+}
+
+/// Combines each lane with its element of a row, of which there may be fewer.
+#[inline(always)]
+fn combine_lanes<I: IsaProfile, K: Combine<A>, A: Element>(acc: &mut [A; LANES], row: &[A]) {
+    for (acc, x) in acc.iter_mut().zip(row) {
+        one_element::<I>();
+        *acc = K::combine(*acc, *x);
+    }
 }
 
 /// The loop of a reduction whose result has the element type.
@@ -228,6 +244,7 @@ fn reduce_columns<I: IsaProfile, K: Combine<T::Acc>, T: Accumulate>(out: &mut [T
     let acc = &mut acc[..out.len()];
     for row in a.chunks(stride) {
         for (acc, x) in acc.iter_mut().zip(T::widened::<I>(&row[..out.len()], &mut buffer)) {
+            one_element::<I>();
             *acc = K::combine(*acc, *x);
         }
     }
@@ -330,11 +347,11 @@ fn arg_columns<E: Extreme, T: Accumulate<Acc: Ordered>>(out: &mut [i64], a: &[T]
 pub(crate) fn lookup(isa: Isa, op: ReduceOp, scalar: Scalar) -> Option<AxisFn> {
     let signed = matches!(op, ReduceOp::Min | ReduceOp::Max | ReduceOp::ArgMin | ReduceOp::ArgMax);
     match if signed { scalar } else { unsigned(scalar) } {
-        Scalar::Bool => bits::<u8>(op).or_else(|| ordered::<u8>(isa, op)),
+        Scalar::Bool => bits::<u8>(isa, op).or_else(|| ordered::<u8>(isa, op)),
         Scalar::I32 => ordered::<i32>(isa, op),
         Scalar::I64 => ordered::<i64>(isa, op),
-        Scalar::U32 => bits::<u32>(op).or_else(|| number::<u32>(isa, op)),
-        Scalar::U64 => bits::<u64>(op).or_else(|| number::<u64>(isa, op)),
+        Scalar::U32 => bits::<u32>(isa, op).or_else(|| number::<u32>(isa, op)),
+        Scalar::U64 => bits::<u64>(isa, op).or_else(|| number::<u64>(isa, op)),
         Scalar::F16 => number::<f16>(isa, op),
         Scalar::BF16 => number::<bf16>(isa, op),
         Scalar::F32 => number::<f32>(isa, op),
@@ -343,12 +360,19 @@ pub(crate) fn lookup(isa: Isa, op: ReduceOp, scalar: Scalar) -> Option<AxisFn> {
     }
 }
 
-/// Rare enough that one version does for every instruction set.
-fn bits<T: Accumulate<Acc: Bits>>(op: ReduceOp) -> Option<AxisFn> {
+/// The instruction set for what is too rare for a version of its own for AVX-512.
+fn common(isa: Isa) -> Isa {
+    #[cfg(target_arch = "x86_64")]
+    return isa.min(Isa::Avx2);
+    #[cfg(not(target_arch = "x86_64"))]
+    return isa;
+}
+
+fn bits<T: Accumulate<Acc: Bits>>(isa: Isa, op: ReduceOp) -> Option<AxisFn> {
     Some(match op {
-        ReduceOp::And => ReduceLoop::<All, T>::at(Isa::Portable),
-        ReduceOp::Or => ReduceLoop::<Any, T>::at(Isa::Portable),
-        ReduceOp::Xor => ReduceLoop::<Parity, T>::at(Isa::Portable),
+        ReduceOp::And => ReduceLoop::<All, T>::at(common(isa)),
+        ReduceOp::Or => ReduceLoop::<Any, T>::at(common(isa)),
+        ReduceOp::Xor => ReduceLoop::<Parity, T>::at(common(isa)),
         _ => return None,
     })
 }
@@ -366,7 +390,7 @@ fn ordered<T: Accumulate<Acc: Ordered>>(isa: Isa, op: ReduceOp) -> Option<AxisFn
 fn number<T: Accumulate<Acc: Number>>(isa: Isa, op: ReduceOp) -> Option<AxisFn> {
     Some(match op {
         ReduceOp::Sum => ReduceLoop::<Sum, T>::at(isa),
-        ReduceOp::Prod => ReduceLoop::<Prod, T>::at(Isa::Portable),
+        ReduceOp::Prod => ReduceLoop::<Prod, T>::at(common(isa)),
         _ => return ordered::<T>(isa, op),
     })
 }

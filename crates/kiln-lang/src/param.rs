@@ -32,10 +32,10 @@
 //!
 //! # A launch
 //!
-//! 1. [`KernelFn::key`] writes the specialization key: the kernel's static address, its generic
-//!    arguments and what each argument contributes (facts of tensors, values of host constants). It
-//!    does not allocate for ordinary kernels. The runtime adds the [`Level`] and the device and
-//!    looks the compiled kernel up.
+//! 1. [`SpecKey::of_function`] begins the specialization key with the kernel's static address and
+//!    its generic arguments, and [`KernelParams::key`] adds what each argument contributes (facts of
+//!    tensors, values of host constants). It does not allocate for ordinary kernels. The runtime
+//!    adds the [`Level`] and the device and looks the compiled kernel up.
 //! 2. Only if it is not there, [`trace_function`] records the kernel, with the same arguments.
 //! 3. [`KernelParams::pack`] hands the arguments to an [`ArgSink`] of the runtime's in the order of
 //!    the IR's parameters: [`ArgSink::view`] for a view, [`ArgSink::scalar`] for a scalar. Host
@@ -140,8 +140,8 @@ pub trait KernelParams {
     /// Adds every argument's part of the key.
     fn key(args: &Self::Args, key: &mut SpecKey);
 
-    /// Declares all parameters, whose names are given one after another, with spaces between.
-    fn declare(args: &Self::Args, names: &'static str, decl: &mut ParamDecl) -> Self::Traced;
+    /// Declares all parameters, which take the names of the declarations in turn.
+    fn declare(args: &Self::Args, decl: &mut ParamDecl) -> Self::Traced;
 
     /// Packs all arguments, in order.
     fn pack(args: &Self::Args, sink: &mut dyn ArgSink);
@@ -154,16 +154,20 @@ macro_rules! kernel_params {
             type Args = ($($t::Arg,)*);
             type Traced = ($($t::Traced,)*);
 
+            // Each is called from one place for each kernel, which would have one function more.
+            #[inline(always)]
             #[allow(unused_variables)]
             fn key(args: &Self::Args, key: &mut SpecKey) {
                 $($t::key(&args.$n, key);)*
             }
 
+            #[inline(always)]
             #[allow(unused_variables)]
-            fn declare(args: &Self::Args, names: &'static str, decl: &mut ParamDecl) -> Self::Traced {
-                ($($t::declare(&args.$n, named(names, $n), decl),)*)
+            fn declare(args: &Self::Args, decl: &mut ParamDecl) -> Self::Traced {
+                ($(declare_next::<$t>(&args.$n, decl),)*)
             }
 
+            #[inline(always)]
             #[allow(unused_variables)]
             fn pack(args: &Self::Args, sink: &mut dyn ArgSink) {
                 $($t::pack(&args.$n, sink);)*
@@ -172,10 +176,11 @@ macro_rules! kernel_params {
     };
 }
 
-/// The name of a parameter. Not inlined into every kernel.
+/// Declares a parameter under the next name. Not inlined into every kernel.
 #[inline(never)]
-fn named(names: &'static str, n: usize) -> &'static str {
-    names.split(' ').nth(n).unwrap_or("_")
+fn declare_next<T: KernelParam>(arg: &T::Arg, decl: &mut ParamDecl) -> T::Traced {
+    let name = decl.next_name();
+    T::declare(arg, name, decl)
 }
 
 kernel_params!();
@@ -207,8 +212,10 @@ pub struct SpecKey {
 }
 
 impl SpecKey {
-    fn new(site: &'static KernelSite, types: TypeId) -> SpecKey {
-        SpecKey { site: std::ptr::from_ref(site) as usize, types, words: SmallVec::new() }
+    /// The key of a kernel function, to which its arguments add.
+    pub fn of_function(function: FunctionId) -> SpecKey {
+        let site = std::ptr::from_ref(function.site) as usize;
+        SpecKey { site, types: function.types, words: SmallVec::new() }
     }
 
     /// The key of a kernel that was given as IR, which these words distinguish from every other.
@@ -298,11 +305,20 @@ pub fn trace(name: &str, level: Level, body: impl FnOnce(&mut ParamDecl)) -> Res
 }
 
 /// The declarations of a kernel's parameters.
-pub struct ParamDecl(());
+pub struct ParamDecl {
+    /// The names that parameters in order take, those that are left.
+    names: &'static str,
+}
 
 impl ParamDecl {
     pub(crate) fn new() -> ParamDecl {
-        ParamDecl(())
+        ParamDecl { names: "" }
+    }
+
+    fn next_name(&mut self) -> &'static str {
+        let (name, rest) = self.names.split_once(' ').unwrap_or((self.names, "_"));
+        self.names = rest;
+        name
     }
 
     fn declare(&mut self, name: &str, ty: Type, mutable: bool, facts: Facts) -> Option<crate::trace::Id> {
@@ -497,10 +513,17 @@ impl KernelSite {
     }
 }
 
+/// A kernel function with its generic arguments, which differs from any other in this process.
+#[derive(Clone, Copy, Debug)]
+pub struct FunctionId {
+    /// Where the function stands in the source.
+    pub site: &'static KernelSite,
+    types: TypeId,
+}
+
 /// A kernel function with its generic arguments: what to trace.
 pub struct KernelFn<P: KernelParams> {
-    site: &'static KernelSite,
-    types: TypeId,
+    id: FunctionId,
     body: fn(P::Traced),
 }
 
@@ -515,26 +538,18 @@ impl<P: KernelParams> Copy for KernelFn<P> {}
 impl<P: KernelParams> KernelFn<P> {
     /// A kernel function. `types` identifies its generic arguments.
     pub fn new(site: &'static KernelSite, types: TypeId, body: fn(P::Traced)) -> KernelFn<P> {
-        KernelFn { site, types, body }
+        KernelFn { id: FunctionId { site, types }, body }
     }
 
-    /// Where the function stands in the source.
-    pub fn site(&self) -> &'static KernelSite {
-        self.site
-    }
-
-    /// What distinguishes the specialization that these arguments ask for.
-    #[inline]
-    pub fn key(&self, args: &P::Args) -> SpecKey {
-        let mut key = SpecKey::new(self.site, self.types);
-        P::key(args, &mut key);
-        key
+    /// Which function it is.
+    pub fn id(&self) -> FunctionId {
+        self.id
     }
 
     /// Declares the parameters and runs the body, for [`trace_function`].
     #[inline]
     pub fn record(&self, args: &P::Args) {
-        let traced = P::declare(args, self.site.params, &mut ParamDecl::new());
+        let traced = P::declare(args, &mut ParamDecl { names: self.id.site.params });
         (self.body)(traced);
     }
 }

@@ -24,11 +24,13 @@ mod runtime {
         }
 
         pub fn key(&self) -> SpecKey {
-            self.kernel.key(&self.args)
+            let mut key = SpecKey::of_function(self.kernel.id());
+            P::key(&self.args, &mut key);
+            key
         }
 
         pub fn ir(&self) -> kiln_ir::Kernel {
-            let (site, level) = (self.kernel.site(), Level::Tile { warps: None });
+            let (site, level) = (self.kernel.id().site, Level::Tile { warps: None });
             let kernel = trace_function(site, level, &mut || self.kernel.record(&self.args));
             let kernel = kernel.unwrap_or_else(|e| panic!("{e}"));
             kiln_ir::verify(&kernel).unwrap_or_else(|e| panic!("{e:?}\n{kernel}"));

@@ -415,15 +415,13 @@ impl Request for Checked<'_, '_> {
         Origin::Ir(self)
     }
 
-    fn key(&self) -> SpecKey {
-        let mut key = SpecKey::of_ir(self.inner.identity);
+    fn add_to_key(&self, key: &mut SpecKey) {
         key.word(self.safe.into());
         for DynArg(arg) in self.args {
             if let Arg::View { tensor, .. } = arg {
                 key.word(tensor.fact_bits());
             }
         }
-        key
     }
 
     fn record(&self) {}
@@ -441,6 +439,10 @@ impl Request for Checked<'_, '_> {
 impl GivenIr for Checked<'_, '_> {
     fn name(&self) -> &str {
         &self.inner.kernel.name
+    }
+
+    fn key(&self) -> SpecKey {
+        SpecKey::of_ir(self.inner.identity)
     }
 
     fn specialize(&self) -> Result<Kernel> {

@@ -120,9 +120,7 @@ impl<P: KernelParams> Launch<P> {
     /// # Ok::<(), kiln_runtime::Error>(())
     /// ```
     pub fn block<E: Extent, const N: usize>(mut self, block: [E; N]) -> Self {
-        let block = three(block);
-        self.settings.no_block = block.err();
-        self.settings.level = Level::Thread { block: block.unwrap_or([1; 3]) };
+        self.settings.of_threads(three(block));
         self
     }
 
@@ -260,6 +258,13 @@ impl<P: KernelParams> Launch<P> {
 impl Settings {
     pub(crate) fn new(level: Level) -> Settings {
         Settings { grid: None, level, no_block: None, queue: Queue::default() }
+    }
+
+    /// Makes this a launch of threads. Not inlined into every kernel's.
+    #[inline(never)]
+    fn of_threads(&mut self, block: Extents) {
+        self.no_block = block.err();
+        self.level = Level::Thread { block: block.unwrap_or([1; 3]) };
     }
 
     /// Compiles a kernel if it is new, and enqueues it: the one way to a device for all kernels.

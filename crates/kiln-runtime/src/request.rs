@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use kiln_ir::{Kernel, Level, VerifyError, verify};
-use kiln_lang::param::{ArgSink, KernelFn, KernelParams, KernelSite, SpecKey, trace_function};
+use kiln_lang::param::{ArgSink, FunctionId, KernelFn, KernelParams, KernelSite, SpecKey, trace_function};
 
 /// A kernel with its arguments.
 ///
@@ -12,8 +12,9 @@ pub(crate) trait Request {
     /// What the kernel is made from.
     fn origin(&self) -> Origin<'_>;
 
-    /// What distinguishes the specialization that these arguments ask for, but for the level.
-    fn key(&self) -> SpecKey;
+    /// Adds what distinguishes the specialization that these arguments ask for from others of the
+    /// kernel, but for the level.
+    fn add_to_key(&self, key: &mut SpecKey);
 
     /// Of a function: declares the parameters and runs the body, for [`specialize`].
     fn record(&self);
@@ -25,7 +26,7 @@ pub(crate) trait Request {
 /// What a kernel is made from.
 pub(crate) enum Origin<'a> {
     /// A function, to be recorded.
-    Function(&'static KernelSite),
+    Function(FunctionId),
     /// IR that was given.
     Ir(&'a dyn GivenIr),
 }
@@ -35,6 +36,9 @@ pub(crate) trait GivenIr {
     /// The kernel's name.
     fn name(&self) -> &str;
 
+    /// What the key of its specializations begins with.
+    fn key(&self) -> SpecKey;
+
     /// The verified IR of the specialization that the arguments ask for.
     ///
     /// # Errors
@@ -43,10 +47,20 @@ pub(crate) trait GivenIr {
 }
 
 impl dyn Request + '_ {
+    /// What distinguishes the specialization that the arguments ask for, but for the level.
+    pub(crate) fn key(&self) -> SpecKey {
+        let mut key = match self.origin() {
+            Origin::Function(function) => SpecKey::of_function(function),
+            Origin::Ir(ir) => ir.key(),
+        };
+        self.add_to_key(&mut key);
+        key
+    }
+
     /// The kernel's name.
     pub(crate) fn name(&self) -> &str {
         match self.origin() {
-            Origin::Function(site) => site.name,
+            Origin::Function(function) => function.site.name,
             Origin::Ir(ir) => ir.name(),
         }
     }
@@ -57,7 +71,7 @@ impl dyn Request + '_ {
     /// [`Error::Kernel`] with every problem in it.
     pub(crate) fn specialize(&self, level: Level) -> Result<Kernel> {
         match self.origin() {
-            Origin::Function(site) => specialized(site, level, self),
+            Origin::Function(function) => specialized(function.site, level, self),
             Origin::Ir(ir) => ir.specialize(),
         }
     }
@@ -71,11 +85,11 @@ pub(crate) struct Typed<P: KernelParams> {
 
 impl<P: KernelParams> Request for Typed<P> {
     fn origin(&self) -> Origin<'_> {
-        Origin::Function(self.kernel.site())
+        Origin::Function(self.kernel.id())
     }
 
-    fn key(&self) -> SpecKey {
-        self.kernel.key(&self.args)
+    fn add_to_key(&self, key: &mut SpecKey) {
+        P::key(&self.args, key);
     }
 
     fn record(&self) {
