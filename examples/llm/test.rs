@@ -405,10 +405,13 @@ fn products(device: &str, file: &Path) -> Outcome {
         "blk.1.attn_v",
         "blk.1.attn_output",
     ];
-    for (name, vectors) in names.into_iter().flat_map(|name| [(name, 1), (name, 3)]) {
+    // As where tiles lie in caches, and as where they lie in registers.
+    let forms = [(1, true), (3, true), (1, false), (3, false)];
+    for (name, (vectors, by_dot)) in names.into_iter().flat_map(|name| forms.map(|form| (name, form))) {
         let weights = file.read(&format!("{name}.weight"))?;
         let (rows, columns) = (weights.shape()[0], weights.shape()[1]);
-        let matrix = Matrix::of(&device, std::slice::from_ref(&weights))?;
+        let mut matrix = Matrix::of(&device, std::slice::from_ref(&weights))?;
+        matrix.by_dot = by_dot;
         let gains: Vec<f32> = (0..columns).map(|i| 1.0 + (i % 7) as f32 / 8.0).collect();
         let gain = device.tensor(&gains, [columns])?;
         for input in [Input::Plain, Input::Normalized, Input::Gated] {

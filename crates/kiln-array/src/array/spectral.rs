@@ -129,8 +129,8 @@ fn orthogonal(rows: &Array, height: usize, sweeps: usize, site: Site) -> Array {
 }
 
 /// Eigenvalues and below them the eigenvectors `[.., n + 1, n]`, with a rule for gradients: with g
-/// those of the values and G those of the vectors, V (diag(g) + F ∘ Vᵀ G) Vᵀ, where F is the inverse
-/// of the difference of two eigenvalues.
+/// those of the values and G those of the vectors, V (diag(g) + F ∘ Vᵀ G) Vᵀ, where F is the
+/// inverse of the difference of two eigenvalues.
 fn eigh(a: &Array, site: Site) -> Array {
     let n = a.shape()[a.rank() - 1];
     if a.is_empty() {
@@ -155,14 +155,14 @@ fn eigh(a: &Array, site: Site) -> Array {
 }
 
 /// The sweeps that are enough for so many rows of a matrix. They converge quadratically in the end:
-/// random ones of 128 rows needed 11.
+/// in a model of them in NumPy, random matrices of 128 rows needed 11.
 fn sweeps(rows: usize) -> usize {
     7 + logarithm(rows)
 }
 
 /// Those of a matrix that is shifted. Where many eigenvalues are near zero, as Hilbert's and ones
 /// with eigenvalues of all magnitudes have them, they are near each other then, and each sweep
-/// brings about a digit: 128 rows needed 24 in f64.
+/// brings about a digit: 128 rows needed 24 there in f64.
 fn sweeps_of_shifted(rows: usize, dtype: Scalar) -> usize {
     let factor = if dtype == Scalar::F64 { 4 } else { 3 };
     (factor * logarithm(rows)).saturating_sub(2).max(8)
@@ -210,8 +210,8 @@ fn decomposed_symmetric(a: &Array, site: Site) -> Array {
     concatenate(&[&values, &transposed(&v)], 1).reshaped(&shape, site)
 }
 
-/// U, below it the singular values, and below those V, `[.., m + 1 + n, n]`, of matrices of at least
-/// as many rows as columns, with a rule for gradients.
+/// U, below it the singular values, and below those V, `[.., m + 1 + n, n]`, of matrices of at
+/// least as many rows as columns, with a rule for gradients.
 fn svd(a: &Array, site: Site) -> Array {
     let n = a.shape()[a.rank() - 1];
     if a.is_empty() {
