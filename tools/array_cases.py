@@ -346,6 +346,67 @@ def running():
         case("determinant", [np.eye(4, dtype=TYPES[dtype])[[1, 0, 2, 3]]], np.asarray(-1, TYPES[dtype]))
 
 
+def masked():
+    for dtype in TYPES:
+        for shape in SHAPES:
+            x = array(dtype, shape)
+            for axes in range(len(shape) + 1):
+                mask = array("bool", shape[:axes])
+                case("mask_select", [x, mask], x[mask])
+            for value in [False, True]:
+                mask = np.full(shape, value)
+                case("mask_select", [x, mask], x[mask])
+            for axis in range(len(shape)):
+                if dtype in ["bool", "f32", "i64"]:
+                    case(f"nonzero {axis}", [x], np.nonzero(x)[axis])
+                    for count in {0, shape[axis] // 2, shape[axis]}:
+                        condition = array("bool", (count,))
+                        case(f"compress {axis - len(shape)}", [x, condition], np.compress(condition, x, axis))
+    x = array("f32", (3, 2), special=False)
+    longer = np.asarray([True, False, True, False, False])
+    case("compress 0", [x, longer], np.compress(longer, x, 0))
+
+
+def spectral():
+    norms = {"frobenius": "fro", "nuclear": "nuc", "spectral": 2, "one": 1, "infinity": np.inf}
+    for dtype in ["f32", "f64"]:
+        narrow = TYPES[dtype]
+        for stack in [(), (2,), (0,)]:
+            for m, n in [(1, 1), (2, 2), (3, 3), (5, 5), (4, 2), (2, 5), (0, 3), (3, 0)]:
+                x = array(dtype, stack + (m, n), low=-1, high=2, special=False)
+                if m == 5:
+                    x[..., 1] = x[..., 0]
+                wide = x.astype(np.float64)
+                case("svdvals", [x], np.linalg.svd(wide, compute_uv=False).astype(narrow))
+                cutoff = max(m, n) * np.finfo(narrow).eps
+                inverse = np.linalg.pinv(wide, rtol=cutoff) if x.size else np.zeros(stack + (n, m))
+                case("pinv", [x], inverse.astype(narrow))
+                b = array(dtype, stack + (m, 2), special=False)
+                case("lstsq", [x, b], (inverse @ b).astype(narrow))
+                if stack == () and x.size:
+                    b = array(dtype, (m,), special=False)
+                    case("lstsq", [x, b], np.linalg.lstsq(wide, b, rcond=cutoff)[0].astype(narrow))
+                if m and n:
+                    for name, order in norms.items():
+                        norm = np.linalg.norm(wide, order, axis=(-2, -1))
+                        case(f"matrix_norm {name}", [x], np.asarray(norm, narrow))
+                if m == n:
+                    symmetric = x + np.swapaxes(x, -1, -2)
+                    case("eigvalsh", [symmetric], np.linalg.eigvalsh(symmetric.astype(np.float64)).astype(narrow))
+                if m == n and m != 5:
+                    sign, logarithm = np.linalg.slogdet(wide)
+                    case("slogdet sign", [x], np.asarray(sign, narrow))
+                    case("slogdet log", [x], np.asarray(logarithm, narrow))
+        for x in [np.eye(4), np.zeros((3, 3)), np.ones((4, 4)), np.eye(6)[::-1], np.diag([2.0, -1, 2, -1])]:
+            x = x.astype(narrow)
+            case("eigvalsh", [x], np.linalg.eigvalsh(x.astype(np.float64)).astype(narrow))
+            case("svdvals", [x], np.linalg.svd(x.astype(np.float64), compute_uv=False).astype(narrow))
+            case("pinv", [x], np.linalg.pinv(x.astype(np.float64), rtol=1e-6).astype(narrow))
+        x = np.asarray([[0, 0], [0, 3]], narrow)
+        case("slogdet sign", [x], np.asarray(0, narrow))
+        case("slogdet log", [x], np.asarray(-np.inf, narrow))
+
+
 def main():
     with np.errstate(all="ignore"):
         elementwise()
@@ -360,6 +421,8 @@ def main():
         arrangements()
         running()
         functions_of_integers()
+        masked()
+        spectral()
 
 
 sys.exit(main())

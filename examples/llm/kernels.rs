@@ -32,8 +32,7 @@ pub struct Form {
     /// Whether the products are added to what is in the output.
     pub adds: bool,
     /// Whether a group is multiplied as a matrix, which suits a device whose tiles lie in caches.
-    /// Where they lie in registers, each weight has a sum of its own until the end; there is one
-    /// row then.
+    /// Where they lie in registers, each weight has a sum of its own until the end, for each row.
     pub by_dot: bool,
 }
 
@@ -137,7 +136,12 @@ pub fn product_plain<W: Float>(
 
 #[device]
 fn no_sums(form: Form) -> Tile<f32> {
-    zeros::<f32>((if form.by_dot { form.rows } else { form.group }, form.outputs))
+    let Form { rows, group, outputs, by_dot, .. } = form;
+    match (by_dot, rows) {
+        (true, _) => zeros::<f32>((rows, outputs)),
+        (false, 1) => zeros::<f32>((group, outputs)),
+        (false, _) => zeros::<f32>((rows, group, outputs)),
+    }
 }
 
 /// Adds the products of a group of inputs with weights that have a scale for each output.
@@ -151,6 +155,8 @@ fn add_products(
 ) -> Tile<f32> {
     if form.by_dot {
         dot(x, weights).fma(scale.expand(0), sums)
+    } else if form.rows > 1 {
+        (weights * scale.expand(0)).expand(0).fma(x.expand(2), sums)
     } else {
         (weights * scale.expand(0)).fma(x.transpose(), sums)
     }
@@ -179,7 +185,11 @@ fn finish(
     form: Form,
 ) {
     let Form { rows, outputs, inputs, .. } = form;
-    let mut result = if form.by_dot { sums + rest } else { sums.sum_keep(0) + rest };
+    let mut result = match (form.by_dot, rows) {
+        (true, _) => sums + rest,
+        (false, 1) => sums.sum_keep(0) + rest,
+        (false, _) => sums.sum_axis(1) + rest,
+    };
     if form.input == Input::Normalized {
         let all = x.load((rows, inputs), 0.0);
         result *= ((all * all).sum_keep(1) / inputs as f32 + epsilon).rsqrt();
@@ -264,9 +274,15 @@ pub struct Heads {
 /// A head of `qkv` with its pairs of neighbors rotated by the angles of the places from one on (Su
 /// et al., "RoFormer", 2021). `angles` are cosines, then sines: place by pair.
 #[device]
-fn rotated(qkv: View<f32, 2>, head: Idx, angles: View<f32, 3>, place: Idx, heads: Heads) -> Tile<f32> {
+pub fn rotated(
+    qkv: View<f32, 2>,
+    (row, head): (Idx, Idx),
+    angles: View<f32, 3>,
+    place: Idx,
+    heads: Heads,
+) -> Tile<f32> {
     let Heads { rows, width, .. } = heads;
-    let pairs = qkv.tile((0, head * width), (rows, width)).load(0.0).reshape((rows, width / 2, 2));
+    let pairs = qkv.tile((row, head * width), (rows, width)).load(0.0).reshape((rows, width / 2, 2));
     let (even, odd) = pairs.split();
     let [cosine, sine] = [0, 1].map(|which| angles.row(which).tile((place, 0), (rows, width / 2)).load(0.0));
     (even * cosine - odd * sine).interleave(even * sine + odd * cosine)
@@ -285,7 +301,7 @@ pub fn remember(
 ) {
     let Heads { rows, count, shared, width, .. } = heads;
     let (head, place) = (program_id(0), place.get(0).cast::<i64>());
-    let key = rotated(qkv, head + count as i64, angles, place, heads);
+    let key = rotated(qkv, (val(0), head + count as i64), angles, place, heads);
     let first = (head + (count + count / shared) as i64) * width;
     let value = qkv.tile((0, first), (rows, width)).load(0.0);
     keys.row(head).tile((0, place), (width, rows)).store(key.transpose());
@@ -305,10 +321,24 @@ pub fn attend(
     out: &mut Tensor<f32, 2>,
     heads: Heads,
 ) {
-    let Heads { rows, shared, width, keys: step, by_dot, .. } = heads;
+    let Heads { shared, width, rows, .. } = heads;
     let (head, place) = (program_id(0), place.get(0).cast::<i64>());
-    let query = rotated(qkv, head, angles, place, heads) * (1.0 / (width as f32).sqrt());
+    let query = rotated(qkv, (val(0), head), angles, place, heads) * (1.0 / (width as f32).sqrt());
     let (keys, values) = (keys.row(head / shared as i64), values.row(head / shared as i64));
+    let (result, sum) = attention(query, keys, values, place, heads);
+    out.tile((0, head * width), (rows, width)).store(result / sum);
+}
+
+/// The sum of weighted values of a head, whose first query is at a place, and that of the weights.
+#[device]
+pub fn attention(
+    query: Tile<f32>,
+    keys: View<f32, 2>,
+    values: View<f32, 2>,
+    place: Idx,
+    heads: Heads,
+) -> (Tile<f32>, Tile<f32>) {
+    let Heads { rows, width, keys: step, by_dot, .. } = heads;
     let mut greatest = full::<f32>((rows, 1), f32::MIN);
     let mut sum = zeros::<f32>((rows, 1));
     let mut result = zeros::<f32>((rows, width));
@@ -324,13 +354,17 @@ pub fn attend(
             result * correction + times(weights, values.tile((first, 0), (step, width)).load(0.0), by_dot);
         greatest = now;
     }
-    out.tile((0, head * width), (rows, width)).store(result / sum);
+    (result, sum)
 }
 
-/// Rows, or without `by_dot` one row, times a matrix.
+/// Rows times a matrix.
 #[device]
 fn times(x: Tile<f32>, matrix: Tile<f32>, by_dot: bool) -> Tile<f32> {
-    if by_dot { dot(x, matrix) } else { (x.transpose() * matrix).sum_keep(0) }
+    match (by_dot, x.shape()[0]) {
+        (true, _) => dot(x, matrix),
+        (false, 1) => (x.transpose() * matrix).sum_keep(0),
+        (false, _) => (x.expand(2) * matrix.expand(0)).sum_axis(1),
+    }
 }
 
 /// The likeliest token of each part of the logits, a program each. With a temperature it is a
@@ -345,17 +379,32 @@ pub fn likeliest(
     seed: Val<u64>,
     part: usize,
 ) {
-    let first = program_id(0) * part;
-    let index = iota::<i64>(part) + first;
-    let offsets = index + place.get(0).cast::<i64>() * logits.extent(1);
-    // Neither 0 nor 1, of which no noise is finite.
-    let uniform = rand(seed, offsets).clamp(2.98e-8, 0.99999994);
-    let noise = -(-uniform.log()).log();
-    let scores = logits.row(0).tile(first, part).load(f32::NEG_INFINITY) + noise * temperature;
-    let (greatest, at) = scores.max_with_index(0);
+    let (greatest, at, first) = likeliest_of(logits, place, val(0), temperature, seed, part);
     let part = program_id(0);
     best.tile(part, 1).store(greatest.reshape(1));
     token.tile(part, 1).store((at + first).cast::<i32>().reshape(1));
+}
+
+/// The greatest logit of a program's part of a row, with noise; its place in the part, and the
+/// part's first token.
+#[device]
+pub fn likeliest_of(
+    logits: View<f32, 2>,
+    places: View<i32, 1>,
+    row: Idx,
+    temperature: Val<f32>,
+    seed: Val<u64>,
+    part: usize,
+) -> (Val<f32>, Idx, Idx) {
+    let first = program_id(0) * part;
+    let index = iota::<i64>(part) + first;
+    let offsets = index + places.get(row).cast::<i64>() * logits.extent(1);
+    // Neither 0 nor 1, of which no noise is finite.
+    let uniform = rand(seed, offsets).clamp(2.98e-8, 0.99999994);
+    let noise = -(-uniform.log()).log();
+    let scores = logits.row(row).tile(first, part).load(f32::NEG_INFINITY) + noise * temperature;
+    let (greatest, at) = scores.max_with_index(0);
+    (greatest, at, first)
 }
 
 /// Appends the likeliest token of all parts, unless the token at that place is known, and goes to

@@ -6,20 +6,25 @@
 //! cargo run --release --example llm                    # chat
 //! cargo run --release --example llm -- --prompt "Why is the sky blue?" --tokens 100 --greedy
 //! KILN_DEVICE=cuda:0 cargo run --release --example llm -- --model FILE.gguf
+//! cargo run --release --example llm -- --prompt "Why?" --prompt "How?"      # both at once
 //! KILN_DEVICE=cuda:0 cargo run --release --example llm -- --resident --prompt "Why?" --prompt "How?"
 //! cargo run --release --example llm -- --random 1 --greedy   # the speed alone, without a file
 //! ```
 
+mod batch;
+mod conversation;
 mod kernels;
 mod model;
 mod resident;
 mod tokenizer;
 mod weights;
 
+use batch::Batch;
 use clap::Parser;
+use conversation::{Conversation, Sampling};
 use kiln::Device;
 use kiln_files::Gguf;
-use model::{Config, Conversation, Sampling, Source};
+use model::{Config, Source};
 use resident::{Form, Resident};
 use std::collections::VecDeque;
 use std::error::Error;
@@ -36,8 +41,7 @@ use tokenizer::Tokenizer;
 #[derive(Parser)]
 struct Options {
     /// What to answer; without it, a conversation begins, in which an empty line ends an answer.
-    /// With --resident it may be given several times: each begins a conversation, and all are
-    /// answered at once.
+    /// Given several times, each begins a conversation, and all are answered at once.
     #[arg(long)]
     prompt: Vec<String>,
     /// The most tokens of an answer.
@@ -66,9 +70,9 @@ struct Options {
     /// runs, and sends each token as it is chosen. Needs a device with grid barriers.
     #[arg(long)]
     resident: bool,
-    /// Conversations of a resident model, which take turns. In a chat, a line that begins with `@2`
-    /// is said in the second one [default: as many as prompts].
-    #[arg(long, value_name = "N", requires = "resident")]
+    /// Conversations. Their tokens are computed together, or by turns with --resident. In a chat, a
+    /// line that begins with `@2` is said in the second one [default: as many as prompts].
+    #[arg(long, value_name = "N")]
     conversations: Option<usize>,
     /// Blocks of a resident launch [default: one for each multiprocessor].
     #[arg(long, value_name = "N", requires = "resident")]
@@ -97,9 +101,6 @@ fn main() -> ExitCode {
 fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     let device = Device::default()?;
     let count = options.conversations.unwrap_or(options.prompt.len()).max(options.prompt.len()).max(1);
-    if count > 1 && !options.resident {
-        return Err("several conversations at once need --resident".into());
-    }
     if let Some(seed) = options.random {
         let source = Source::Random(Config::SMOLLM2_135M, seed);
         let speaker = begin(&device, source, ("random weights", None), count, options)?;
@@ -126,9 +127,11 @@ fn sampling(options: &Options) -> Sampling {
     Sampling { temperature, seed: options.seed }
 }
 
-/// Conversations by launches for each token, or by one kernel that stays.
+/// A conversation by launches for each token, several whose tokens are computed together, or any by
+/// one kernel that stays.
 enum Speaker {
     Launched(Box<Conversation>),
+    Batched(Box<Batch>),
     Resident(Box<Resident>),
 }
 
@@ -136,6 +139,7 @@ impl Speaker {
     fn bytes(&self) -> usize {
         match self {
             Speaker::Launched(conversation) => conversation.bytes(),
+            Speaker::Batched(batch) => batch.bytes(),
             Speaker::Resident(model) => model.bytes(),
         }
     }
@@ -150,6 +154,7 @@ impl Speaker {
     ) -> Result<(), Box<dyn Error>> {
         match self {
             Speaker::Launched(conversation) => conversation.feed(tokens),
+            Speaker::Batched(batch) => batch.ask(which, tokens, count),
             Speaker::Resident(model) => model.ask(which, tokens, count, sampling),
         }
     }
@@ -158,6 +163,7 @@ impl Speaker {
     fn stop(&mut self, which: usize) -> Result<(), Box<dyn Error>> {
         match self {
             Speaker::Launched(_) => Ok(()),
+            Speaker::Batched(batch) => batch.ask(which, &[], 0),
             Speaker::Resident(model) => model.stop(which),
         }
     }
@@ -167,6 +173,7 @@ impl Speaker {
     fn next(&mut self, which: usize) -> Result<Option<u32>, Box<dyn Error>> {
         match self {
             Speaker::Launched(conversation) => Ok(conversation.next()?),
+            Speaker::Batched(batch) => Ok(batch.next(which)?),
             Speaker::Resident(model) => model.next(which),
         }
     }
@@ -187,6 +194,10 @@ fn begin(
             let Options { blocks, warps, .. } = *options;
             let form = Form { conversations, blocks, warps, ..Form::default() };
             Speaker::Resident(Resident::new(device, source, context, end, form)?.into())
+        }
+        false if conversations > 1 => {
+            let room = (conversations, context);
+            Speaker::Batched(Batch::new(device, source, room, sampling(options), end)?.into())
         }
         false => Speaker::Launched(Conversation::new(device, source, context, sampling(options))?.into()),
     };
@@ -275,6 +286,26 @@ impl fmt::Display for Answer {
         let rate = self.count.saturating_sub(1) as f64 / rest.as_secs_f64().max(1e-9);
         let milliseconds = to_first.as_secs_f64() * 1e3;
         write!(f, "{} tokens, the first after {milliseconds:.1} ms, then {rate:.1} tokens/s", self.count)
+    }
+}
+
+/// Answers that were under way at the same time.
+struct InAll<'a>(&'a [Answer]);
+
+impl fmt::Display for InAll<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let asked = self.0.iter().map(|answer| answer.asked).min();
+        let times = || self.0.iter().filter_map(|answer| answer.times);
+        let first = times().map(|[first, _]| first).min().or(asked);
+        let last = times().map(|[_, last]| last).max().or(asked);
+        let between = |from: Option<Instant>, to: Option<Instant>| {
+            from.zip(to).map_or(0.0, |(from, to)| (to - from).as_secs_f64())
+        };
+        let count = self.0.iter().map(|answer| answer.count).sum::<usize>();
+        // The first of each came before the time that is divided by.
+        let rate = (count - times().count()) as f64 / between(first, last).max(1e-9);
+        let milliseconds = between(asked, first) * 1e3;
+        write!(f, "{count} tokens in all, the first after {milliseconds:.1} ms, then {rate:.1} tokens/s")
     }
 }
 
@@ -408,6 +439,7 @@ impl Chat {
             }
         }
         answers.iter().try_for_each(|answer| writeln!(out, "{}> [{answer}]", answer.which + 1))?;
+        writeln!(out, "{}", InAll(&answers))?;
         Ok(())
     }
 }

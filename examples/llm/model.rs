@@ -1,19 +1,14 @@
-//! A model of the Llama architecture: what its file must say, its weights, and a conversation.
+//! A model of the Llama architecture: what its file must say, and its weights.
 
-use crate::kernels::{self, Heads, Input};
+use crate::kernels::{Heads, Input};
 use crate::weights::Matrix;
-use kiln::Graph;
 use kiln::prelude::*;
 use kiln_files::Gguf;
 use kiln_files::gguf::Weights;
 use std::error::Error;
 
-/// Logits that one program looks through.
-const PART: usize = 1024;
 /// Keys of a turn of attention.
 const KEYS: usize = 64;
-/// Tokens that are read at once: as many as unpacked weights are multiplied with in passing.
-const ROWS: usize = 12;
 
 /// The sizes of a model.
 #[derive(Clone, Copy, Debug)]
@@ -96,7 +91,8 @@ impl Config {
         Ok(config)
     }
 
-    fn head_width(&self) -> usize {
+    /// The width of a head.
+    pub fn head_width(&self) -> usize {
         self.width / self.heads
     }
 
@@ -109,7 +105,7 @@ impl Config {
     }
 }
 
-/// The weights of a layer, and what it remembers.
+/// The weights of a layer.
 struct Layer {
     attention_gain: Tensor<f32, 1>,
     /// Queries, keys and values, one after the other.
@@ -119,37 +115,6 @@ struct Layer {
     /// Gates, then what they are multiplied with.
     gate_up: Matrix,
     down: Matrix,
-    keys: Tensor<f32, 3>,
-    values: Tensor<f32, 3>,
-}
-
-/// How the next token is chosen.
-#[derive(Clone, Copy, Debug)]
-pub struct Sampling {
-    /// 0 for the likeliest; 1 for each with its probability.
-    pub temperature: f32,
-    /// What decides between tokens.
-    pub seed: u64,
-}
-
-/// A conversation with a model: its tokens so far, on the device, and what is computed for each of
-/// them as two graphs.
-pub struct Conversation {
-    config: Config,
-    tokens: Tensor<i32, 1>,
-    /// The present place, and the number of tokens that are known.
-    place: Tensor<i32, 1>,
-    #[allow(dead_code)]
-    logits: Tensor<f32, 2>,
-    /// Read so many tokens from the present place on; the most first.
-    reads: Vec<(usize, Graph)>,
-    /// Reads the token at the present place and chooses the next.
-    decode: Graph,
-    /// The tokens that are known, and how many of them were read.
-    known: Vec<i32>,
-    position: usize,
-    /// Bytes of weights that a token takes.
-    bytes: usize,
 }
 
 /// The weights outside of the layers.
@@ -163,7 +128,7 @@ struct Ends {
 }
 
 /// Vectors between kernels, one a token.
-struct Scratch {
+pub struct Scratch {
     x: Tensor<f32, 2>,
     qkv: Tensor<f32, 2>,
     attended: Tensor<f32, 2>,
@@ -171,7 +136,11 @@ struct Scratch {
 }
 
 impl Scratch {
-    fn new(device: &Device, config: &Config, rows: usize) -> kiln::Result<Scratch> {
+    /// Memory for so many tokens.
+    ///
+    /// # Errors
+    /// If the device has none.
+    pub fn new(device: &Device, config: &Config, rows: usize) -> kiln::Result<Scratch> {
         Ok(Scratch {
             x: device.uninit([rows, config.width])?,
             qkv: device.uninit([rows, (config.heads + 2 * config.key_heads) * config.head_width()])?,
@@ -181,145 +150,95 @@ impl Scratch {
     }
 }
 
-impl Conversation {
+/// The weights of a model on a device.
+pub struct Model {
+    /// Its sizes, and the most tokens of a conversation.
+    pub config: Config,
+    layers: Vec<Layer>,
+    ends: Ends,
+}
+
+impl Model {
     /// Loads a model for conversations of at most `context` tokens.
     ///
     /// # Errors
     /// If the file is of another architecture, damaged, or too large for the device.
-    pub fn new(
-        device: &Device,
-        source: Source<'_>,
-        context: usize,
-        sampling: Sampling,
-    ) -> Result<Conversation, Box<dyn Error>> {
+    pub fn load(device: &Device, source: Source<'_>, context: usize) -> Result<Model, Box<dyn Error>> {
         let mut config = source.config()?;
         config.context = config.context.min(context).max(1);
         let load = Load { device, source, config };
-        let mut layers = (0..config.layers).map(|i| load.layer(i)).collect::<Result<Vec<_>, _>>()?;
-        let ends = load.ends()?;
-        let mut tokens = device.zeros([config.context + 1])?;
-        let mut place = device.tensor(&[0, 0], [2])?;
-        let mut reads = Vec::new();
-        // Where weights are multiplied by one vector at a time, several are no faster.
-        let rows: &[usize] = if device.capabilities().is_simt() { &[1] } else { &[ROWS, 1] };
-        for &rows in rows {
-            let mut scratch = Scratch::new(device, &config, rows)?;
-            let (read, ()) = device.graph(|_| {
-                ends.embedding.embed(&tokens, &place, &mut scratch.x)?;
-                layers.iter_mut().try_for_each(|layer| layer.record(&config, &ends, &place, &mut scratch))?;
-                kernels::advance(&mut place, rows as i32).grid([1]).launch(device)
-            })?;
-            reads.push((rows, read));
-        }
-        let mut scratch = Scratch::new(device, &config, 1)?;
-        let mut logits = device.uninit([1, config.tokens])?;
-        let parts = config.tokens.div_ceil(PART);
-        let (mut best, mut token) = (device.uninit([parts])?, device.uninit([parts])?);
-        let (decode, ()) = device.graph(|_| {
-            ends.embedding.embed(&tokens, &place, &mut scratch.x)?;
-            layers.iter_mut().try_for_each(|layer| layer.record(&config, &ends, &place, &mut scratch))?;
-            let head = ends.head.as_ref().unwrap_or(&ends.embedding);
-            let normalized = (Input::Normalized, Some(&ends.gain), config.epsilon);
-            head.product(&scratch.x, normalized, &mut logits, false)?;
-            let Sampling { temperature, seed } = sampling;
-            kernels::likeliest(&logits, &place, &mut best, &mut token, temperature, seed, PART)
-                .launch(device)?;
-            kernels::choose(&best, &token, &mut tokens, &mut place, parts).grid([1]).launch(device)
-        })?;
-        let head = ends.head.as_ref().unwrap_or(&ends.embedding).bytes();
-        let bytes = head + layers.iter().map(Layer::bytes).sum::<usize>();
-        let known = Vec::new();
-        Ok(Conversation { config, tokens, place, logits, reads, decode, known, position: 0, bytes })
+        let layers = (0..config.layers).map(|i| load.layer(i)).collect::<Result<Vec<_>, _>>()?;
+        Ok(Model { config, layers, ends: load.ends()? })
     }
 
     /// Bytes of weights that are read for a token.
     pub fn bytes(&self) -> usize {
-        self.bytes
+        self.head().bytes() + self.layers.iter().map(Layer::bytes).sum::<usize>()
     }
 
-    /// How many more tokens there is room for.
-    pub fn room(&self) -> usize {
-        self.config.context - self.known.len()
+    /// Cosines and sines: place by pair.
+    pub fn angles(&self) -> &Tensor<f32, 3> {
+        &self.ends.angles
     }
 
-    /// Appends tokens, and reads all but the last of those that were not read yet.
-    ///
-    /// # Errors
-    /// If there is no room for them, or a token is none of the model's.
-    pub fn feed(&mut self, tokens: &[u32]) -> Result<(), Box<dyn Error>> {
-        refuse_tokens(tokens, &self.config, self.room())?;
-        self.known.extend(tokens.iter().map(|&token| token as i32));
-        let mut all = self.known.clone();
-        all.resize(self.config.context + 1, 0);
-        self.tokens.write(&all)?;
-        self.place.write(&[self.position as i32, self.known.len() as i32])?;
-        for (rows, read) in &self.reads {
-            while self.position + rows < self.known.len() {
-                read.replay()?;
-                self.position += rows;
-            }
-        }
-        Ok(())
+    fn head(&self) -> &Matrix {
+        self.ends.head.as_ref().unwrap_or(&self.ends.embedding)
     }
 
-    /// Appends the next token, and gives it; none if there is no room, or nothing to continue.
-    ///
-    /// # Errors
-    /// What the device reports.
-    pub fn next(&mut self) -> kiln::Result<Option<u32>> {
-        let next = self.known.len();
-        if next == 0 || next >= self.config.context {
-            return Ok(None);
-        }
-        self.decode.replay()?;
-        self.position += 1;
-        let token = self.tokens.slice(0, next..next + 1)?.item()?;
-        self.known.push(token);
-        Ok(Some(token as u32))
-    }
-
-    /// The logits that the last token was chosen by.
-    ///
-    /// # Errors
-    /// What the device reports; if none was chosen yet.
-    #[allow(dead_code)] // Only the tests look at them.
-    pub fn logits(&self) -> kiln::Result<Vec<f32>> {
-        self.logits.to_vec()
-    }
-}
-
-impl Layer {
-    fn bytes(&self) -> usize {
-        [&self.qkv, &self.output, &self.gate_up, &self.down].into_iter().map(Matrix::bytes).sum()
-    }
-
-    /// Enqueues what the layer does to `scratch.x`.
-    fn record(
-        &mut self,
-        config: &Config,
-        ends: &Ends,
-        place: &Tensor<i32, 1>,
-        scratch: &mut Scratch,
-    ) -> kiln::Result<()> {
-        let Scratch { x, qkv, attended, gate_up } = scratch;
-        let device = x.device().clone();
-        let [rows, _] = x.shape();
-        let heads = Heads {
+    /// What the kernels of attention are made for.
+    pub fn heads(&self, device: &Device, rows: usize) -> Heads {
+        let config = &self.config;
+        Heads {
             rows,
             count: config.heads,
             shared: config.heads / config.key_heads,
             width: config.head_width(),
             keys: KEYS,
             by_dot: !device.capabilities().is_simt(),
-        };
-        let (angles, plain) = (&ends.angles, (Input::Plain, None, 0.0));
-        let normalized = |gain| (Input::Normalized, Some(gain), config.epsilon);
-        self.qkv.product(x, normalized(&self.attention_gain), qkv, false)?;
-        kernels::remember(qkv, angles, place, &mut self.keys, &mut self.values, heads).launch(&device)?;
-        kernels::attend(qkv, angles, place, &self.keys, &self.values, attended, heads).launch(&device)?;
-        self.output.product(attended, plain, x, true)?;
-        self.gate_up.product(x, normalized(&self.feed_forward_gain), gate_up, false)?;
-        self.down.product(gate_up, (Input::Gated, None, 0.0), x, true)
+        }
+    }
+
+    /// Enqueues the layers for the tokens from a place on. `attend` is the attention of a layer:
+    /// it has the layer's number, and queries, keys and values.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn read(
+        &self,
+        tokens: &Tensor<i32, 1>,
+        place: &Tensor<i32, 1>,
+        scratch: &mut Scratch,
+        mut attend: impl FnMut(usize, &Tensor<f32, 2>, &mut Tensor<f32, 2>) -> kiln::Result<()>,
+    ) -> kiln::Result<()> {
+        let Scratch { x, qkv, attended, gate_up } = scratch;
+        self.ends.embedding.embed(tokens, place, x)?;
+        let plain = (Input::Plain, None, 0.0);
+        for (i, layer) in self.layers.iter().enumerate() {
+            layer.qkv.product(x, self.normalized(&layer.attention_gain), qkv, false)?;
+            attend(i, qkv, attended)?;
+            layer.output.product(attended, plain, x, true)?;
+            layer.gate_up.product(x, self.normalized(&layer.feed_forward_gain), gate_up, false)?;
+            layer.down.product(gate_up, (Input::Gated, None, 0.0), x, true)?;
+        }
+        Ok(())
+    }
+
+    /// Enqueues the logits of the tokens that were read.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn predict(&self, scratch: &Scratch, logits: &mut Tensor<f32, 2>) -> kiln::Result<()> {
+        self.head().product(&scratch.x, self.normalized(&self.ends.gain), logits, false)
+    }
+
+    fn normalized<'a>(&self, gain: &'a Tensor<f32, 1>) -> (Input, Option<&'a Tensor<f32, 1>>, f32) {
+        (Input::Normalized, Some(gain), self.config.epsilon)
+    }
+}
+
+impl Layer {
+    fn bytes(&self) -> usize {
+        [&self.qkv, &self.output, &self.gate_up, &self.down].into_iter().map(Matrix::bytes).sum()
     }
 }
 
@@ -385,9 +304,8 @@ struct Load<'a> {
 
 impl Load<'_> {
     fn layer(&self, i: usize) -> Result<Layer, Box<dyn Error>> {
-        let Config { width, inner, key_heads, context, .. } = self.config;
-        let head = self.config.head_width();
-        let keys = key_heads * head;
+        let Config { width, inner, key_heads, .. } = self.config;
+        let keys = key_heads * self.config.head_width();
         let name = |part: &str| format!("blk.{i}.{part}.weight");
         let matrices = |parts: &[(&str, usize)], columns: usize| {
             let parts: Vec<_> = parts.iter().map(|(part, rows)| (name(part), *rows)).collect();
@@ -400,8 +318,6 @@ impl Load<'_> {
             feed_forward_gain: self.vector(&name("ffn_norm"))?,
             gate_up: matrices(&[("ffn_gate", inner), ("ffn_up", inner)], width)?,
             down: matrices(&[("ffn_down", width)], inner)?,
-            keys: self.device.zeros([key_heads, head, context])?,
-            values: self.device.zeros([key_heads, context, head])?,
         })
     }
 

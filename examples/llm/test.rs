@@ -1,6 +1,12 @@
 //! The example `llm` against what NumPy computes in f64 (`reference.py`), on a small model of
 //! random weights, and on SmolLM2 where pip has installed it or `KILN_LLM_MODEL` names it.
 
+#[path = "batch/mod.rs"]
+#[allow(dead_code)]
+mod batch;
+#[path = "conversation.rs"]
+#[allow(dead_code)]
+mod conversation;
 #[path = "kernels.rs"]
 mod kernels;
 #[path = "model.rs"]
@@ -15,11 +21,13 @@ mod tokenizer;
 #[path = "weights.rs"]
 mod weights;
 
+use batch::Batch;
+use conversation::{Conversation, Sampling};
 use kernels::Input;
 use kiln::prelude::*;
 use kiln_files::Gguf;
 use libtest_mimic::{Arguments, Failed, Trial};
-use model::{Config, Conversation, Sampling, Source};
+use model::{Config, Source};
 use resident::{Form, Resident};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -59,6 +67,13 @@ fn main() -> ExitCode {
     }
     let file = tiny.clone();
     trials.push(Trial::test("a_conversation_goes_on", move || a_conversation_goes_on(&file)));
+    for device in ["interp", "cpu"] {
+        let file = tiny.clone();
+        trials
+            .push(Trial::test(format!("batch_as_alone_on_{device}"), move || batch_as_alone(device, &file)));
+    }
+    let file = tiny.clone();
+    trials.push(Trial::test("a_batch_goes_on", move || a_batch_goes_on(&file)));
     let file = tiny.clone();
     trials.push(Trial::test("chance_follows_the_seed", move || chance_follows_the_seed(&file)));
     for device in ["interp", "cuda:0"] {
@@ -130,6 +145,79 @@ fn greedy_tokens(device: &str, file: &Path, expected: &Path) -> Outcome {
     }
     println!("largest difference of a logarithm: {largest:.1e}");
     expect(largest < TOLERANCE, || format!("a logarithm of a probability is off by {largest}"))
+}
+
+/// Conversations of a batch have the tokens that each has alone, whatever their lengths: with
+/// several steps of reading, one that ends early, and by chance too.
+fn batch_as_alone(device: &str, file: &Path) -> Outcome {
+    let (device, file) = (Device::open(device)?, Gguf::open(file)?);
+    let said = |which: usize, len: usize| -> Vec<u32> {
+        (0..len).map(|i| (70 + which * 31 + i * 7) as u32 % 250).collect()
+    };
+    let (lengths, count) = match device.capabilities().is_interpreted() {
+        true => (&[2, 14, 1][..], 3),
+        false => (&[3, 29, 1, 12, 13][..], 20),
+    };
+    let context = 40;
+    for sampling in [GREEDY, Sampling { temperature: 1.2, seed: 9 }] {
+        let mut batch = Batch::new(&device, Source::File(&file), (lengths.len(), context), sampling, None)?;
+        for (which, &len) in lengths.iter().enumerate() {
+            batch.ask(which, &said(which, len), count + which)?;
+        }
+        for (which, &len) in lengths.iter().enumerate() {
+            let mut alone = Conversation::new(&device, Source::File(&file), context, sampling)?;
+            alone.feed(&said(which, len))?;
+            for i in 0..count + which {
+                let (given, expected) = (batch.next(which)?, alone.next()?);
+                expect(given == expected, || {
+                    format!("conversation {which}, token {i}: {given:?}, alone {expected:?}")
+                })?;
+            }
+            expect(batch.next(which)?.is_none(), || format!("conversation {which} goes on"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Conversations of a batch go on with what is said later, end at the token that ends an answer,
+/// and forget what was not handed out.
+fn a_batch_goes_on(file: &Path) -> Outcome {
+    let (device, file) = (Device::open("cpu")?, Gguf::open(file)?);
+    let mut alone = Conversation::new(&device, Source::File(&file), 16, GREEDY)?;
+    alone.feed(&[1, 70, 80])?;
+    let first = alone.next()?.ok_or("no token")?;
+    alone.feed(&[2, 30])?;
+    let second = alone.next()?.ok_or("no token")?;
+
+    let new = |end| Batch::new(&device, Source::File(&file), (2, 16), GREEDY, end);
+    let mut batch = new(None)?;
+    expect(batch.next(0)?.is_none(), || "a token came out of nothing".into())?;
+    batch.ask(0, &[], 3)?;
+    expect(batch.next(0)?.is_none(), || "a token came out of nothing".into())?;
+    batch.ask(0, &[1, 70, 80], 9)?;
+    batch.ask(1, &[4, 5, 6, 7], 9)?;
+    for _ in 0..4 {
+        batch.next(1)?.ok_or("no token")?;
+    }
+    expect(batch.next(0)? == Some(first), || "the answer is another".into())?;
+    batch.ask(0, &[2, 30], 1)?;
+    expect(batch.next(0)? == Some(second), || "parts and whole differ".into())?;
+    expect(batch.next(0)?.is_none(), || "the answer goes on".into())?;
+    expect(batch.room(0) == 9, || format!("there is room for {}", batch.room(0)))?;
+    let error = batch.ask(0, &[1; 10], 1).err().map(|e| e.to_string());
+    expect(error.as_deref() == Some("the text has 10 tokens, and of 16 there is room for 9"), || {
+        format!("{error:?}")
+    })?;
+    batch.ask(0, &[3], 100)?;
+    let left = std::iter::from_fn(|| batch.next(0).transpose()).collect::<kiln::Result<Vec<_>>>()?;
+    expect(left.len() == 8, || format!("the context has room for {} tokens", left.len()))?;
+
+    let mut batch = new(Some(second))?;
+    batch.ask(1, &[1, 70, 80, first, 2, 30], 9)?;
+    expect(batch.next(1)? == Some(second), || "the answer is another".into())?;
+    expect(batch.next(1)?.is_none(), || "the answer goes on".into())?;
+    batch.ask(1, &[], 0)?;
+    expect(batch.next(1)?.is_none(), || "the answer was stopped".into())
 }
 
 /// How the launch is divided: into few blocks for the interpreter.
@@ -317,10 +405,13 @@ fn products(device: &str, file: &Path) -> Outcome {
         "blk.1.attn_v",
         "blk.1.attn_output",
     ];
-    for (name, vectors) in names.into_iter().flat_map(|name| [(name, 1), (name, 3)]) {
+    // As where tiles lie in caches, and as where they lie in registers.
+    let forms = [(1, true), (3, true), (1, false), (3, false)];
+    for (name, (vectors, by_dot)) in names.into_iter().flat_map(|name| forms.map(|form| (name, form))) {
         let weights = file.read(&format!("{name}.weight"))?;
         let (rows, columns) = (weights.shape()[0], weights.shape()[1]);
-        let matrix = Matrix::of(&device, std::slice::from_ref(&weights))?;
+        let mut matrix = Matrix::of(&device, std::slice::from_ref(&weights))?;
+        matrix.by_dot = by_dot;
         let gains: Vec<f32> = (0..columns).map(|i| 1.0 + (i % 7) as f32 / 8.0).collect();
         let gain = device.tensor(&gains, [columns])?;
         for input in [Input::Plain, Input::Normalized, Input::Gated] {

@@ -20,6 +20,8 @@ pub struct Matrix {
     storage: Storage,
     inputs: usize,
     panel: usize,
+    /// As [`Form::by_dot`].
+    pub by_dot: bool,
 }
 
 /// Extents are panels, inputs or groups of them, outputs of a panel.
@@ -61,7 +63,8 @@ impl Matrix {
                 false => Storage::F32(layout.plain(device, &rows, |weight| weight)?),
             }
         };
-        Ok(Matrix { storage, inputs, panel: layout.panel })
+        let by_dot = !device.capabilities().is_simt();
+        Ok(Matrix { storage, inputs, panel: layout.panel, by_dot })
     }
 
     /// A matrix of bf16, of rows of so many inputs.
@@ -69,7 +72,8 @@ impl Matrix {
         let outputs = rows.len() / inputs.max(1);
         let layout = Layout::new(panel(device, outputs), outputs, inputs);
         let storage = Storage::Bf16(layout.plain(device, rows, bf16::from_f32)?);
-        Ok(Matrix { storage, inputs, panel: layout.panel })
+        let by_dot = !device.capabilities().is_simt();
+        Ok(Matrix { storage, inputs, panel: layout.panel, by_dot })
     }
 
     /// The bytes that a product reads.
@@ -93,9 +97,8 @@ impl Matrix {
     ) -> kiln::Result<()> {
         let device = x.device().clone();
         let group = if let Storage::Q6 { .. } = self.storage { SMALL_GROUP } else { GROUP };
-        let by_dot = !device.capabilities().is_simt();
-        let [rows, _] = x.shape();
-        let form = Form { rows, outputs: self.panel, group, inputs: self.inputs, input, adds, by_dot };
+        let (&Matrix { inputs, panel: outputs, by_dot, .. }, [rows, _]) = (self, x.shape());
+        let form = Form { rows, outputs, group, inputs, input, adds, by_dot };
         let none;
         let gain = match gain {
             Some(gain) => gain,

@@ -117,7 +117,11 @@ fn kernel(graph: &Graph, plan: &Plan, step: &Step) -> Kernel {
         Step::Library { vertex, also } => {
             let part = Part::Library { vertex: *vertex };
             let name = graph[*vertex].op().map_or("", |op| op.name());
-            let what = format!("{name}: by the kernel library");
+            let of = match graph[*vertex].op() {
+                Some(Op::Kernel(_)) => "a function of the program",
+                _ => "the kernel library",
+            };
+            let what = format!("{name}: by {of}");
             let writes = [Some(*vertex), *also].into_iter().flatten().collect();
             Kernel { what, reads: plan.partition.reads(graph, &part), writes }
         }

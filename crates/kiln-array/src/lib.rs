@@ -87,6 +87,8 @@
 //! | `schedule.rs`, `run.rs` | plans that are remembered, and running them |
 //! | `runs.rs` | what a device remembers of their runs |
 //! | `spare.rs` | memory that is used again |
+//! | `custom_kernel.rs`, `program_kernel.rs` | kernels of a program's own as operations |
+//! | `jacobi.rs` | kernels of eigenvalues and singular values |
 //! | `library.rs`, `epilogue.rs` | products by `kiln-kernels`, their epilogues; kernels by hand |
 //! | `grad/` | gradients, in reverse and in forward mode |
 //! | `batch/` | functions of an array as functions of many |
@@ -97,27 +99,31 @@
 mod array;
 mod batch;
 mod control;
+mod custom_kernel;
 mod dtype;
 mod emit;
 mod epilogue;
 mod error;
 mod explain;
 mod grad;
+mod jacobi;
 mod library;
 pub mod nn;
 mod node;
 mod op;
 pub mod optimizer;
 mod plan;
+mod program_kernel;
 mod run;
 mod runs;
 mod schedule;
 mod shape;
 mod spare;
 
-pub use array::{Convolution, Operand, concatenate, einsum, eval, stack};
+pub use array::{Convolution, MatrixNorm, Operand, concatenate, einsum, eval, stack};
 pub use batch::{vmap, vmap_axes};
 pub use control::{cond, scan};
+pub use custom_kernel::custom_kernel;
 pub use error::{Error, Result, Site};
 pub use explain::explain;
 pub use grad::{

@@ -134,6 +134,7 @@ pub(crate) fn launch(
         (Op::AttentionGradient { causal }, [qkv, g, sums, means]) => {
             attention_gradient(qkv, [g, sums, means], *causal, result)
         }
+        (Op::Kernel(kernel), inputs) => kernel.launch(inputs, result),
         (Op::Decode, [q, k, v, lengths]) => decode([q, k, v], lengths, result),
         _ => Ok(()),
     }

@@ -4,9 +4,11 @@
 //! and two reductions, `concatenate` is pads and a selection, `argmax` a minimum of indices. So
 //! fusion and gradients have few cases.
 
+use crate::program_kernel::ProgramKernel;
 use crate::shape::Extents;
 use kiln_ir::{BinaryOp, CompareOp, Literal, ReduceOp, UnaryOp};
 use std::fmt;
+use std::sync::Arc;
 
 /// An operation. Its inputs stand beside it in [`Recipe`](crate::node::Recipe), and its shape and
 /// element type in the node.
@@ -75,6 +77,8 @@ pub(crate) enum Op {
     /// heads, width]`, floats of 16 or 32 bits, and lengths of i32: the attention of each query to
     /// as many keys of its sequence, of the shape of q.
     Decode,
+    /// `(inputs…)`: what a kernel of the program's own computes of them.
+    Kernel(Arc<ProgramKernel>),
 
     /// `()`: each of the arrays that `vmap` applies a function to. It stands for all of them while
     /// the function records, and has no elements.
@@ -128,6 +132,7 @@ impl Op {
             Op::AttentionSums { .. } => "attention_sums",
             Op::AttentionGradient { .. } => "attention_gradient",
             Op::Decode => "decode_attention",
+            Op::Kernel(_) => "custom_kernel",
             Op::Mapped => "vmap",
             Op::Variable => "variable",
             Op::Stop => "stop_gradient",
@@ -168,11 +173,12 @@ impl Op {
             | Op::AttentionSums { .. }
             | Op::AttentionGradient { .. }
             | Op::Decode
+            | Op::Kernel(_)
             | Op::Mapped => false,
         }
     }
 
-    /// Whether it has a launch of its own, by a kernel of the library.
+    /// Whether it has a launch of its own, by a kernel of the library or of the program.
     pub(crate) fn is_library(&self) -> bool {
         matches!(
             self,
@@ -183,6 +189,7 @@ impl Op {
                 | Op::AttentionSums { .. }
                 | Op::AttentionGradient { .. }
                 | Op::Decode
+                | Op::Kernel(_)
         )
     }
 

@@ -20,7 +20,8 @@ mod place;
 mod sizes;
 mod turns;
 
-use crate::model::{Config, Sampling, Source, refuse_tokens};
+use crate::conversation::Sampling;
+use crate::model::{Config, Source, refuse_tokens};
 use kiln::prelude::*;
 use sizes::Sizes;
 use std::error::Error;
@@ -86,7 +87,7 @@ impl Resident {
     ///
     /// # Errors
     /// If the device has no barriers of the grid, or the kernel no room for the model; those of a
-    /// [`Conversation`](crate::model::Conversation).
+    /// [`Conversation`](crate::conversation::Conversation).
     pub fn new(
         device: &Device,
         source: Source<'_>,

@@ -35,6 +35,17 @@ impl Array {
         made.map_or_else(|error| Array::failed(error, site), |tensor| Array::ready(tensor, site))
     }
 
+    /// An array with elements that a function of ours has made.
+    pub(crate) fn of_elements<T: Elem>(
+        device: &Device,
+        elements: &[T],
+        shape: &[usize],
+        site: Site,
+    ) -> Array {
+        let tensor = DynTensor::new(device, elements, shape).map_err(|error| Error::run(error, site));
+        tensor.map_or_else(|error| Array::failed(error, site), |tensor| Array::ready(tensor, site))
+    }
+
     /// A single number, as an array without axes.
     ///
     /// ```

@@ -168,7 +168,7 @@ impl Array {
 }
 
 /// Matrices in the floats that they are computed in.
-fn matrices(op: &'static str, a: &Array, location: Site) -> Result<Array> {
+pub(super) fn matrices(op: &'static str, a: &Array, location: Site) -> Result<Array> {
     if let Some(error) = a.error() {
         return Err(error);
     }
@@ -186,7 +186,7 @@ fn matrices(op: &'static str, a: &Array, location: Site) -> Result<Array> {
     Ok(a.cast_at(accumulator(float_of(a.dtype())), location))
 }
 
-fn square(op: &'static str, a: &Array, location: Site) -> Result<Array> {
+pub(super) fn square(op: &'static str, a: &Array, location: Site) -> Result<Array> {
     let a = matrices(op, a, location)?;
     match a.shape() {
         [.., rows, columns] if rows != columns => {
@@ -198,7 +198,7 @@ fn square(op: &'static str, a: &Array, location: Site) -> Result<Array> {
 }
 
 /// The other triangle, or both.
-fn transposed(x: &Array) -> Array {
+pub(super) fn transposed(x: &Array) -> Array {
     x.swap_axes(-1, -2)
 }
 
@@ -397,7 +397,7 @@ fn reflected(a: &Array, b: &Array) -> (Array, Array) {
 
 /// The rows of matrices after a reflection for each of `n` columns, and the determinant of all of
 /// them, 1 or -1.
-fn reflections(mut all: Array, m: usize, n: usize) -> (Array, Array) {
+pub(super) fn reflections(mut all: Array, m: usize, n: usize) -> (Array, Array) {
     let mut sign = all.slice(-1, ..1).slice(-2, ..1);
     sign = sign.filled_like(Literal::one(sign.dtype()), all.site());
     for k in 0..n.min(m.saturating_sub(1)) {

@@ -13,6 +13,7 @@
 //! | `join.rs` | concatenating, stacking, splitting |
 //! | `index.rs` | elements by indices |
 //! | `scatter.rs` | elements put, or added, at indices |
+//! | `mask.rs` | elements by masks |
 //! | `scan.rs` | running sums, products and extremes |
 //! | `sort.rs` | elements in order, and the greatest ones |
 //! | `einsum.rs` | sums of products by named axes |
@@ -22,6 +23,8 @@
 //! | `convolution.rs` | other convolutions: along one axis, in groups, transposed |
 //! | `fourier.rs` | Fourier transforms |
 //! | `matrices.rs` | linear algebra of small matrices |
+//! | `spectral.rs` | eigenvalues and singular values |
+//! | `least_squares.rs` | pseudo-inverses, norms, logarithms of determinants |
 //! | `read.rs` | computing, reading, printing |
 
 pub(crate) mod arithmetic;
@@ -36,7 +39,9 @@ pub(crate) mod functions;
 mod gelu;
 mod index;
 mod join;
+mod least_squares;
 mod logic;
+mod mask;
 mod matrices;
 pub(crate) mod product;
 mod read;
@@ -45,6 +50,7 @@ mod rows;
 pub(crate) mod scan;
 pub(crate) mod scatter;
 mod sort;
+mod spectral;
 mod views;
 pub(crate) mod windows;
 
@@ -52,4 +58,5 @@ pub use arithmetic::Operand;
 pub use convolution::Convolution;
 pub use einsum::einsum;
 pub use join::{concatenate, stack};
+pub use least_squares::MatrixNorm;
 pub use read::eval;

@@ -6,10 +6,12 @@
 
 use super::Many;
 use crate::array::product::{is_transpose, product};
+use crate::array::stack;
 use crate::error::Site;
 use crate::node::{Array, Recipe, Rule};
 use crate::op::Op;
 use crate::shape::Extents;
+use kiln_ir::Literal;
 use std::sync::Arc;
 
 /// An input of an operation.
@@ -91,6 +93,8 @@ impl Batch<'_> {
             | Op::AttentionSums { .. }
             | Op::AttentionGradient { .. }
             | Op::Decode => self.stacked(),
+            Op::Kernel(kernel) if kernel.of_parts => self.stacked(),
+            Op::Kernel(_) => self.one_by_one(),
             // The gradient that it was the variable of has been taken.
             Op::Variable => self.whole(0),
             Op::Custom => self.with_rule(),
@@ -128,6 +132,23 @@ impl Batch<'_> {
         let all =
             self.y.again(Recipe { op: self.recipe.op.clone(), inputs, rule: None }, &joined(self.y.shape()));
         all.reshaped(&self.shape(), self.site())
+    }
+
+    /// The operation on each part by itself.
+    fn one_by_one(&self) -> Array {
+        let site = self.site();
+        let all: Vec<Array> = (0..self.inputs.len()).map(|input| self.whole(input)).collect();
+        let part = |at: usize| {
+            let input =
+                |(all, one): (&Array, &Array)| all.part(0, at, 1, 1, site).reshaped(one.shape(), site);
+            let inputs = all.iter().zip(&self.recipe.inputs).map(input).collect();
+            self.y.again(Recipe { op: self.recipe.op.clone(), inputs, rule: None }, self.y.shape())
+        };
+        let parts: Vec<Array> = (0..self.size).map(part).collect();
+        match parts.is_empty() {
+            true => self.y.filled_like(Literal::zero(self.y.dtype()), site).stretched(&self.shape(), site),
+            false => stack(&parts.iter().collect::<Vec<_>>(), 0),
+        }
     }
 
     /// Products. A factor that is the same for all makes one large product with the others, where

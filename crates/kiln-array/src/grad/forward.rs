@@ -180,6 +180,10 @@ impl Tangents<'_> {
             Op::Attention { .. } | Op::AttentionSums { .. } | Op::AttentionGradient { .. } | Op::Decode => {
                 None
             }
+            Op::Kernel(_) => {
+                let t = self.inputs.iter().flatten().next()?;
+                Some(self.rules(t).refused())
+            }
             Op::Custom => self.of_user(),
         }
     }

@@ -76,6 +76,7 @@ impl Rules<'_> {
             // They have rules of their own, by `custom_vjp`.
             Op::Attention { .. } | Op::AttentionSums { .. } => vec![None],
             Op::AttentionGradient { .. } | Op::Decode => vec![None; 4],
+            Op::Kernel(_) => self.recipe.inputs.iter().map(|_| Some(self.refused())).collect(),
             Op::Variable => vec![Some(g.clone())],
             Op::After => vec![Some(g.clone()), None],
             Op::Stop | Op::ArgSort { .. } => vec![None],
@@ -85,6 +86,13 @@ impl Rules<'_> {
 
     fn input(&self, number: usize) -> &Array {
         &self.recipe.inputs[number]
+    }
+
+    /// Of a kernel that has no rule.
+    pub(super) fn refused(&self) -> Array {
+        let problem =
+            "a `custom_kernel` has no derivative of itself: give it a rule by `custom_vjp`".to_owned();
+        Array::failed(Error::Gradient { problem, location: self.y.site() }, self.site)
     }
 
     fn is_of_floats(&self, input: usize) -> bool {

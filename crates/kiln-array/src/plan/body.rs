@@ -355,6 +355,7 @@ impl Writer<'_> {
             | Op::AttentionSums { .. }
             | Op::AttentionGradient { .. }
             | Op::Decode
+            | Op::Kernel(_)
             | Op::Mapped => {
                 return Err(Stop::Failed(Failure::Store(vertex)));
             }

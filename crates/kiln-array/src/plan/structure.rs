@@ -126,6 +126,7 @@ impl Structure {
             | Op::AttentionSums { .. }
             | Op::AttentionGradient { .. }
             | Op::Decode
+            | Op::Kernel(_)
             | Op::Mapped
             | Op::Variable
             | Op::Stop
@@ -178,6 +179,7 @@ impl Structure {
             Op::Mapped => (28, 0),
             Op::After => (29, 0),
             Op::Decode => (30, 0),
+            Op::Kernel(kernel) => (31, kernel.number),
         }
     }
 
