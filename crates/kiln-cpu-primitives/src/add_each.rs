@@ -201,8 +201,8 @@ impl<T: Sum> Sums<T> {
         outside
     }
 
-    /// Adds one value by counting, under no mask. Gives whether an index lies outside, and has added nothing then
-    /// if that is to be checked.
+    /// Adds one value by counting, under no mask. Gives whether an index lies outside, and has
+    /// added nothing then if that is to be checked.
     ///
     /// # Safety
     /// As for [`AddEachFn`]; there are at most [`MOST_COUNTED`] elements.
