@@ -143,8 +143,8 @@ impl<T: Sum> Sums<T> {
     ///
     /// # Safety
     /// As for [`AddEachFn`], with these positions.
-    #[inline(always)]
-    unsafe fn is_outside(&self, position: impl Fn(usize) -> usize) -> bool {
+    #[inline(never)]
+    unsafe fn is_outside(&self, position: &dyn Fn(usize) -> usize) -> bool {
         let mut outside = false;
         for i in 0..self.n {
             // SAFETY: `i < n`.
@@ -153,12 +153,12 @@ impl<T: Sum> Sums<T> {
         outside
     }
 
-    /// Adds one by one.
+    /// Adds one by one. What is common has loops of its own: this one is small.
     ///
     /// # Safety
     /// As for [`AddEachFn`], with these positions.
-    #[inline(always)]
-    unsafe fn one_by_one(&self, position: impl Fn(usize) -> usize) {
+    #[inline(never)]
+    unsafe fn one_by_one(&self, position: &dyn Fn(usize) -> usize) {
         for i in 0..self.n {
             let at = position(i);
             // SAFETY: `i < n`, and the index is inside.
@@ -247,7 +247,7 @@ impl<T: Sum> Sums<T> {
         let all_inside = first >= 0 && (first as usize).saturating_add(self.n) <= self.extent;
         // SAFETY: the caller's; where all are inside, the values and the elements are arrays.
         unsafe {
-            if !all_inside && self.mode.has(AddMode::CHECKED) && self.is_outside(position) {
+            if !all_inside && self.mode.has(AddMode::CHECKED) && self.is_outside(&position) {
                 return 1;
             }
             let values = self.mode.has(AddMode::VALUES) && !self.mode.has(AddMode::SHARED);
@@ -257,7 +257,7 @@ impl<T: Sum> Sums<T> {
                     to.add(i).write(to.add(i).read().plus(from.add(i).read()));
                 }
             } else {
-                self.one_by_one(position);
+                self.one_by_one(&position);
             }
         }
         0
@@ -291,10 +291,10 @@ unsafe extern "C" fn add_each<T: Sum, I: Index>(
                 return (outside && mode.has(AddMode::CHECKED)).into();
             }
         }
-        if mode.has(AddMode::CHECKED) && sums.is_outside(position) {
+        if mode.has(AddMode::CHECKED) && sums.is_outside(&position) {
             return 1;
         }
-        sums.one_by_one(position);
+        sums.one_by_one(&position);
     }
     0
 }
