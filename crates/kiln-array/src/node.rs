@@ -28,6 +28,78 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 /// assert_eq!(shares.to_vec::<f32>()?, [1.0 / 3.0, 2.0 / 3.0, 3.0 / 7.0, 4.0 / 7.0]); // computes
 /// # Ok::<(), kiln_array::Error>(())
 /// ```
+///
+/// Functions of each element:
+///
+/// ```
+/// use kiln_array::{Array, Result};
+///
+/// fn same(a: Array, b: &Array) -> Result<()> {
+///     assert!((a - b).abs().max().item::<f64>()? < 1e-9);
+///     Ok(())
+/// }
+///
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let x = Array::new(&device, &[0.25f64, 0.5, 1.0], &[3]);
+/// same(x.sin().square() + x.cos().square(), &(&x / &x))?;
+/// same(x.tan().atan(), &x)?;
+/// same(x.sin().atan2(x.cos()), &x)?;
+/// same(x.cos().acos(), &x)?;
+/// same(x.sinh() / x.cosh(), &x.tanh())?;
+/// same(x.log2().exp2(), &x)?;
+/// same(x.log10() * 10f64.ln(), &x.log())?;
+/// same(x.log1p().expm1(), &x)?;
+/// same(x.sqrt() * x.rsqrt(), &(&x * x.recip()))?;
+/// same(x.sigmoid() * &x, &x.silu())?;
+/// same((&x * 0.5f64.sqrt()).erf() * 0.5 * &x + &x * 0.5, &x.gelu())?;
+/// same((-&x).relu() + x.floor(), &x.trunc())?;
+/// same(x.clip(0.3, 0.6), &x.maximum(0.3).minimum(0.6))?;
+/// assert_eq!((&x * 3.0).round().to_vec::<f64>()?, [1.0, 2.0, 3.0]); // halves to the even
+/// assert_eq!(x.ceil().to_vec::<f64>()?, [1.0; 3]);
+/// assert_eq!((&x / 0.0).is_nan().to_vec::<bool>()?, [false; 3]);
+/// assert_eq!(x.not_equal(0.5).to_vec::<bool>()?, [true, false, true]);
+/// assert_eq!(x.less(0.5).to_vec::<bool>()?, [true, false, false]);
+/// assert_eq!(x.less_equal(0.5).to_vec::<bool>()?, [true, true, false]);
+/// assert_eq!(x.greater_equal(0.5).to_vec::<bool>()?, [false, true, true]);
+/// let bits = Array::new(&device, &[1i32, 2, 5], &[3]);
+/// assert_eq!(bits.shift_left(3).shift_right(1).to_vec::<i32>()?, [4, 8, 20]);
+/// # Ok::<(), kiln_array::Error>(())
+/// ```
+///
+/// What is combined along axes, of all elements, of some axes, or of axes that stay with an extent
+/// of 1; and other shapes of the same elements:
+///
+/// ```
+/// use kiln_array::Array;
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let x = Array::new(&device, &[1.0f64, 2.0, 3.0, 4.0, 5.0, 6.0], &[2, 3]);
+/// assert_eq!((x.rank(), x.len(), x.is_empty()), (2, 6, false));
+/// assert_eq!(x.sum_axes(&[1]).to_vec::<f64>()?, [6.0, 15.0]);
+/// assert_eq!(x.prod_axes(&[1]).to_vec::<f64>()?, [6.0, 120.0]);
+/// assert_eq!(x.mean_axes(&[0]).to_vec::<f64>()?, x.mean_keep(&[0]).to_vec::<f64>()?);
+/// assert_eq!(x.var_axes(&[0]).to_vec::<f64>()?, x.std_axes(&[0]).square().to_vec::<f64>()?);
+/// assert_eq!(x.var_keep(&[0]).shape(), x.std_keep(&[0]).shape());
+/// assert_eq!(x.min_axes(&[1]).to_vec::<f64>()?, [1.0, 4.0]);
+/// assert_eq!(x.max_axes(&[1]).to_vec::<f64>()?, [3.0, 6.0]);
+/// assert_eq!((x.max_keep(&[1]) - x.min_keep(&[1])).to_vec::<f64>()?, [2.0, 2.0]);
+/// assert_eq!(x.prod_keep(&[0, 1]).item::<f64>()?, x.prod().item::<f64>()?);
+/// assert_eq!(x.min().item::<f64>()? + x.var().item::<f64>()?, 1.0 + 35.0 / 12.0);
+/// assert!(x.equal(3.0).any().item::<bool>()? && !x.equal(3.0).all().item::<bool>()?);
+/// assert_eq!(x.equal(3.0).any_axes(&[1]).to_vec::<bool>()?, [true, false]);
+/// assert_eq!(x.greater(3.0).all_axes(&[1]).to_vec::<bool>()?, [false, true]);
+/// assert_eq!(x.less(3.0).any_keep(&[0]).shape(), x.less(3.0).all_keep(&[0]).shape());
+/// assert_eq!(x.argmin(1).to_vec::<i64>()?, [0, 0]);
+/// assert_eq!(x.flip(&[1]).cummin(1).to_vec::<f64>()?, x.flip(&[-1]).flatten().to_vec::<f64>()?);
+/// assert_eq!(x.swap_axes(0, 1).unsqueeze(0).squeeze(0).shape(), [3, 2]);
+/// assert_eq!((x.trace().item::<f64>()?, x.triu(1).sum().item::<f64>()?), (6.0, 11.0));
+/// let shares = x.log_softmax(1) - (&x - x.logsumexp(1).unsqueeze(1));
+/// assert!(shares.abs().max().item::<f64>()? < 1e-12);
+/// let (ones, zeros) = (Array::full(&device, 1.0f64, &[3]), Array::full(&device, 0.0f64, &[3]));
+/// let normal = x.layer_norm(&ones, &zeros, 0.0).square() - x.rms_norm(&ones, 0.0).square();
+/// assert!(normal.mean().abs().item::<f64>()? < 1e-12); // the squares of both have the mean 1
+/// assert_eq!(x.stop_gradient().to_device(&device).to_vec::<f64>()?, x.to_vec::<f64>()?);
+/// # Ok::<(), kiln_array::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Array(Arc<Node>);
 

@@ -21,6 +21,7 @@
 //! | `strided.rs`, `boxes.rs`, `gather.rs` | moves |
 //! | `dot.rs` | matrix products |
 //! | `atomic.rs` | read-modify-write of shared memory |
+//! | `add_each.rs` | sums at indices |
 //!
 //! To add an operation, write what it does to an element in one of the files of the third group and
 //! name it in that file's `lookup`. Elementary functions must be free of branches and calls, or
@@ -39,6 +40,7 @@
 //! assert_eq!(y, [1.0, std::f32::consts::E, 0.0]);
 //! ```
 
+mod add_each;
 mod atomic;
 mod binary;
 mod boxes;
@@ -64,8 +66,8 @@ mod unary;
 
 pub use isa::Isa;
 pub use signature::{
-    AtomicCasFn, AtomicFn, AxisFn, BinaryFn, BoxAxis, BoxFn, CopyAxis, DotFn, DotShape, FillFn, GatherFn,
-    Operand, PrimitiveFn, ScatterFn, StridedCopyFn, TernaryFn, UnaryFn,
+    AddEachFn, AddMode, AtomicCasFn, AtomicFn, AxisFn, BinaryFn, BoxAxis, BoxFn, CopyAxis, DotFn, DotShape,
+    FillFn, GatherFn, Operand, PrimitiveFn, ScatterFn, StridedCopyFn, TernaryFn, UnaryFn,
 };
 pub use unary::{UnaryInstruction, unary_instruction};
 
@@ -140,6 +142,8 @@ pub enum PrimitiveKey {
     Atomic(AtomicOp, Scalar),
     /// [`AtomicCasFn`].
     AtomicCas(Scalar),
+    /// [`AddEachFn`]: at indices of the first type (i32, u32 or i64), of integers of the second.
+    AddEach(Scalar, Scalar),
 }
 
 /// The primitive with this key for this processor; none if the operation is not defined on the
@@ -178,5 +182,6 @@ pub fn lookup_at(isa: Isa, key: PrimitiveKey) -> Option<PrimitiveFn> {
         Key::Dot(scalar) => PrimitiveFn::Dot(dot::lookup(isa, scalar)?),
         Key::Atomic(op, scalar) => PrimitiveFn::Atomic(atomic::lookup(op, scalar)?),
         Key::AtomicCas(scalar) => PrimitiveFn::AtomicCas(atomic::compare_exchange(scalar)),
+        Key::AddEach(index, scalar) => PrimitiveFn::AddEach(add_each::lookup(index, scalar)?),
     })
 }

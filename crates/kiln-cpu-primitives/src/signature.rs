@@ -278,6 +278,47 @@ pub type AtomicCasFn = unsafe extern "C" fn(
     n: usize,
 );
 
+/// How an [`AddEachFn`] adds: a set of flags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct AddMode(pub u64);
+
+impl AddMode {
+    /// The values are an array; else they are one scalar.
+    pub const VALUES: AddMode = AddMode(1);
+    /// An index outside is an error; else nothing is added there.
+    pub const CHECKED: AddMode = AddMode(2);
+    /// Other threads reach the memory: each addition is atomic (relaxed).
+    pub const SHARED: AddMode = AddMode(4);
+    /// The index is one number, and each next one 1 more; else they are an array.
+    pub const NEIGHBORS: AddMode = AddMode(8);
+
+    /// Whether a flag is set.
+    #[inline(always)]
+    pub fn has(self, flag: AddMode) -> bool {
+        self.0 & flag.0 != 0
+    }
+}
+
+/// `memory[index[i] * stride] += value[i]` for `n` elements, modulo a power of two, where the mask
+/// is not 0 and the index is at least 0 and less than `extent`. A null mask is all ones. Returns 1
+/// if indices are checked and one lies outside where the mask is not 0; nothing is added then.
+///
+/// # Safety
+/// An array of indices, values that are an array, and a mask that is not null are valid for `n`
+/// elements; `memory` at each index that is inside and whose mask is not 0, where it is aligned. It
+/// overlaps none of the others. Unless the mode is shared, no other thread reaches it meanwhile.
+pub type AddEachFn = unsafe extern "C" fn(
+    memory: *mut u8,
+    extent: usize,
+    stride: isize,
+    index: *const u8,
+    mask: *const u8,
+    value: Operand,
+    n: usize,
+    mode: AddMode,
+) -> u32;
+
 /// A primitive: the address of a function of a known type.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)]
@@ -294,6 +335,7 @@ pub enum PrimitiveFn {
     Dot(DotFn),
     Atomic(AtomicFn),
     AtomicCas(AtomicCasFn),
+    AddEach(AddEachFn),
 }
 
 impl PrimitiveFn {
@@ -312,6 +354,7 @@ impl PrimitiveFn {
             PrimitiveFn::Dot(f) => f as *const u8,
             PrimitiveFn::Atomic(f) => f as *const u8,
             PrimitiveFn::AtomicCas(f) => f as *const u8,
+            PrimitiveFn::AddEach(f) => f as *const u8,
         }
     }
 
@@ -326,11 +369,13 @@ impl PrimitiveFn {
             | PrimitiveFn::Scatter(_) => 5,
             PrimitiveFn::Gather(_) | PrimitiveFn::Atomic(_) => 6,
             PrimitiveFn::AtomicCas(_) => 7,
+            PrimitiveFn::AddEach(_) => 8,
         }
     }
 
-    /// Whether it returns a 32-bit integer: not 0 if an integer was divided by zero.
+    /// Whether it returns a 32-bit integer: not 0 if an integer was divided by zero, or an index
+    /// was outside.
     pub fn returns_flag(self) -> bool {
-        matches!(self, PrimitiveFn::Binary(_))
+        matches!(self, PrimitiveFn::Binary(_) | PrimitiveFn::AddEach(_))
     }
 }

@@ -4,6 +4,7 @@
 //! the machine and who made it, and the fields of [`Artifact`] in order. A change of the layout
 //! raises [`FORMAT`].
 
+use crate::copies::{AddedView, MOST_ADDED};
 use crate::link::{Object, Reference};
 use crate::report::SiteTable;
 use crate::site::{Site, SiteKind};
@@ -13,7 +14,7 @@ use kiln_backend::bytes::{Reader, Writer, checksum};
 use kiln_ir::{Message, Scalar};
 
 const MAGIC: [u8; 8] = *b"KILN-CPU";
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 const HEADER: usize = 20;
 /// The most bytes of alignment that code asks for: a page.
 const MOST_ALIGNMENT: u32 = 4096;
@@ -60,6 +61,10 @@ impl Artifact {
         }
         out.number(object.scratch_bytes);
         out.number(object.checks_time.into());
+        out.number(object.added.len() as u32);
+        for AddedView { buffer, number, bytes } in &object.added {
+            [buffer, number, bytes].into_iter().for_each(|&field| out.number(field));
+        }
         let mut bytes = out.0;
         let sum = checksum(&bytes[HEADER..]);
         bytes[HEADER - 8..HEADER].copy_from_slice(&sum.to_le_bytes());
@@ -119,7 +124,16 @@ fn read_object(input: &mut Reader<'_>) -> Result<Object, &'static str> {
         words.push((0..count).map(|_| input.long().map(|word| word as i64)).collect::<Result<_, _>>()?);
     }
     let (scratch_bytes, checks_time) = (input.number()?, input.number()? != 0);
-    Ok(Object { code, alignment, references, words, scratch_bytes, checks_time })
+    let count = input.count(12)?;
+    if count > MOST_ADDED {
+        return Err("they add to too many views");
+    }
+    let mut added = Vec::with_capacity(count);
+    for _ in 0..count {
+        let (buffer, number, bytes) = (input.number()?, input.number()?, input.number()?);
+        added.push(AddedView { buffer, number, bytes });
+    }
+    Ok(Object { code, alignment, references, words, scratch_bytes, checks_time, added })
 }
 
 fn write_site(out: &mut Writer, site: &Site) {
@@ -211,6 +225,7 @@ mod tests {
                 words: vec![vec![1, -1].into(), vec![].into()],
                 scratch_bytes: 4096,
                 checks_time: true,
+                added: vec![AddedView { buffer: 1, number: 3, bytes: 8 }],
             },
         }
     }

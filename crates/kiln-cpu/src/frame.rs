@@ -21,6 +21,8 @@ pub(crate) struct Frame {
     pub(crate) reporter: *const Reporter,
     /// A byte that is not 0 once the launch is to stop.
     pub(crate) stop: *const u8,
+    /// A bit for each view that is a copy (see `copies.rs`), which only this worker reaches.
+    pub(crate) copies: u64,
 }
 
 /// The alignment of the scratch memory in bytes: a cache line.

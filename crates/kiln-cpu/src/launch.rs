@@ -1,7 +1,8 @@
 //! Running a launch: programs are claimed in increasing order, in batches, by the threads of the
 //! pool.
 
-use crate::frame::Frame;
+use crate::copies::Copies;
+use crate::frame::{Frame, SCRATCH_ALIGN};
 use crate::limit::Watch;
 use crate::pool::Pool;
 use crate::program::CpuProgram;
@@ -97,15 +98,22 @@ impl Launch<'_> {
     pub(crate) unsafe fn programs(&self, from: u64, to: u64) -> Result<()> {
         let entry = self.program.code.entry();
         let [nx, ny, _] = self.grid.map(u64::from);
-        with_scratch(self.program.code.scratch_bytes, |scratch| {
+        let mut copies = Copies::of(&self.program.code.added, self.buffers, self.numbers, to - from);
+        let own = self.program.code.scratch_bytes.next_multiple_of(SCRATCH_ALIGN);
+        let bytes = own + copies.as_ref().map_or(0, Copies::bytes);
+        with_scratch(bytes, |scratch| {
+            // SAFETY: the memory behind that of the programs is as large as the copies.
+            let made = copies.as_mut().map(|copies| unsafe { copies.make(scratch.add(own)) });
+            let (buffers, bits) = made.unwrap_or((self.buffers, 0));
             let mut frame = Frame {
                 program: [0; 3],
                 grid: self.grid.map(i64::from),
-                buffers: self.buffers.as_ptr(),
+                buffers: buffers.as_ptr(),
                 numbers: self.numbers.as_ptr(),
                 scratch,
                 reporter: self.reporter,
                 stop: self.reporter.stop(),
+                copies: bits,
             };
             for linear in from..to {
                 if !self.reporter.wants(linear) {
@@ -117,8 +125,12 @@ impl Launch<'_> {
                 // for what they say.
                 unsafe { entry(&frame) };
             }
+            if let Some(copies) = &copies {
+                // SAFETY: as above; the views are the launch's.
+                unsafe { copies.add_up(scratch.add(own)) };
+            }
         })
-        .ok_or_else(|| out_of_memory(self.program.code.scratch_bytes))
+        .ok_or_else(|| out_of_memory(bytes))
     }
 }
 

@@ -10,6 +10,7 @@
 //! |---|---|
 //! | `backend.rs`, `memory.rs` | the device and its memory |
 //! | `launch.rs`, `limit.rs` | launches and their time limits |
+//! | `copies.rs` | copies of views to which a kernel only adds |
 //! | `pool.rs`, `resident.rs`, `thread_time.rs` | worker threads, resident launches |
 //! | `symbol.rs`, `link.rs` | what code refers to, and how it is made executable |
 //! | `artifact.rs`, `machine.rs` | code as bytes, for the next process on such a machine |
@@ -29,6 +30,7 @@
 mod artifact;
 mod backend;
 mod codegen;
+mod copies;
 mod cost;
 mod frame;
 mod indexing;

@@ -1,5 +1,6 @@
 //! Generated code, and how it becomes executable: what it refers to is written into it.
 
+use crate::copies::AddedView;
 use crate::frame::Entry;
 use crate::machine::target;
 use crate::symbol::Symbol;
@@ -21,6 +22,8 @@ pub(crate) struct Object {
     pub(crate) scratch_bytes: u32,
     /// Whether it has loops that look whether the launch is to stop.
     pub(crate) checks_time: bool,
+    /// The views to which it only adds, without reading what they were.
+    pub(crate) added: Vec<AddedView>,
 }
 
 /// Eight bytes of code that are an address.
@@ -40,6 +43,8 @@ pub(crate) struct Code {
     pub(crate) scratch_bytes: usize,
     /// Whether it has loops that look whether the launch is to stop.
     pub(crate) checks_time: bool,
+    /// The views to which it only adds, without reading what they were.
+    pub(crate) added: Vec<AddedView>,
     /// Owns the executable memory; taken when this is dropped.
     module: Option<JITModule>,
     /// Read by the code through their addresses.
@@ -63,7 +68,7 @@ impl Code {
     /// For references to what there is none of or outside of the code, and where the system gives
     /// no executable memory.
     pub(crate) unsafe fn link(object: Object) -> Result<Code, String> {
-        let Object { mut code, alignment, references, words, scratch_bytes, checks_time } = object;
+        let Object { mut code, alignment, references, words, scratch_bytes, checks_time, added } = object;
         for Reference { at, symbol, addend } in references {
             let address = symbol.address(&words).ok_or_else(|| format!("there is no {symbol:?}"))?;
             let at = at as usize;
@@ -84,7 +89,7 @@ impl Code {
         // SAFETY: the caller's promise.
         let entry = unsafe { std::mem::transmute::<*const u8, Entry>(at) };
         let (scratch_bytes, module) = (scratch_bytes as usize, Some(module));
-        Ok(Code { entry, scratch_bytes, checks_time, module, _words: words })
+        Ok(Code { entry, scratch_bytes, checks_time, added, module, _words: words })
     }
 
     /// The function to run a program with. It must not be called after this is dropped.

@@ -205,6 +205,7 @@ fn encode_key(key: PrimitiveKey) -> [u8; 4] {
         Key::Dot(s) => [18, 0, 0, scalar(s)],
         Key::Atomic(op, s) => [19, position(AtomicOp::ALL, &op), 0, scalar(s)],
         Key::AtomicCas(s) => [20, 0, 0, scalar(s)],
+        Key::AddEach(index, s) => [21, scalar(index), 0, scalar(s)],
     }
 }
 
@@ -238,6 +239,7 @@ fn decode_key([tag, op, form, scalar]: [u8; 4]) -> Option<PrimitiveKey> {
         18 => Key::Dot(s),
         19 => Key::Atomic(at(AtomicOp::ALL, op)?, s),
         20 => Key::AtomicCas(s),
+        21 => Key::AddEach(at(&Scalar::ALL, op)?, s),
         _ => return None,
     })
 }
@@ -274,7 +276,7 @@ mod tests {
         let primitives = found.iter().filter(|symbol| matches!(symbol, Symbol::Primitive(_))).count();
         let [unary, binary, compare] = [UnaryOp::ALL.len(), BinaryOp::ALL.len(), CompareOp::ALL.len()];
         let (reduce, atomic) = (ReduceOp::ALL.len(), AtomicOp::ALL.len());
-        let each = 12 + unary + 15 + 3 * (binary + compare + 2) + 5 * reduce + atomic;
+        let each = 12 + unary + 2 * 15 + 3 * (binary + compare + 2) + 5 * reduce + atomic;
         assert_eq!(primitives, 15 * each);
     }
 

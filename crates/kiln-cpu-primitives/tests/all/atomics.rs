@@ -1,7 +1,7 @@
 //! Atomics: each operation against its sequential meaning, and nothing lost between threads.
 
 use super::{PrimitiveFn, Random, Tile, lengths, primitive, reference, values};
-use kiln_cpu_primitives::{Isa, PrimitiveKey, lookup_at};
+use kiln_cpu_primitives::{AddMode, Isa, Operand, PrimitiveKey, lookup_at};
 use kiln_ir::{AtomicOp, BinaryOp, Scalar};
 
 const OPS: [AtomicOp; 9] = [
@@ -145,5 +145,64 @@ fn threads_lose_no_update() {
             }
         });
         assert_eq!(memory.numbers(), [200.0; 40], "{scalar}");
+    }
+}
+
+/// Sums at indices of each type, against a loop: in every mode, at strides, with indices outside.
+#[test]
+fn sums_at_indices() {
+    let mut random = Random(77);
+    let types = [(Scalar::I32, Scalar::U32), (Scalar::U32, Scalar::I32), (Scalar::I64, Scalar::I32)];
+    for (of, scalar) in types.into_iter().chain([(Scalar::I64, Scalar::U64), (Scalar::I64, Scalar::I64)]) {
+        let f = primitive!(Isa::best(), AddEach, PrimitiveKey::AddEach(of, scalar));
+        for (n, mode) in
+            lengths().chain([700, 5000]).flat_map(|n| (0..16).map(move |mode| (n, AddMode(mode))))
+        {
+            let extent = [1, 7, 300, 1024, 1025][random.below(5)];
+            let (stride, masked, strays) = (1 + random.below(2), random.below(2) == 1, random.below(3) == 0);
+            let first = random.below(extent) as i64 - i64::from(strays) * 3;
+            let neighbors = mode.has(AddMode::NEIGHBORS);
+            let positions: Vec<i64> = (0..n)
+                .map(|i| match random.below(extent + if strays { 2 } else { 0 }) as i64 {
+                    _ if neighbors => first + i as i64,
+                    far if far > extent as i64 => {
+                        if of == Scalar::U32 {
+                            1 << 31
+                        } else {
+                            -1
+                        }
+                    }
+                    at => at,
+                })
+                .collect();
+            let mask: Vec<u8> = (0..n).map(|_| u8::from(!masked) | random.below(2) as u8).collect();
+            let bits: Vec<u64> = positions.iter().map(|&at| reference::truncate(of, at as u64)).collect();
+            let index = Tile::new(of, &bits);
+            let mut memory = Tile::new(scalar, &values(scalar, extent * stride, 5));
+            let value = Tile::new(scalar, &values(scalar, n.max(1), 6));
+            let each = mode.has(AddMode::VALUES);
+            let inside = |at: i64| (0..extent as i64).contains(&at);
+            let outside = positions.iter().zip(&mask).any(|(&at, &goes)| goes != 0 && !inside(at));
+            let refused = outside && mode.has(AddMode::CHECKED);
+            let (mut expected, added) = (memory.elements(), value.elements());
+            for (i, &at) in positions.iter().enumerate() {
+                if mask[i] != 0 && inside(at) && !refused {
+                    let place = &mut expected[at as usize * stride];
+                    *place = reference::truncate(scalar, place.wrapping_add(added[if each { i } else { 0 }]));
+                }
+            }
+            let scalar_or_array = match each {
+                true => Operand { array: value.ptr() },
+                false => Operand { bits: value.elements()[0] },
+            };
+            let index = if neighbors { first as usize as *const u8 } else { index.ptr() };
+            let mask = if masked { mask.as_ptr() } else { std::ptr::null() };
+            // SAFETY: all arrays have `n` elements, and memory has those of the extent.
+            let flag = unsafe {
+                f(memory.mut_ptr(), extent, stride as isize, index, mask, scalar_or_array, n, mode)
+            };
+            assert_eq!(memory.elements(), expected, "{of} {scalar}, n {n}, {extent}, {mode:?}");
+            assert_eq!(flag != 0, refused, "{of} {scalar}, n {n}, {extent}, {mode:?}");
+        }
     }
 }

@@ -108,6 +108,9 @@ impl Emitter<'_> {
         if self.native_atomic(data, &access, op, bounds)? {
             return Ok(());
         }
+        if self.add_each(data, &access, bounds)? {
+            return Ok(());
+        }
         let elements = self.elements(&access, bounds)?;
         let value = self.array(access.values[0], access.len)?;
         let key = PrimitiveKey::Atomic(op, access.view.elem);

@@ -10,6 +10,7 @@ use super::liveness::{self, Liveness};
 use super::pending::Group;
 use super::repr::{Matrix, Repr, Tile, View};
 use super::{Blocking, Source};
+use crate::copies::{AddedView, added_views};
 use crate::frame::Frame;
 use crate::site::{Site, SiteKind};
 use crate::spmd::{LaneSpace, Lockstep};
@@ -38,6 +39,8 @@ pub(super) struct Emitter<'a> {
     pub(super) preferred: HashMap<Value, Tile>,
     /// Values of lanes that are known now.
     pub(super) known: HashMap<Value, Vec<Literal>>,
+    /// The views that may be copies.
+    pub(super) added: Vec<(Value, AddedView)>,
     /// The address of the frame.
     pub(super) frame: ir::Value,
     /// What the kernel was made from, if it was written for threads.
@@ -66,10 +69,13 @@ impl<'a> Emitter<'a> {
         let scratch = asm.load(types::I64, frame, offset_of!(Frame, scratch) as i32);
         let exit = asm.fb.create_block();
         asm.fb.set_cold_block(exit);
+        let live = Liveness::of(kernel);
+        let added = added_views(kernel, |value| live.is_used(value));
         let mut emitter = Emitter {
             kernel,
             asm,
-            live: Liveness::of(kernel),
+            live,
+            added,
             arena: Arena::default(),
             group: Group::default(),
             sites: Vec::new(),
@@ -205,6 +211,11 @@ impl<'a> Emitter<'a> {
             Transpose(perm) => self.transpose(data, perm)?,
             Reduce { op: ReduceOp::Or, .. } if self.is_condition(data.input()) => self.any_lane(data)?,
             Reduce { op, axis } => {
+                if let (ReduceOp::Min, Some(least)) = (op, self.least_lane(data.input())) {
+                    let least = self.asm.int(least);
+                    self.set_result(result, Repr::Scalar(least));
+                    return Ok(());
+                }
                 let elem = self.kernel.ty(data.input()).elem();
                 self.along_axis(data, PrimitiveKey::Reduce(*op, elem), *axis)?;
             }

@@ -21,6 +21,9 @@ impl Emitter<'_> {
         let (elem, value) = (self.kernel.ty(data.view()).elem(), data.access_values()[0]);
         let native = instruction(op, elem).is_some() && elem.is_int();
         let adds = op == AtomicOp::Add && matches!(elem, Scalar::F32 | Scalar::F64);
+        if self.adds_in_one_call(data) {
+            return false;
+        }
         let result_under_mask = data.mask().is_some() && self.live.is_used(data.results[0]);
         if !(native || adds && self.is_private(data)) || !self.has_lanes(value) || result_under_mask {
             return false;
@@ -37,7 +40,7 @@ impl Emitter<'_> {
         varies
     }
 
-    fn is_private(&self, data: &OpData) -> bool {
+    pub(super) fn is_private(&self, data: &OpData) -> bool {
         matches!(self.kernel.ty(data.view()), Type::View(view) if view.space != Space::Global)
     }
 

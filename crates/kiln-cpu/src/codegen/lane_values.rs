@@ -156,6 +156,17 @@ impl Emitter<'_> {
         matches!(self.repr(value), Ok(Repr::Condition(_)))
     }
 
+    /// The least of an affine number in all lanes, if that is the first lane's and known.
+    pub(super) fn least_lane(&self, value: Value) -> Option<i64> {
+        let Ok(Repr::Affine(number)) = self.repr(value) else { return None };
+        let (mut last, least) = (number.base.known()?, number.base.known()?);
+        for (step, extent) in number.steps.iter().zip(self.space?.extents) {
+            let step = step.known().filter(|&step| step >= 0)?;
+            last = last.checked_add(step.checked_mul(i64::from(extent) - 1)?)?;
+        }
+        Some(least)
+    }
+
     /// Whether a condition holds in any lane: whether its box is one with lanes.
     pub(super) fn any_lane(&mut self, data: &OpData) -> Result<()> {
         let (value, result) = (data.input(), data.results[0]);

@@ -13,6 +13,7 @@
 //! | `group.rs` | element-wise operations on tiles, fused chunk by chunk |
 //! | `affine.rs`, `condition.rs`, `lane_values.rs` | values that follow from a lane's place |
 //! | `lane_atomic.rs` | atomics of lanes |
+//! | `add_each.rs` | sums at indices, in one call |
 //! | `lane_box.rs` | where conditions hold |
 //! | `lane_constants.rs` | values of lanes that are known now |
 //! | `lane_group.rs`, `lane_plan.rs` | operations of lanes, fused |
@@ -25,6 +26,7 @@
 //! | `control.rs` | branches and loops |
 //! | `diagnostics.rs` | faults and prints |
 
+mod add_each;
 mod affine;
 mod arena;
 mod asm;
@@ -113,7 +115,7 @@ pub(crate) fn compile(source: &Source<'_>) -> Result<(Object, Vec<Site>)> {
     let builder = FunctionBuilder::new(&mut context.func, &mut frontend);
     let mut emitter = Emitter::new(*source, Asm::new(builder, isa.default_call_conv()));
     emitter.function()?;
-    let Emitter { asm, arena, sites, constants, .. } = emitter;
+    let Emitter { asm, arena, sites, constants, added, .. } = emitter;
     let checks_time = sites.iter().any(|site| matches!(site.kind, SiteKind::Stopped));
     let symbols = asm.finish(isa.frontend_config());
 
@@ -127,7 +129,9 @@ pub(crate) fn compile(source: &Source<'_>) -> Result<(Object, Vec<Site>)> {
     let scratch_bytes = u32::try_from(arena.bytes());
     let scratch_bytes =
         scratch_bytes.map_err(|_| cannot(kernel, "tiles of more than 4 GiB in a program".to_owned()))?;
-    Ok((Object { code, alignment, references, words: constants, scratch_bytes, checks_time }, sites))
+    let added = added.into_iter().map(|(_, view)| view).collect();
+    let words = constants;
+    Ok((Object { code, alignment, references, words, scratch_bytes, checks_time, added }, sites))
 }
 
 /// What a relocation of Cranelift's says; `None` where it is no address of something that the

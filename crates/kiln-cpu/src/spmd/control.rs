@@ -4,6 +4,15 @@ use super::rewrite::Rewrite;
 use kiln_backend::Result;
 use kiln_ir::{BinaryOp, Block, CompareOp, Literal, OpData, OpKind, ReduceOp, Scalar, Type, Value};
 
+/// The turns of a loop whose bounds vary, and which lanes are in each.
+enum Turns {
+    /// Each lane has as many as its trips.
+    Counted { lo: Value, step: Value, trips: Value },
+    /// All lanes go on to the same end by the same step. Where the first counters are affine, so
+    /// are the others, and the lanes of a turn are a box.
+    Until { lo: Value, hi: Value, step: Value },
+}
+
 impl Rewrite<'_> {
     pub(super) fn branch(&mut self, data: &OpData) -> Result<()> {
         let condition = data.condition();
@@ -102,10 +111,17 @@ impl Rewrite<'_> {
     /// values meanwhile.
     fn masked_for(&mut self, data: &OpData) -> Result<()> {
         let elem = self.old.ty(data.for_bounds()[0]).elem();
-        let [lo, _, step] = data.for_bounds();
-        let (lo, step) = (self.lanes_of(lo)?, self.lanes_of(step)?);
-        let trips = self.trips(data, elem)?;
-        let most = self.b.reduce(ReduceOp::Max, 0, trips);
+        let [lo, hi, step] = data.for_bounds();
+        let shares_end = elem == Scalar::I64 && !self.is_lanes(hi)? && !self.is_lanes(step)?;
+        let (most, turns) = if shares_end {
+            let (hi, step) = (self.uniform(hi)?, self.uniform(step)?);
+            let lo = self.lanes_of(lo)?;
+            (self.most_trips(lo, hi, step), Turns::Until { lo, hi, step })
+        } else {
+            let (lo, step) = (self.lanes_of(lo)?, self.lanes_of(step)?);
+            let trips = self.trips(data, elem)?;
+            (self.b.reduce(ReduceOp::Max, 0, trips), Turns::Counted { lo, step, trips })
+        };
         let zero = self.b.constant(Literal::zero(Scalar::U64));
         let one = self.b.constant(Literal::one(Scalar::U64));
         let inits = self.all_lanes(data.inits())?;
@@ -116,13 +132,8 @@ impl Rewrite<'_> {
         let outer = self.mask;
         let counter = Type::scalar(Scalar::U64);
         let body = self.region_with(&[&[counter], &types[..]].concat(), |r, new| {
-            let turn = r.b.broadcast(new[0], r.shape());
-            let live = r.b.compare(CompareOp::Lt, turn, trips);
+            let (at, live) = r.turn(new[0], &turns, elem);
             r.mask = Some(live);
-            let turn = r.b.cast(new[0], elem);
-            let turn = r.b.broadcast(turn, r.shape());
-            let ahead = r.b.binary(BinaryOp::Mul, turn, step);
-            let at = r.b.binary(BinaryOp::Add, lo, ahead);
             r.set_lanes(args[0], at);
             r.bind(&args[1..], &new[1..], &lanes);
             let yields = r.body(region)?;
@@ -134,6 +145,56 @@ impl Rewrite<'_> {
         let results = self.control(OpKind::For, &operands, &types, &[body]);
         self.bind(&data.results, &results, &lanes);
         Ok(())
+    }
+
+    /// The counter of each lane in a turn, and the lanes that are in it.
+    fn turn(&mut self, turn: Value, turns: &Turns, elem: Scalar) -> (Value, Value) {
+        match *turns {
+            Turns::Counted { lo, step, trips } => {
+                let lanes = self.b.broadcast(turn, self.shape());
+                let live = self.b.compare(CompareOp::Lt, lanes, trips);
+                let turn = self.b.cast(turn, elem);
+                let turn = self.b.broadcast(turn, self.shape());
+                let ahead = self.b.binary(BinaryOp::Mul, turn, step);
+                (self.b.binary(BinaryOp::Add, lo, ahead), live)
+            }
+            Turns::Until { lo, hi, step } => {
+                let turn = self.b.cast(turn, elem);
+                let ahead = self.b.binary(BinaryOp::Mul, turn, step);
+                let ahead = self.b.broadcast(ahead, self.shape());
+                let at = self.b.binary(BinaryOp::Add, lo, ahead);
+                // A counter that has wrapped is less than the first one.
+                let (hi, above) = (self.b.broadcast(hi, self.shape()), self.b.compare(CompareOp::Ge, at, lo));
+                let below = self.b.compare(CompareOp::Lt, at, hi);
+                let live = self.b.binary(BinaryOp::And, above, below);
+                (at, self.narrowed(live))
+            }
+        }
+    }
+
+    /// How often the lane that begins with the least counter runs a loop, as u64.
+    fn most_trips(&mut self, lo: Value, hi: Value, step: Value) -> Value {
+        let lo = match self.mask {
+            Some(mask) => {
+                let hi = self.b.broadcast(hi, self.shape());
+                self.b.select(mask, lo, hi)
+            }
+            None => lo,
+        };
+        let least = self.b.reduce(ReduceOp::Min, 0, lo);
+        let (zero, one) = (self.b.index(0), self.b.index(1));
+        let begins = self.b.compare(CompareOp::Lt, least, hi);
+        let forwards = self.b.compare(CompareOp::Lt, zero, step);
+        let runs = self.b.binary(BinaryOp::And, begins, forwards);
+        let distance = self.b.binary(BinaryOp::Sub, hi, least);
+        let less = self.b.binary(BinaryOp::Sub, distance, one);
+        let step = self.b.select(runs, step, one);
+        let (less, step) = (self.bits_as(less, Scalar::U64), self.bits_as(step, Scalar::U64));
+        let whole = self.b.binary(BinaryOp::Div, less, step);
+        let one = self.b.constant(Literal::one(Scalar::U64));
+        let trips = self.b.binary(BinaryOp::Add, whole, one);
+        let none = self.b.constant(Literal::zero(Scalar::U64));
+        self.b.select(runs, trips, none)
     }
 
     /// How often each lane runs a loop, as u64; not at all where it is not there.
