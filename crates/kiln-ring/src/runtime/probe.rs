@@ -30,13 +30,16 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// on the way there.
 const SHARED_PATIENCE: Duration = Duration::from_secs(3600);
 
-/// How the host writes quads with a stamp: at this word of the memory, three words of each.
-pub(super) struct Write(pub fn(&RingMemory, usize, &[u32], u32));
+/// How the host writes quads with a stamp: at this word of the memory, three words of each. The
+/// last argument gives the processor time that the kernel has had, where the device says so.
+pub(super) struct Write(pub fn(&RingMemory, usize, &[u32], u32, Ran<'_>));
+
+type Ran<'a> = &'a dyn Fn() -> Option<Duration>;
 
 impl Write {
     /// As messages are written: in lines and by quads.
     pub fn whole() -> Write {
-        Write(|memory, at, words, stamp| {
+        Write(|memory, at, words, stamp, _| {
             if stamp.is_multiple_of(2) {
                 memory.store_quads(at, words, stamp);
             } else {
@@ -111,8 +114,9 @@ impl Bench {
         // does not end; and four numbers.
         let id = unsafe { device.backend().need_residents()?.launch_resident(&program, launch)? };
         let (mut torn, mut silent) = (0, None);
+        let ran = || Some(device.backend().residents()?.block_time(id, 0)?.ran);
         for round in 1..=self.rounds {
-            self.write(round, write);
+            self.write(round, write, &ran);
             match self.read(round) {
                 Ok(seen) => torn += seen,
                 Err(slot) => {
@@ -142,13 +146,13 @@ impl Bench {
     }
 
     /// Writes the slots of a round.
-    fn write(&self, round: u32, write: &Write) {
+    fn write(&self, round: u32, write: &Write, ran: Ran<'_>) {
         let stamp = stamp(round.into(), Kind::Request);
         let words: Vec<u32> = (0..(self.slots * QUADS * PAYLOAD) as u32)
             .map(|w| word(round, w / PAYLOAD as u32, w as usize % PAYLOAD))
             .collect();
         match self.protocol {
-            Protocol::Stamped => (write.0)(&self.requests, 0, &words, stamp),
+            Protocol::Stamped => (write.0)(&self.requests, 0, &words, stamp, ran),
             Protocol::Ordered => {
                 for (slot, words) in words.chunks_exact(QUADS * PAYLOAD).enumerate() {
                     let (at, (first, others)) = (slot * QUADS * QUAD, words.split_at(PAYLOAD));
@@ -204,6 +208,7 @@ impl Bench {
 mod tests {
     use super::super::choose_transport::choose_by;
     use super::*;
+    use crate::wire::slot::LAP_MASK;
     use crate::{RingConfig, RingCtx, RingRuntime, RuntimeConfig, ring_kernel};
 
     /// The device that `KILN_DEVICE` names: on one of another kind than a CPU, this is the test by
@@ -212,19 +217,27 @@ mod tests {
         Device::open(&std::env::var("KILN_DEVICE").unwrap_or("cpu".to_owned())).unwrap()
     }
 
-    /// Stamps first, and the words later: in every second round so much later that a device without
-    /// a core of its own polls in between, and be it in one of these rounds alone.
+    /// Stamps first, and the words later: in the first rounds not before the device has polled in
+    /// between, however long it has to wait for a processor.
     fn torn() -> Write {
-        Write(|memory, at, words, stamp| {
+        Write(|memory, at, words, stamp, ran| {
             for (q, words) in words.chunks_exact(PAYLOAD).enumerate() {
                 memory.store_quad(at + q * QUAD, [0, 0, 0, stamp]);
                 memory.flush();
-                if (at, q, stamp.is_multiple_of(2)) == (0, 0, true) {
-                    std::thread::sleep(Duration::from_micros(200));
+                if (at, q) == (0, 0) && stamp & LAP_MASK <= 4 {
+                    wait_until_polled(ran);
                 }
                 memory.store_quad(at + q * QUAD, [words[0], words[1], words[2], stamp]);
             }
         })
+    }
+
+    /// Waits until the device has had a tenth of a millisecond, which is hundreds of polls.
+    fn wait_until_polled(ran: Ran<'_>) {
+        let Some(before) = ran() else { return std::thread::sleep(Duration::from_millis(5)) };
+        while ran().is_some_and(|now| now.saturating_sub(before) < Duration::from_micros(100)) {
+            std::thread::sleep(Duration::from_micros(50));
+        }
     }
 
     /// A transport passes its test as it is, and fails it where stamps come before their words:
