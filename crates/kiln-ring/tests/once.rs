@@ -15,7 +15,10 @@ const NEVER: Duration = Duration::from_secs(20 * 60);
 /// Runtimes of threads and of warps: with one worker for all actors, and with several.
 fn runtimes() -> Vec<RingRuntime> {
     let of = |device: &str, workers: usize, warps: bool| {
+        // The interpreter writes all memory beforehand: no more than is used.
+        let bytes = 1 << 20;
         let config = RuntimeConfig { spins: 64, acknowledge_within: NEVER, ..RuntimeConfig::default() };
+        let config = RuntimeConfig { inbox_bytes: bytes, outbox_bytes: bytes, arena_bytes: bytes, ..config };
         let config = config.workers(workers).warps(warps).endpoints_per_worker(8);
         RingRuntime::with(&Device::open(device).unwrap(), config).unwrap()
     };
@@ -64,7 +67,7 @@ fn arrays_of_the_state_change_once_under_back_pressure() {
     for rt in runtimes() {
         let sink = rt.launch(total, RingConfig::default().state(0).capacity(1024)).unwrap();
         let source = counting(&rt, &sink, 4);
-        let n = 200;
+        let n = 80;
         for x in 0..n {
             source.send(x).unwrap();
         }
@@ -73,7 +76,7 @@ fn arrays_of_the_state_change_once_under_back_pressure() {
         while source.channel().unanswered() != u64::from(n) - 4 && begun.elapsed() < NEVER {
             turns(&source, 1);
         }
-        turns(&source, 300);
+        turns(&source, 50);
         assert_eq!(source.state().unwrap().seen[..2], [4, 1 + 2 + 3]);
         sink.activate().unwrap();
         let mut sum = 0;
@@ -129,7 +132,7 @@ fn arrays_of_messages_change_once_in_each_stage() {
         for values in blocks.iter().cloned() {
             first.send(Block { values }).unwrap();
         }
-        turns(&first, 200);
+        turns(&first, 50);
         sink.activate().unwrap();
         for i in 0..12 {
             assert_eq!(sink.outputs().recv_timeout(NEVER).unwrap(), [i * 10 + 3; 2], "block {i}");
@@ -166,7 +169,7 @@ fn outputs_that_nobody_takes_are_waited_for_before_the_handler_runs() {
         while source.channel().unanswered() != 30 - 4 - 8 && begun.elapsed() < NEVER {
             turns(&source, 1);
         }
-        turns(&source, 300);
+        turns(&source, 50);
         assert_eq!(sink.state().unwrap()[0], 4);
         for x in 0..30 {
             assert_eq!(sink.outputs().recv_timeout(NEVER).unwrap(), x);

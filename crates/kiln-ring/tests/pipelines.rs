@@ -13,7 +13,10 @@ use std::time::Duration;
 const NEVER: Duration = Duration::from_secs(20 * 60);
 
 fn runtime(device: &str, warps: bool, cluster: usize) -> RingRuntime {
+    // The interpreter writes all memory beforehand: no more than is used.
+    let bytes = 1 << 20;
     let config = RuntimeConfig { spins: 64, acknowledge_within: NEVER, ..RuntimeConfig::default() };
+    let config = RuntimeConfig { inbox_bytes: bytes, outbox_bytes: bytes, arena_bytes: bytes, ..config };
     let config = config.workers(2).warps(warps).endpoints_per_worker(8).clusters_of(cluster);
     RingRuntime::with(&Device::open(device).unwrap(), config).unwrap()
 }

@@ -25,6 +25,10 @@ pub(crate) fn wide_sum(x: &Array, axes: &[usize], site: Site) -> Array {
 }
 
 fn reduce_of((op, numbers_only): (ReduceOp, bool), x: &Array, axes: &[usize], site: Site) -> Array {
+    // One that has failed has no axes.
+    if x.error().is_some() {
+        return x.clone();
+    }
     let shape = without(x.shape(), axes);
     let axes: Extents = axes.iter().copied().filter(|&axis| x.shape()[axis] != 1).collect();
     if axes.is_empty() {
@@ -113,12 +117,16 @@ impl Array {
             ReduceOp::Sum | ReduceOp::Or | ReduceOp::Xor => Literal::zero(self.dtype()),
             ReduceOp::Prod | ReduceOp::And => Literal::one(self.dtype()),
             ReduceOp::Min | ReduceOp::Max | ReduceOp::ArgMin | ReduceOp::ArgMax => {
-                let problem = format!("no elements along an axis of shape {:?}", self.shape());
-                return Array::failed(Error::Shape { op: op.name(), problem, location: site }, site);
+                return self.no_elements(op.name(), site);
             }
         };
         let Some(device) = self.device() else { return self.clone() };
         super::create::constant(device, op.name(), number, shape, site)
+    }
+
+    fn no_elements(&self, op: &'static str, site: Site) -> Array {
+        let problem = format!("no elements along an axis of shape {:?}", self.shape());
+        Array::failed(Error::Shape { op, problem, location: site }, site)
     }
 
     /// Reduces along checked axes.
@@ -245,6 +253,9 @@ impl Array {
             Ok(at) => at,
             Err(error) => return Array::failed(error, site),
         };
+        if self.shape()[at] == 0 {
+            return self.no_elements(name, site);
+        }
         let Some(device) = self.device() else { return self.clone() };
         let best = extreme(self, Along { axes: &[axis], stay: true }, site);
         let hit = self.equal(&best) | self.is_nan();

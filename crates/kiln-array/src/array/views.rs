@@ -207,9 +207,15 @@ impl Array {
         let (from, to) = match (from, to) {
             (Some(from), Some(to)) if from <= to && to <= extent && step != 0 => (from, to),
             _ => {
-                let ends = (range.start_bound(), range.end_bound());
+                let start = from.filter(|_| range.start_bound() != Bound::Unbounded);
+                let start = start.map_or(String::new(), |start| start.to_string());
+                let end = match range.end_bound() {
+                    Bound::Included(end) => format!("={end}"),
+                    Bound::Excluded(end) => end.to_string(),
+                    Bound::Unbounded => String::new(),
+                };
                 let problem = format!(
-                    "{ends:?} in steps of {step} is no part of axis {axis} of shape {:?}",
+                    "{start}..{end} in steps of {step} is no part of axis {axis} of shape {:?}",
                     self.shape()
                 );
                 return Array::failed(Error::Shape { op: "slice", problem, location: site }, site);

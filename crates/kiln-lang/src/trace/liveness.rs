@@ -2,13 +2,11 @@
 //! afterwards.
 
 use super::item::{Item, Loop, NamedAs, Raw, Region, Var};
-use std::collections::BTreeSet;
-
-type Vars = BTreeSet<Var>;
+use super::var_set::VarSet;
 
 /// Fills in the `live` lists of every step in a region, given what is read after it; gives what it
 /// reads before writing.
-pub(super) fn annotate(region: &mut Region, after: &Vars) -> Vars {
+pub(super) fn annotate(region: &mut Region, after: &VarSet) -> VarSet {
     let mut live = after.clone();
     let mut births = births(region);
     for (position, item) in region.items.iter_mut().enumerate().rev() {
@@ -18,33 +16,35 @@ pub(super) fn annotate(region: &mut Region, after: &Vars) -> Vars {
                 live.insert(*var);
             }
             Item::Set { var, .. } => {
-                live.remove(var);
+                live.remove(*var);
             }
             Item::If { then, otherwise, live: handed_on, .. } => {
-                let mut written = Vars::new();
+                let mut written = VarSet::default();
                 writes(then, &mut written);
                 writes(otherwise, &mut written);
-                *handed_on = written.intersection(&live).copied().collect();
+                *handed_on = written.and(&live).collect();
                 let mut before = annotate(then, &live);
-                before.extend(annotate(otherwise, &live));
+                before.union(&annotate(otherwise, &live));
                 live = before;
             }
             Item::FaultRegion { body, live: handed_on, .. } => {
-                let mut written = Vars::new();
+                let mut written = VarSet::default();
                 writes(body, &mut written);
-                *handed_on = written.intersection(&live).copied().collect();
+                *handed_on = written.and(&live).collect();
                 live = annotate(body, &live);
                 // After a fault they are what they were before.
-                live.extend(handed_on.iter());
+                handed_on.iter().for_each(|var| live.insert(*var));
             }
             Item::Tasks { tasks, .. } => {
                 // They write nothing that outlives them.
                 let mut before = live.clone();
-                tasks.iter_mut().for_each(|(_, region)| before.extend(annotate(region, &live)));
+                for (_, region) in tasks {
+                    before.union(&annotate(region, &live));
+                }
                 live = before;
             }
             Item::Loop { head, body, live: handed_on, .. } => {
-                let mut written = Vars::new();
+                let mut written = VarSet::default();
                 writes(body, &mut written);
                 if let Loop::While { test, .. } = head {
                     writes(test, &mut written);
@@ -54,22 +54,20 @@ pub(super) fn annotate(region: &mut Region, after: &Vars) -> Vars {
                 let mut at_head = live.clone();
                 loop {
                     let mut now = annotate(body, &at_head);
-                    now.extend(live.iter());
+                    now.union(&live);
                     if let Loop::While { test, .. } = head {
                         now = annotate(test, &now);
                     }
-                    now.extend(at_head.iter());
-                    if now == at_head {
+                    if !at_head.union(&now) {
                         break;
                     }
-                    at_head = now;
                 }
-                *handed_on = written.intersection(&at_head).copied().collect();
+                *handed_on = written.and(&at_head).collect();
                 live = at_head;
             }
         }
         while births.last().is_some_and(|(first, _)| *first == position) {
-            births.pop().map(|(_, var)| live.remove(&var));
+            births.pop().map(|(_, var)| live.remove(var));
         }
     }
     live
@@ -77,9 +75,9 @@ pub(super) fn annotate(region: &mut Region, after: &Vars) -> Vars {
 
 /// Lets every step inside a region hand on those of some variables that it writes, also where
 /// nothing reads them afterwards: a debugger may ask for them.
-pub(super) fn keep(region: &mut Region, kept: &Vars) {
+pub(super) fn keep(region: &mut Region, kept: &VarSet) {
     for item in &mut region.items {
-        let mut written = Vars::new();
+        let mut written = VarSet::default();
         let handed_on = match item {
             Item::Op { .. } | Item::Name(_) | Item::Get { .. } | Item::Set { .. } => continue,
             Item::Tasks { tasks, .. } => {
@@ -108,14 +106,13 @@ pub(super) fn keep(region: &mut Region, kept: &Vars) {
                 live
             }
         };
-        let more = written.intersection(kept).filter(|var| !handed_on.contains(var));
-        let more: Vec<Var> = more.copied().collect();
+        let more: Vec<Var> = written.and(kept).filter(|var| !handed_on.contains(var)).collect();
         handed_on.extend(more);
     }
 }
 
 /// The variables that have a name, in a region and inside it.
-pub(super) fn named(region: &Region, into: &mut Vars) {
+pub(super) fn named(region: &Region, into: &mut VarSet) {
     for item in &region.items {
         match item {
             Item::Name(item) => {
@@ -140,14 +137,14 @@ pub(super) fn named(region: &Region, into: &mut Vars) {
 /// The variables that a region owns, each with the position of the first step that mentions it, in
 /// order: before that, none is live.
 fn births(region: &Region) -> Vec<(usize, Var)> {
-    let mut waiting: Vars = region.owned.iter().copied().collect();
-    let mut births = Vec::with_capacity(waiting.len());
+    let mut waiting: VarSet = region.owned.iter().copied().collect();
+    let mut births = Vec::with_capacity(region.owned.len());
     for (position, item) in region.items.iter().enumerate() {
         if waiting.is_empty() {
             break;
         }
         mentions(item, &mut |var| {
-            if waiting.remove(&var) {
+            if waiting.remove(var) {
                 births.push((position, var));
             }
         });
@@ -181,34 +178,42 @@ fn mentions(item: &Item, visit: &mut dyn FnMut(Var)) {
 }
 
 /// Adds the variables that a region writes and that outlive it.
-fn writes(region: &Region, into: &mut Vars) {
-    let mut inner = Vars::new();
+fn writes(region: &Region, into: &mut VarSet) {
+    if region.owned.is_empty() {
+        return writes_of_items(region, into);
+    }
+    let mut inner = VarSet::default();
+    writes_of_items(region, &mut inner);
+    for var in &region.owned {
+        inner.remove(*var);
+    }
+    into.union(&inner);
+}
+
+fn writes_of_items(region: &Region, into: &mut VarSet) {
     for item in &region.items {
         match item {
             Item::Op { .. } | Item::Get { .. } | Item::Name(_) => {}
-            Item::Set { var, .. } => {
-                inner.insert(*var);
-            }
+            Item::Set { var, .. } => into.insert(*var),
             Item::If { then, otherwise, .. } => {
-                writes(then, &mut inner);
-                writes(otherwise, &mut inner);
+                writes(then, into);
+                writes(otherwise, into);
             }
-            Item::FaultRegion { body, .. } => writes(body, &mut inner),
-            Item::Tasks { tasks, .. } => tasks.iter().for_each(|(_, region)| writes(region, &mut inner)),
+            Item::FaultRegion { body, .. } => writes(body, into),
+            Item::Tasks { tasks, .. } => tasks.iter().for_each(|(_, region)| writes(region, into)),
             Item::Loop { head, body, .. } => {
-                writes(body, &mut inner);
+                writes(body, into);
                 if let Loop::While { test, .. } = head {
-                    writes(test, &mut inner);
+                    writes(test, into);
                 }
             }
         }
     }
-    into.extend(inner.into_iter().filter(|v| !region.owned.contains(v)));
 }
 
 /// Whether a region writes a variable that outlives it.
 pub(crate) fn writes_outer(region: &Region) -> bool {
-    let mut written = Vars::new();
+    let mut written = VarSet::default();
     writes(region, &mut written);
     !written.is_empty()
 }

@@ -11,7 +11,7 @@
 //! | `exits.rs` | `break`, `continue` and `return` as flags: the IR has no jumps |
 //! | `scope.rs`, `site.rs` | what an exit may leave; places in the source |
 //! | `loops.rs` | closing loops that may be left |
-//! | `liveness.rs` | which variables are still read after an `if` or a loop |
+//! | `liveness.rs`, `var_set.rs` | which variables are still read after an `if` or a loop |
 //! | `promote.rs` | variables to SSA |
 //! | `panics.rs` | where a panic of the kernel's happened |
 //! | `naming.rs` | whether names of the user's are recorded, for a debugger |
@@ -29,6 +29,7 @@ mod recorder;
 mod run;
 mod scope;
 mod site;
+mod var_set;
 
 pub use error::{TraceError, TraceErrors};
 pub(crate) use exits::ExitKind;

@@ -8,19 +8,20 @@ use super::liveness;
 use super::naming::records_names;
 use super::recorder::Recorder;
 use super::site::Site;
+use super::var_set::VarSet;
 use kiln_ir::{Block, ExplicitOp, Kernel, Level, Literal, Loc, Named, Naming, OpKind, Task, Type, Value};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 /// The kernel that a finished trace describes.
 pub(super) fn promote(mut recorder: Recorder) -> Kernel {
     let mut body = recorder.close();
-    liveness::annotate(&mut body, &BTreeSet::new());
+    liveness::annotate(&mut body, &VarSet::default());
     if records_names() {
-        let mut kept = BTreeSet::new();
+        let mut kept = VarSet::default();
         liveness::named(&body, &mut kept);
         // A tile in code over threads may be written where only some threads are.
         let tiles = matches!(recorder.level, Level::Tile { .. });
-        kept.retain(|var: &Var| {
+        kept.retain(|var| {
             recorder.vars[var.0 as usize].as_tile().is_some_and(|ty| tiles || ty.shape.rank() == 0)
         });
         liveness::keep(&mut body, &kept);

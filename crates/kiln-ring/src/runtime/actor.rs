@@ -12,6 +12,7 @@ use crate::layout::Layout;
 use crate::lifecycle::Lifecycle;
 use crate::telemetry::ActorTelemetry;
 use crate::wire::record::gate;
+use kiln_backend::BlockTime;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -410,7 +411,8 @@ impl<H: Handler> Actor<H> {
 
     /// As [`terminate_with`](Self::terminate_with), handling what it has, for as long as that
     /// takes. The limit is on progress: it waits no longer than
-    /// [`acknowledge_within`](crate::RuntimeConfig::acknowledge_within) for one message to be done.
+    /// [`acknowledge_within`](crate::RuntimeConfig::acknowledge_within) for one message to be done,
+    /// without the time in which the worker had no processor.
     ///
     /// ```
     /// # use kiln_ring::{RingConfig, RingCtx, RingRuntime, ring_kernel};
@@ -429,10 +431,12 @@ impl<H: Handler> Actor<H> {
     /// As of [`terminate_with`](Self::terminate_with).
     pub fn terminate(&self) -> Result<()> {
         let held = || self.body.mailbox.unanswered() + self.body.side.backlog().unwrap_or(0);
-        let mut before = held();
+        let (patience, time) = (self.body.side.patience(), || self.body.side.worker_time());
+        let (mut before, mut since) = (held(), time());
         loop {
-            match self.terminate_with(Ending::Drain, self.body.side.patience()) {
-                Err(RingError::NotDrained { left, .. }) if left < before => before = left,
+            match self.terminate_with(Ending::Drain, patience) {
+                Err(RingError::NotDrained { left, .. }) if left < before => (before, since) = (left, time()),
+                Err(RingError::NotDrained { .. }) if lacked_processor(since, time(), patience) => {}
                 // The last message was done just in time: nothing was left for the worker to let go
                 // of the actor, which has a limit of its own.
                 Err(RingError::Unresponsive { .. }) if before > 0 && held() == 0 => before = 0,
@@ -440,6 +444,11 @@ impl<H: Handler> Actor<H> {
             }
         }
     }
+}
+
+/// Whether a worker that could run had less than this of a processor between two readings.
+fn lacked_processor(since: Option<BlockTime>, now: Option<BlockTime>, time: Duration) -> bool {
+    since.zip(now).is_some_and(|(since, now)| now.runnable && now.ran.saturating_sub(since.ran) < time)
 }
 
 impl<H: Handler> Drop for Actor<H> {

@@ -10,7 +10,7 @@ use crate::standing::Standing;
 use crate::wire::command::Operation;
 use crate::wire::record::{actor as line, endpoint};
 use crate::wire::slot::priority_of;
-use kiln_backend::is_printing;
+use kiln_backend::{BlockTime, is_printing};
 use std::sync::Weak;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -58,6 +58,11 @@ impl Side {
     /// How long the host waits for what should come soon.
     pub(super) fn patience(&self) -> Duration {
         self.shared.config.acknowledge_within
+    }
+
+    /// The time that the actor's worker has had, as far as the device says.
+    pub(super) fn worker_time(&self) -> Option<BlockTime> {
+        self.shared.grid().block_time(self.endpoints.first.worker)
     }
 
     pub(super) fn read_state(&self, words: &mut [u32]) -> Result<()> {

@@ -302,7 +302,7 @@ impl Grid {
     }
 
     /// The time that a worker has had, as far as the device says.
-    fn block_time(&self, worker: usize) -> Option<BlockTime> {
+    pub fn block_time(&self, worker: usize) -> Option<BlockTime> {
         self.device.backend().residents()?.block_time(self.resident?, worker as u64)
     }
 

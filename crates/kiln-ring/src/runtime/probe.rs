@@ -20,6 +20,9 @@ use std::time::{Duration, Instant};
 /// each.
 const SLOTS: usize = 32;
 const ROUNDS: u32 = 256;
+/// As many where both sides share processors: each round may cost a switch of threads, and what
+/// is tested goes through one cache.
+const SHARED_ROUNDS: u32 = 64;
 /// How long one side waits for the other where both have processors of their own: no round takes a
 /// hundredth of it.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -27,13 +30,16 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// on the way there.
 const SHARED_PATIENCE: Duration = Duration::from_secs(3600);
 
-/// How the host writes quads with a stamp: at this word of the memory, three words of each.
-pub(super) struct Write(pub fn(&RingMemory, usize, &[u32], u32));
+/// How the host writes quads with a stamp: at this word of the memory, three words of each. The
+/// last argument gives the processor time that the kernel has had, where the device says so.
+pub(super) struct Write(pub fn(&RingMemory, usize, &[u32], u32, Ran<'_>));
+
+type Ran<'a> = &'a dyn Fn() -> Option<Duration>;
 
 impl Write {
     /// As messages are written: in lines and by quads.
     pub fn whole() -> Write {
-        Write(|memory, at, words, stamp| {
+        Write(|memory, at, words, stamp, _| {
             if stamp.is_multiple_of(2) {
                 memory.store_quads(at, words, stamp);
             } else {
@@ -49,6 +55,7 @@ struct Bench {
     answers: RingMemory,
     slots: usize,
     protocol: Protocol,
+    rounds: u32,
     patience: Duration,
 }
 
@@ -66,18 +73,21 @@ pub(super) fn test(
     if slots == 0 {
         return Ok(Ok("not tested: the runtime's memory is too small for that".to_owned()));
     }
+    let on_host = device.properties().capabilities.on_host;
+    let rounds = if on_host { SHARED_ROUNDS } else { ROUNDS };
     let bench = Bench {
         requests: memory.inbox_part(begin, slots * line),
         answers: memory.outbox_part(begin, slots * line + QUAD),
         slots,
         protocol: transport.protocol(),
-        patience: if device.properties().capabilities.on_host { SHARED_PATIENCE } else { PATIENCE },
+        rounds,
+        patience: if on_host { SHARED_PATIENCE } else { PATIENCE },
     };
     let begun = Instant::now();
     let verdict = bench.run(device, memory, begin, write)?;
     SharedMemory::clear(&bench.requests);
     SharedMemory::clear(&bench.answers);
-    let quads = 2 * ROUNDS as usize * slots * QUADS;
+    let quads = 2 * rounds as usize * slots * QUADS;
     Ok(verdict.map(|()| format!("{quads} quads came whole, tested in {:.1?}", begun.elapsed())))
 }
 
@@ -95,7 +105,7 @@ impl Bench {
             .map_err(|errors| refuse(errors.errors().iter().map(ToString::to_string).collect()))?;
         let program = device.program(&kernel)?;
         let ([inbox, outbox, _], mut numbers) = (memory.views(), memory.extents(false)[..4].to_vec());
-        let scalars = [begin, self.slots, ROUNDS as usize, self.patience.as_millis() as usize];
+        let scalars = [begin, self.slots, self.rounds as usize, self.patience.as_millis() as usize];
         numbers.extend(scalars.map(|scalar| scalar as u64));
         let (buffers, stream) = ([inbox, outbox], memory.stream());
         let launch = Launch { grid: [1, 1, 1], buffers: &buffers, numbers: &numbers, stream };
@@ -104,8 +114,9 @@ impl Bench {
         // does not end; and four numbers.
         let id = unsafe { device.backend().need_residents()?.launch_resident(&program, launch)? };
         let (mut torn, mut silent) = (0, None);
-        for round in 1..=ROUNDS {
-            self.write(round, write);
+        let ran = || Some(device.backend().residents()?.block_time(id, 0)?.ran);
+        for round in 1..=self.rounds {
+            self.write(round, write, &ran);
             match self.read(round) {
                 Ok(seen) => torn += seen,
                 Err(slot) => {
@@ -120,7 +131,7 @@ impl Bench {
         }
         let [there, rounds, ..] = self.answers.load_quad(self.slots * QUADS * QUAD);
         Ok(if there > 0 || torn > 0 {
-            let all = ROUNDS as usize * self.slots * QUADS;
+            let all = self.rounds as usize * self.slots * QUADS;
             Err(format!(
                 "among {all} quads each way, the device saw stamps before their words {there} times, and the host {torn} times"
             ))
@@ -135,13 +146,13 @@ impl Bench {
     }
 
     /// Writes the slots of a round.
-    fn write(&self, round: u32, write: &Write) {
+    fn write(&self, round: u32, write: &Write, ran: Ran<'_>) {
         let stamp = stamp(round.into(), Kind::Request);
         let words: Vec<u32> = (0..(self.slots * QUADS * PAYLOAD) as u32)
             .map(|w| word(round, w / PAYLOAD as u32, w as usize % PAYLOAD))
             .collect();
         match self.protocol {
-            Protocol::Stamped => (write.0)(&self.requests, 0, &words, stamp),
+            Protocol::Stamped => (write.0)(&self.requests, 0, &words, stamp, ran),
             Protocol::Ordered => {
                 for (slot, words) in words.chunks_exact(QUADS * PAYLOAD).enumerate() {
                     let (at, (first, others)) = (slot * QUADS * QUAD, words.split_at(PAYLOAD));
@@ -170,6 +181,9 @@ impl Bench {
             if there == 0 && begun.elapsed() > self.patience {
                 return Err(slot);
             }
+            if there == 0 && self.patience == SHARED_PATIENCE {
+                std::thread::yield_now();
+            }
         }
         Ok(torn)
     }
@@ -194,6 +208,7 @@ impl Bench {
 mod tests {
     use super::super::choose_transport::choose_by;
     use super::*;
+    use crate::wire::slot::LAP_MASK;
     use crate::{RingConfig, RingCtx, RingRuntime, RuntimeConfig, ring_kernel};
 
     /// The device that `KILN_DEVICE` names: on one of another kind than a CPU, this is the test by
@@ -202,20 +217,27 @@ mod tests {
         Device::open(&std::env::var("KILN_DEVICE").unwrap_or("cpu".to_owned())).unwrap()
     }
 
-    /// Stamps first, and the words a little later.
+    /// Stamps first, and the words later: in the first rounds not before the device has polled in
+    /// between, however long it has to wait for a processor.
     fn torn() -> Write {
-        Write(|memory, at, words, stamp| {
+        Write(|memory, at, words, stamp, ran| {
             for (q, words) in words.chunks_exact(PAYLOAD).enumerate() {
                 memory.store_quad(at + q * QUAD, [0, 0, 0, stamp]);
                 memory.flush();
-                (0..200).for_each(|_| std::hint::spin_loop());
-                if (at, q) == (0, 0) {
-                    // Once a round, so that a device without a core of its own polls now.
-                    std::thread::yield_now();
+                if (at, q) == (0, 0) && stamp & LAP_MASK <= 4 {
+                    wait_until_polled(ran);
                 }
                 memory.store_quad(at + q * QUAD, [words[0], words[1], words[2], stamp]);
             }
         })
+    }
+
+    /// Waits until the device has had a tenth of a millisecond, which is hundreds of polls.
+    fn wait_until_polled(ran: Ran<'_>) {
+        let Some(before) = ran() else { return std::thread::sleep(Duration::from_millis(5)) };
+        while ran().is_some_and(|now| now.saturating_sub(before) < Duration::from_micros(100)) {
+            std::thread::sleep(Duration::from_micros(50));
+        }
     }
 
     /// A transport passes its test as it is, and fails it where stamps come before their words:

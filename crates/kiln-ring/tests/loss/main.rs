@@ -65,6 +65,18 @@ fn stubborn(_ctx: &RingCtx, total: &mut u32, x: u32) -> u32 {
     *total
 }
 
+/// The same, but for what it takes of a processor that other tests need: nothing ends it.
+#[ring_kernel(crate = kiln_ring)]
+fn drowsy(_ctx: &RingCtx, total: &mut u32, x: u32) -> u32 {
+    let mut n: Val<u32> = 0;
+    while x == 3 {
+        sleep_ns(1_000_000);
+        n += 1;
+    }
+    *total += x + n;
+    *total
+}
+
 fn find(events: &Events, wanted: impl Fn(&Event) -> bool) -> Event {
     let begun = Instant::now();
     while let Some(event) = events.next_timeout(NEVER.saturating_sub(begun.elapsed())) {
@@ -180,12 +192,13 @@ fn a_parked_grid_that_cannot_come_back_is_lost() {
 #[test]
 fn a_handler_that_never_ends_is_reported_and_left_behind() {
     let device = Device::open("cpu").unwrap();
-    // Processor time, which a worker that lives does not spend without a sign of life.
+    // Time with a processor or asleep, which a worker that lives does not spend without a sign of
+    // life.
     let stalled_after = Duration::from_millis(500);
     let config = RuntimeConfig { step_budget: 0, stalled_after, ..RuntimeConfig::default() }.workers(2);
     let rt = RingRuntime::with(&device, config).unwrap();
     let events = rt.events();
-    let launch = || rt.launch(stubborn, RingConfig::default().state(0)).unwrap();
+    let launch = || rt.launch(drowsy, RingConfig::default().state(0)).unwrap();
     let (bad, good) = (launch(), launch());
     bad.activate().unwrap();
     good.activate().unwrap();
@@ -290,8 +303,9 @@ fn a_stall_is_reported_after_a_command_in_vain() {
     let bad = rt.launch(held_up, RingConfig::default().state(0)).unwrap();
     let falls = rt.launch(failing, RingConfig::default()).unwrap();
     let beside = rt.launch(held_up, RingConfig::default().state(0)).unwrap();
+    let opener = rt.launch(open, RingConfig::default()).unwrap();
     falls.link(&beside);
-    for activated in [bad.activate(), falls.activate(), beside.activate()] {
+    for activated in [bad.activate(), falls.activate(), beside.activate(), opener.activate()] {
         activated.unwrap();
     }
     let gate = rt.payload_of(&[0, 0]).unwrap();
@@ -300,7 +314,9 @@ fn a_stall_is_reported_after_a_command_in_vain() {
     // The supervisor commands the worker that is held up to give back what the linked actor has.
     falls.send(1).unwrap();
     find(&events, |event| matches!(event.what, What::Stalled { worker: 0 }));
-    std::mem::forget((bad, beside, gate, rt));
+    // Or it would take a processor from the other tests for as long as they run.
+    opener.send(gate.clone()).unwrap();
+    std::mem::forget((bad, beside, opener, gate, rt));
 }
 
 /// The interpreter runs handlers within the host's waits: there a handler always has a budget.

@@ -4,6 +4,7 @@ use crate::probe::Probe;
 use kiln_lang::prelude::*;
 use kiln_runtime::{Device, DiskCache, Error, Tensor};
 use proptest::prelude::*;
+use std::sync::LazyLock;
 
 /// A view as the host thinks of it: for each of its elements, in row-major order, where it lies in
 /// the whole.
@@ -88,12 +89,16 @@ fn increment_3d(x: &Tensor<i32, 3>, y: &mut Tensor<i32, 3>) {
     y.tile(at, (2, 2, 4)).store(x.tile(at, (2, 2, 4)).load(0) + 1);
 }
 
-fn devices() -> [Device; 3] {
-    [
-        Probe::device(false, DiskCache::none()).0,
-        Device::open_apart("interp").unwrap(),
-        Device::open("cpu").unwrap(),
-    ]
+/// The same for all tests and all cases: each kernel is compiled once.
+fn devices() -> &'static [Device; 3] {
+    static DEVICES: LazyLock<[Device; 3]> = LazyLock::new(|| {
+        [
+            Probe::device(false, DiskCache::none()).0,
+            Device::open_apart("interp").unwrap(),
+            Device::open("cpu").unwrap(),
+        ]
+    });
+    &DEVICES
 }
 
 proptest! {
@@ -119,7 +124,7 @@ proptest! {
 
             // A kernel reads through the view.
             let mut out = device.tensor(&vec![-1; view.len()], view.shape()).unwrap();
-            increment_3d(&view, &mut out).launch(&device).unwrap();
+            increment_3d(&view, &mut out).launch(device).unwrap();
             prop_assert_eq!(out.to_vec().unwrap(), expected.iter().map(|v| v + 1).collect::<Vec<_>>());
 
             // Writing through the view changes its elements of the whole, and no others; by the
@@ -131,7 +136,7 @@ proptest! {
                 after[place] = value;
             }
             prop_assert_eq!(whole.to_vec().unwrap(), after.clone());
-            increment_3d(&out, &mut view).launch(&device).unwrap();
+            increment_3d(&out, &mut view).launch(device).unwrap();
             for &place in &model.places {
                 after[place] = place as i32 + 2;
             }
