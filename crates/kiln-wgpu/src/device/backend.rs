@@ -249,6 +249,7 @@ fn properties(gpu: &Gpu) -> Properties {
         unified: false,
         residency: Residency::Dispatched,
         capabilities: Capabilities {
+            software: is_software,
             matrix_units: matrix_units(gpu.features.multiplies()),
             ..capabilities(gpu.has_timestamps, true)
         },
