@@ -26,16 +26,22 @@ pub fn order_of_rows<T: Sortable>(
     let (elements, indices) = (x.row(row).load(block, 0), iota::<i32>(block));
     let count = x.extent(1).cast::<i32>();
     let keys = ordered(elements, descending);
-    let before = |(a, i): (Val<T::Key>, Val<i32>), (b, j): (Val<T::Key>, Val<i32>)| {
-        let first = a.lt(b) | (a.eq(b) & i.lt(j));
-        // What lies beyond the end of the row comes last.
-        i.lt(count) & (j.ge(count) | first)
-    };
     let sorted = match in_loops {
-        true => pairs_in_loops(keys, indices, before),
-        false => (keys, indices).sort_by(0, before),
+        true => pairs_in_loops(keys, indices, count),
+        false => (keys, indices).sort_by(0, |a, b| comes_before(a, b, count)),
     };
     y.row(row).store(sorted.1.cast::<i64>());
+}
+
+/// Whether an element of a row of `count`, its key and its index, comes before another one.
+fn comes_before<K: Int>(
+    (a, i): (Val<K>, Val<i32>),
+    (b, j): (Val<K>, Val<i32>),
+    count: Val<i32>,
+) -> Val<bool> {
+    let first = a.lt(b) | (a.eq(b) & i.lt(j));
+    // What lies beyond the end of the row comes last.
+    i.lt(count) & (j.ge(count) | first)
 }
 
 /// Keys that are in ascending order where the elements are in the one that is asked for.
@@ -111,20 +117,16 @@ fn sorted_in_loops(keys: Val<u32>) -> Val<u32> {
     keys
 }
 
-/// As [`sorted_in_loops`], pairs of which no two are equal, in an order that a function gives.
+/// As [`sorted_in_loops`], the keys and indices of a row of `count` elements.
 #[device(crate = kiln_lang)]
-fn pairs_in_loops<K: Int>(
-    keys: Val<K>,
-    indices: Val<i32>,
-    before: impl Fn((Val<K>, Val<i32>), (Val<K>, Val<i32>)) -> Val<bool>,
-) -> (Val<K>, Val<i32>) {
-    let count = keys.shape()[0];
+fn pairs_in_loops<K: Int>(keys: Val<K>, indices: Val<i32>, count: Val<i32>) -> (Val<K>, Val<i32>) {
+    let tile = keys.shape()[0];
     let (mut keys, mut indices) = (keys, indices);
-    for stage in range(0, count.trailing_zeros()) {
+    for stage in range(0, tile.trailing_zeros()) {
         for step in range(0, stage + 1) {
-            let (partner, comes_first) = exchange(count, stage, step);
+            let (partner, comes_first) = exchange(tile, stage, step);
             let (key, index) = (keys.gather(partner, 0), indices.gather(partner, 0));
-            let stays = before((keys, indices), (key, index)).eq(comes_first);
+            let stays = comes_before((keys, indices), (key, index), count).eq(comes_first);
             (keys, indices) = (select(stays, keys, key), select(stays, indices, index));
         }
     }
