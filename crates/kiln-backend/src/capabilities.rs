@@ -136,6 +136,10 @@ pub struct Capabilities {
     pub execution: Execution,
     /// Whether kernels run on the host's own processors, with the host's memory order.
     pub on_host: bool,
+    /// Whether a driver runs code for GPUs on the host's processors, as Mesa's does. Threads of a
+    /// block take turns there at barriers, and the time to compile a kernel grows with the square
+    /// of their number.
+    pub software: bool,
     /// What its matrix units multiply.
     pub matrix_units: MatrixUnits,
     /// Whether four subgroups together multiply tiles in shared memory asynchronously (`wgmma`).
@@ -179,6 +183,7 @@ impl Capabilities {
         Capabilities {
             execution,
             on_host: false,
+            software: false,
             matrix_units: MatrixUnits::NONE,
             warpgroup_products: false,
             bulk_copies: false,
@@ -220,11 +225,12 @@ impl Capabilities {
     /// let plain = Capabilities::new(Execution::Simd);
     /// assert!(plain.described().iter().any(|&(name, there, _)| name == "clusters" && !there));
     /// ```
-    pub fn described(&self) -> [(&'static str, bool, String); 17] {
+    pub fn described(&self) -> [(&'static str, bool, String); 18] {
         // Named one by one, so that a new capability must get its words.
         let Capabilities {
             execution,
             on_host,
+            software,
             matrix_units,
             warpgroup_products,
             bulk_copies,
@@ -246,6 +252,7 @@ impl Capabilities {
         [
             ("execution", true, execution.to_string()),
             named("on the host's processors", on_host),
+            ("software", software, "a GPU in software".to_owned()),
             ("matrix units", !units.is_empty(), format!("matrix units ({})", units.join(", "))),
             named("warpgroup products", warpgroup_products),
             named("bulk copies", bulk_copies),

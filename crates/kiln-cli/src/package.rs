@@ -7,6 +7,8 @@ use kiln_cpu::CpuBackend;
 use kiln_cuda::ptx;
 use kiln_ir::{Kernel, parse, verify};
 use kiln_runtime::PackageBuilder;
+#[cfg(feature = "wgpu")]
+use kiln_wgpu::Wgpu;
 use serde_json::json;
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -22,12 +24,13 @@ use std::process::Command;
 ///
 /// Code for NVIDIA GPUs is PTX, which the driver assembles as it loads it, or machine code where
 /// KILN_PTXAS names NVIDIA's assembler. Code for cpu is for the processor of this machine, and ones
-/// that have its instruction sets. `Device::load_package` and the environment variable KILN_PACKAGE
-/// load the file.
+/// that have its instruction sets; code for wgpu, in a build with it, is for adapters of Vulkan
+/// like the one that the name chooses. `Device::load_package` and the environment variable
+/// KILN_PACKAGE load the file.
 #[derive(clap::Args)]
 pub struct Args {
-    /// What to compile for: sm_80, sm_86, sm_87, sm_89, sm_90, sm_100, sm_101, sm_120 or cpu; may
-    /// be given several times
+    /// What to compile for: sm_80, sm_86, sm_87, sm_89, sm_90, sm_100, sm_101, sm_120, cpu or wgpu;
+    /// may be given several times
     #[arg(long = "target", value_name = "TARGET", required = true)]
     targets: Vec<String>,
     /// The file to write
@@ -54,6 +57,8 @@ pub struct Args {
 enum Target {
     Gpu(ptx::Target),
     Cpu(Box<CpuBackend>, PackageTarget),
+    #[cfg(feature = "wgpu")]
+    Adapter(Box<Wgpu>, PackageTarget),
 }
 
 impl Target {
@@ -64,18 +69,17 @@ impl Target {
             let target = target.ok_or_else(|| Failure::Wrong("`cpu` takes no packages".to_owned()))?;
             return Ok(Target::Cpu(Box::new(cpu), target));
         }
+        #[cfg(feature = "wgpu")]
+        if kiln_wgpu::is_name(name) {
+            return Target::adapter(name);
+        }
         let capability = name.strip_prefix("sm_").and_then(|number| number.parse::<u32>().ok());
         let known = capability.filter(|n| [80, 86, 87, 89, 90, 100, 101, 120].contains(n));
         let capability = known.ok_or_else(|| {
-            let why = match name {
-                "wgpu" | "portable" => {
-                    "; code for wgpu depends on the adapter, which compiles it and keeps it on disk itself"
-                }
-                _ => "",
-            };
             Failure::Usage(format!(
-                "there is no target `{name}`{why}; there are sm_80, sm_86, sm_87, sm_89, sm_90, sm_100, sm_101, \
-                 sm_120 and cpu"
+                "there is no target `{name}`; there are sm_80, sm_86, sm_87, sm_89, sm_90, sm_100, sm_101, sm_120, \
+                 cpu{}",
+                if cfg!(feature = "wgpu") { " and wgpu" } else { " and, in a build with the feature `wgpu`, wgpu" }
             ))
         })?;
         // The oldest PTX with all that the target has (PTX ISA, "Release Notes").
@@ -92,10 +96,24 @@ impl Target {
         Ok(Target::Gpu(ptx::Target { compute, ptx }))
     }
 
+    /// Adapters like one that is there.
+    #[cfg(feature = "wgpu")]
+    fn adapter(name: &str) -> Result<Target, Failure> {
+        let device = Wgpu::open(name)?;
+        let target = device.artifacts().and_then(kiln_backend::Artifacts::package_target);
+        let target = target.ok_or_else(|| {
+            let name = &device.properties().name;
+            Failure::Wrong(format!("packages have SPIR-V for adapters of Vulkan, and `{name}` takes none"))
+        })?;
+        Ok(Target::Adapter(Box::new(device), target))
+    }
+
     fn describe(&self) -> PackageTarget {
         match self {
             Target::Gpu(target) => kiln_cuda::package_target_of(*target),
             Target::Cpu(_, target) => target.clone(),
+            #[cfg(feature = "wgpu")]
+            Target::Adapter(_, target) => target.clone(),
         }
     }
 
@@ -103,6 +121,8 @@ impl Target {
         match self {
             Target::Gpu(target) => kiln_cuda::compile_for_package(kernel, *target, ptxas),
             Target::Cpu(cpu, _) => Ok(cpu.compile(kernel)?.artifact.unwrap_or_default()),
+            #[cfg(feature = "wgpu")]
+            Target::Adapter(device, _) => device.compile_for_package(kernel),
         }
     }
 }

@@ -112,6 +112,43 @@ fn a_packaged_program_compiles_nothing() {
     assert!(text(&output).contains("damaged.kiln: it is damaged"), "{}", text(&output));
 }
 
+/// Recorded on the cpu and loaded on an adapter of Vulkan, if there is one.
+#[cfg(feature = "wgpu")]
+#[test]
+fn a_program_is_packaged_for_an_adapter() {
+    const TEST: &str = "a_program_is_packaged_for_an_adapter";
+    match std::env::var(ROLE).as_deref() {
+        Ok("recorded") => return squares_of_37(&Device::open("cpu").unwrap()),
+        Ok("loads") => {
+            let device = Device::open("wgpu").unwrap_or_else(|error| panic!("{error}"));
+            squares_of_37(&device);
+            assert!(device.programs().builds().iter().all(|build| build.source == ProgramSource::Package));
+            assert_eq!(device.package_stats().loaded, 1);
+            return;
+        }
+        _ => {}
+    }
+    if Device::open("wgpu:vulkan").is_err() {
+        return;
+    }
+    let folder = Folder::new("package-adapter");
+    let (file, program) = (folder.0.join("out.kiln"), std::env::current_exe().unwrap());
+    let mut command = kiln(&["package", "-o", file.to_str().unwrap()], &folder.0);
+    let output = itself(command.args(["--target", "wgpu:vulkan"]).arg(&program), TEST, "recorded");
+    assert!(output.status.success(), "{}", text(&output));
+    assert_eq!(Package::open(&file).unwrap().kernels().collect::<Vec<_>>(), [("squares", "wgpu")]);
+    let loads = |without: &str| {
+        let mut command = Command::new(&program);
+        command.env("KILN_PACKAGE", &file).env("KILN_PACKAGE_ONLY", "1").env("KILN_CACHE_DIR", "");
+        itself(command.env("KILN_WGPU_WITHOUT", without), TEST, "loads")
+    };
+    let output = loads("");
+    assert!(output.status.success(), "{}", text(&output));
+    let output = loads("i64");
+    let said = text(&output);
+    assert!(!output.status.success() && said.contains("its code for wgpu needs SHADER_INT64"), "{said}");
+}
+
 #[test]
 fn what_cannot_be_packaged_is_said() {
     const TEST: &str = "what_cannot_be_packaged_is_said";
@@ -132,9 +169,11 @@ fn what_cannot_be_packaged_is_said() {
     let (status, text) = said(&["--target", "sm_91"], "nothing");
     assert_eq!(status, Some(2));
     assert!(text.contains("there is no target `sm_91`; there are sm_80"), "{text}");
-    let (status, text) = said(&["--target", "wgpu"], "nothing");
-    assert_eq!(status, Some(2));
-    assert!(text.contains("code for wgpu depends on the adapter"), "{text}");
+    if cfg!(not(feature = "wgpu")) {
+        let (status, text) = said(&["--target", "wgpu"], "nothing");
+        assert_eq!(status, Some(2));
+        assert!(text.contains("in a build with the feature `wgpu`"), "{text}");
+    }
     let (_, text) = said(&["--target", "sm_120", "--ptx", "8.0"], "nothing");
     assert!(text.contains("sm_120 needs PTX 8.7 at least"), "{text}");
     let (status, text) = said(&["--target", "cpu"], "nothing");

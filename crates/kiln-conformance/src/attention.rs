@@ -334,10 +334,23 @@ fn many(trial: &Trial<'_>) -> usize {
     match trial.device.capabilities().execution {
         Execution::Interpreted => 1 << 20,
         Execution::Simd => 1 << 26,
-        // It may be software.
-        Execution::Simt if trial.device.properties().compute_capability.is_none() => 1 << 24,
+        Execution::Simt if trial.device.capabilities().software => 1 << 20,
         Execution::Simt => usize::MAX,
     }
+}
+
+/// Tries so many sizes; fewer where a driver in software takes seconds to compile the kernels of
+/// each. A device that lacks the shared memory for some does the others.
+fn of_each(trial: &mut Trial<'_>, sizes: usize, mut one: impl FnMut(&mut Trial<'_>) -> Verdict) -> Verdict {
+    let sizes = if trial.device.capabilities().software { sizes / 3 } else { sizes };
+    let mut refused = Ok(());
+    for _ in 0..sizes {
+        match one(trial) {
+            Err(stop) if stop.is_lack_of_shared_memory() => refused = Err(stop),
+            verdict => verdict?,
+        }
+    }
+    refused
 }
 
 /// Odd, prime, tiny and huge lengths and widths with any options, of which all queries are looked
@@ -345,7 +358,7 @@ fn many(trial: &Trial<'_>) -> usize {
 fn odd_lengths<T: Sample + Float + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) -> Verdict {
     // The reference takes all products too, and looks at every query.
     let (most, elements) = (many(trial).min(1 << 23), 1 << 18);
-    for _ in 0..10 {
+    of_each(trial, 10, |trial| {
         let rng = &mut trial.rng;
         let any = |rng: &mut Rng| EXTENTS[rng.below(EXTENTS.len() as u64) as usize];
         let width = [1, 3, 8, 33, 64, 100, 128, 256][rng.below(8) as usize];
@@ -358,15 +371,14 @@ fn odd_lengths<T: Sample + Float + Accumulate<Acc = f32>>(trial: &mut Trial<'_>)
             }
         };
         let options = Options::random(rng, keys);
-        attend::<T>(trial, Sizes { heads: shared, shared, queries, keys, width }, options)?;
-    }
-    Ok(())
+        attend::<T>(trial, Sizes { heads: shared, shared, queries, keys, width }, options)
+    })
 }
 
 /// Lengths from 1 to 4099 with any options, of which some queries are looked at.
 fn any_lengths<T: Sample + Float + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) -> Verdict {
     let most = many(trial);
-    for _ in 0..6 {
+    of_each(trial, 6, |trial| {
         let rng = &mut trial.rng;
         let [mut queries, mut keys] = [(); 2].map(|()| 1 + rng.below(4099) as usize);
         let (shared, width) = (1 + rng.below(3) as usize, 8 * (1 + rng.below(32) as usize));
@@ -398,8 +410,8 @@ fn any_lengths<T: Sample + Float + Accumulate<Acc = f32>>(trial: &mut Trial<'_>)
             close(&what, &o[at * width..][..width], &expected, ulps::<T>(), 4.0)?;
             close(&what, &sums[at..=at], &[Host::Float(sum)], 64.0, 4.0)?;
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 fn refused(trial: &mut Trial<'_>) -> Verdict {

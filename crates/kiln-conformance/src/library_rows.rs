@@ -56,6 +56,7 @@ fn many(trial: &Trial<'_>) -> usize {
     match trial.device.capabilities().execution {
         Execution::Interpreted => 132_000,
         Execution::Simd => (trial.device.properties().cache as usize / 8 + 100_000).clamp(1 << 21, 1 << 24),
+        Execution::Simt if trial.device.capabilities().software => 1_100_000,
         Execution::Simt => 21_000_000,
     }
 }

@@ -43,8 +43,7 @@ fn many(trial: &Trial<'_>) -> f64 {
     match trial.device.capabilities().execution {
         Execution::Interpreted => 3e6,
         Execution::Simd => 3e9,
-        // It may be software.
-        Execution::Simt if trial.device.properties().compute_capability.is_none() => 1e8,
+        Execution::Simt if trial.device.capabilities().software => 1e8,
         Execution::Simt => f64::INFINITY,
     }
 }

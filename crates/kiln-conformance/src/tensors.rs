@@ -67,8 +67,8 @@ fn add_one(x: &mut Tensor<i32, 1>) {
     tile.store(tile.load(0) + 1);
 }
 
-/// From which element of a tensor of shape `[a, b, c]` each one of a larger tensor comes, if it does,
-/// and each one of the transpose.
+/// From which element of a tensor of shape `[a, b, c]` each one of a larger tensor comes, if it
+/// does, and each one of the transpose.
 fn places_of([_, b, c]: [usize; 3], wide: [usize; 3]) -> (Vec<Option<usize>>, Vec<usize>) {
     let from = |i: usize, j: usize, k: usize| (i * b + j) * c + k;
     let places = list(0..wide.iter().product(), |at| {

@@ -52,6 +52,14 @@ impl Stop {
         &self.0
     }
 
+    /// Whether a kernel needs more shared memory than a block of the device has.
+    pub fn is_lack_of_shared_memory(&self) -> bool {
+        let Why::Kiln(Error::Device(kiln_backend::Error::LaunchLimit { what, .. })) = self.why() else {
+            return false;
+        };
+        what.contains("shared memory")
+    }
+
     /// The rounds of loops that the device's driver makes, if it ended one of more.
     pub fn loop_limit(&self) -> Option<u32> {
         let Why::Kiln(Error::Device(kiln_backend::Error::Fault(fault))) = self.why() else { return None };

@@ -77,8 +77,8 @@ pub(crate) trait IsaProfile: 'static {
     const F16C: bool;
 }
 
-/// Stands in the body of a loop. A compact one is neither vectorized nor unrolled: the compiler does
-/// neither to a loop with a fence, which is no instruction.
+/// Stands in the body of a loop. A compact one is neither vectorized nor unrolled: the compiler
+/// does neither to a loop with a fence, which is no instruction.
 #[inline(always)]
 pub(crate) fn one_element<I: IsaProfile>() {
     if I::COMPACT {

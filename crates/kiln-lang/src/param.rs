@@ -33,8 +33,8 @@
 //! # A launch
 //!
 //! 1. [`SpecKey::of_function`] begins the specialization key with the kernel's static address and
-//!    its generic arguments, and [`KernelParams::key`] adds what each argument contributes (facts of
-//!    tensors, values of host constants). It does not allocate for ordinary kernels. The runtime
+//!    its generic arguments, and [`KernelParams::key`] adds what each argument contributes (facts
+//!    of tensors, values of host constants). It does not allocate for ordinary kernels. The runtime
 //!    adds the [`Level`] and the device and looks the compiled kernel up.
 //! 2. Only if it is not there, [`trace_function`] records the kernel, with the same arguments.
 //! 3. [`KernelParams::pack`] hands the arguments to an [`ArgSink`] of the runtime's in the order of

@@ -146,6 +146,74 @@ impl Features {
         (!has).then_some(name)
     }
 
+    /// What code for an adapter depends on, by name: what a package's code needs of another one.
+    #[cfg_attr(
+        not(any(windows, target_os = "linux", target_os = "android", target_os = "freebsd")),
+        allow(dead_code)
+    )]
+    pub(crate) fn needs(self) -> Vec<String> {
+        // Named one by one, so that a new feature is either named or left out on purpose.
+        let Features {
+            int64,
+            float64,
+            float16,
+            float_modes,
+            exact_floats,
+            exact_multiply_adds,
+            exact_doubles,
+            exact_quotients,
+            exact_roots,
+            exact_powers,
+            contracts,
+            contracts_halves,
+            loses_nan,
+            loses_signs,
+            exact_extrema,
+            asks_for_proof,
+            subgroup,
+            subgroup_barriers,
+            loop_rounds,
+            matrices,
+            // Of a kernel, not of an adapter.
+            warp: _,
+            immediate_bytes,
+        } = self;
+        let flags = [
+            (int64, "SHADER_INT64"),
+            (float64, "SHADER_F64"),
+            (float16, "SHADER_F16"),
+            (exact_floats, "exact floats"),
+            (exact_multiply_adds, "exact multiply-adds"),
+            (exact_doubles, "exact multiply-adds of f64"),
+            (exact_quotients, "exact quotients"),
+            (exact_roots, "exact roots"),
+            (exact_powers, "exact powers of two"),
+            (!contracts, "products apart from sums"),
+            (!contracts_halves, "results of f16 rounded"),
+            (!loses_nan, "NaN in comparisons"),
+            (!loses_signs, "signs in minima"),
+            (exact_extrema, "exact minima"),
+            (!asks_for_proof, "barriers without proof"),
+            (subgroup_barriers, "SUBGROUP_BARRIER"),
+        ];
+        let named = flags.into_iter().filter(|(has, _)| *has).map(|(_, name)| name.to_owned());
+        let modes = float_modes.unwrap_or_default();
+        let modes = [
+            ("SignedZeroInfNanPreserve", modes.special_values),
+            ("DenormPreserve", modes.subnormals),
+            ("RoundingModeRTE", modes.nearest),
+        ];
+        let modes =
+            modes.iter().flat_map(|(name, widths)| widths.bits().map(move |bits| format!("{name} {bits}")));
+        let numbers = [
+            subgroup.map(|lanes| format!("subgroups of {lanes}")),
+            loop_rounds.map(|rounds| format!("loops of up to {rounds} rounds")),
+            matrices.map(|size| format!("matrices of {0} x {0}", size.side())),
+            Some(format!("{immediate_bytes} bytes of immediates")),
+        ];
+        named.chain(modes).chain(numbers.into_iter().flatten()).collect()
+    }
+
     /// Whether warps are the adapter's subgroups.
     pub(crate) fn native_warps(self) -> bool {
         self.subgroup == Some(self.warp)

@@ -15,13 +15,13 @@ use crate::parameters::Parameter;
 use kiln_ir::{BinaryOp, Block, Kernel, Level, OpData, OpKind, Operand, Scalar as Elem, UnaryOp, Value};
 
 /// A range, with both ends.
-type Range = [i64; 2];
+pub(crate) type Range = [i64; 2];
 
-const ALL: Range = [i32::MIN as i64, i32::MAX as i64];
+pub(crate) const ALL: Range = [i32::MIN as i64, i32::MAX as i64];
 
 /// Where the range of a value comes from. Numbers are those of earlier steps.
-#[derive(Clone, Copy, Debug)]
-enum Source {
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Source {
     Known(Range),
     /// From 0 to below the grid's extent on an axis.
     Program(u32),
@@ -38,23 +38,23 @@ enum Source {
 }
 
 /// How the range of a value follows from those of others.
-#[derive(Clone, Debug)]
-struct Step {
-    source: Source,
-    elem: Elem,
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Step {
+    pub(crate) source: Source,
+    pub(crate) elem: Elem,
     /// Its place in the source of the kernel.
-    location: String,
+    pub(crate) location: String,
 }
 
 /// How the ranges of a kernel's indices follow from a launch. Integers of 32 bits, of which indices
 /// may be computed, have ranges too.
-#[derive(Clone, Default, Debug)]
+#[derive(Clone, Default, PartialEq, Debug)]
 pub(crate) struct Ranges {
-    steps: Vec<Step>,
+    pub(crate) steps: Vec<Step>,
     /// By value of the kernel: its step, if it has a range.
     values: Vec<Option<usize>>,
     /// By step: whether indices are computed of it, or it is compared with such a value.
-    wanted: Vec<bool>,
+    pub(crate) wanted: Vec<bool>,
     /// By step: the range in a small launch. What does not fit there gets no step.
     small: Vec<Range>,
     /// By value of the kernel: whether it is an unsigned number of which only the order counts.
@@ -369,7 +369,7 @@ impl Ranges {
 
 impl Source {
     /// The steps that it is computed of.
-    fn operands(self) -> impl Iterator<Item = usize> {
+    pub(crate) fn operands(self) -> impl Iterator<Item = usize> {
         let operands = match self {
             Source::Known(_) | Source::Program(_) | Source::Field(_) | Source::Scalar(_) => [None; 3],
             Source::Unary(_, a) => [Some(a), None, None],

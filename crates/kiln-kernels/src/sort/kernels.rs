@@ -15,17 +15,33 @@ pub const DIGITS: usize = 1 << DIGIT;
 
 /// The indices that put each row in order; `block` covers it.
 #[kernel(crate = kiln_runtime)]
-pub fn order_of_rows<T: Sortable>(x: &Tensor<T, 2>, y: &mut Tensor<i64, 2>, descending: bool, block: usize) {
+pub fn order_of_rows<T: Sortable>(
+    x: &Tensor<T, 2>,
+    y: &mut Tensor<i64, 2>,
+    descending: bool,
+    block: usize,
+    in_loops: bool,
+) {
     let row = program_id(0);
     let (elements, indices) = (x.row(row).load(block, 0), iota::<i32>(block));
     let count = x.extent(1).cast::<i32>();
     let keys = ordered(elements, descending);
-    let sorted = (keys, indices).sort_by(0, |(a, i), (b, j)| {
-        let first = a.lt(b) | (a.eq(b) & i.lt(j));
-        // What lies beyond the end of the row comes last.
-        i.lt(count) & (j.ge(count) | first)
-    });
+    let sorted = match in_loops {
+        true => pairs_in_loops(keys, indices, count),
+        false => (keys, indices).sort_by(0, |a, b| comes_before(a, b, count)),
+    };
     y.row(row).store(sorted.1.cast::<i64>());
+}
+
+/// Whether an element of a row of `count`, its key and its index, comes before another one.
+fn comes_before<K: Int>(
+    (a, i): (Val<K>, Val<i32>),
+    (b, j): (Val<K>, Val<i32>),
+    count: Val<i32>,
+) -> Val<bool> {
+    let first = a.lt(b) | (a.eq(b) & i.lt(j));
+    // What lies beyond the end of the row comes last.
+    i.lt(count) & (j.ge(count) | first)
 }
 
 /// Keys that are in ascending order where the elements are in the one that is asked for.
@@ -74,14 +90,55 @@ pub fn sum_counts(counts: &mut Tensor<u32, 3>, totals: &mut Tensor<u32, 2>, part
 
 /// Where the elements of a tile go, sorted by a digit: their places in the tile, and those in the
 /// row, from what lies before the tile's elements of each digit.
-fn places(digits: Val<u32>, before: Val<u32>) -> (Val<u32>, Val<u32>, Val<u32>) {
+fn places(digits: Val<u32>, before: Val<u32>, in_loops: bool) -> (Val<u32>, Val<u32>, Val<u32>) {
     let tile = digits.shape()[0];
     let bits = tile.trailing_zeros();
-    let sorted = ((digits << bits) | iota::<u32>(tile)).sort(0);
+    let numbered = (digits << bits) | iota::<u32>(tile);
+    let sorted = if in_loops { sorted_in_loops(numbered) } else { numbered.sort(0) };
     let (digit, own) = (sorted >> bits, sorted & (tile as u32 - 1));
     let found = digits.histogram(DIGITS);
     let start = found.scan_axis_exclusive(Combine::Sum, 0);
     (own, (before - start).gather(digit, 0) + iota::<u32>(tile), before + found)
+}
+
+/// Numbers in ascending order, by the network of [`Val::sort`] as two loops: each step finds the
+/// partners in shared memory, where steps that are written out exchange most among registers and
+/// lanes.
+#[device(crate = kiln_lang)]
+fn sorted_in_loops(keys: Val<u32>) -> Val<u32> {
+    let (count, mut keys) = (keys.shape()[0], keys);
+    for stage in range(0, count.trailing_zeros()) {
+        for step in range(0, stage + 1) {
+            let (partner, comes_first) = exchange(count, stage, step);
+            let other = keys.gather(partner, 0);
+            keys = select(comes_first, keys.min(other), keys.max(other));
+        }
+    }
+    keys
+}
+
+/// As [`sorted_in_loops`], the keys and indices of a row of `count` elements.
+#[device(crate = kiln_lang)]
+fn pairs_in_loops<K: Int>(keys: Val<K>, indices: Val<i32>, count: Val<i32>) -> (Val<K>, Val<i32>) {
+    let tile = keys.shape()[0];
+    let (mut keys, mut indices) = (keys, indices);
+    for stage in range(0, tile.trailing_zeros()) {
+        for step in range(0, stage + 1) {
+            let (partner, comes_first) = exchange(tile, stage, step);
+            let (key, index) = (keys.gather(partner, 0), indices.gather(partner, 0));
+            let stays = comes_before((keys, indices), (key, index), count).eq(comes_first);
+            (keys, indices) = (select(stays, keys, key), select(stays, indices, index));
+        }
+    }
+    (keys, indices)
+}
+
+/// The partner of each element in a step of a stage of Batcher's bitonic sort, and whether the
+/// element is to be the first one of the two.
+fn exchange(count: usize, stage: Val<i64>, step: Val<i64>) -> (Val<i32>, Val<bool>) {
+    let (own, stage, bit) = (iota::<i32>(count), stage.cast::<i32>(), (stage - step).cast::<i32>());
+    let comes_first = (((own >> bit) ^ (own >> (stage + 1))) & 1).eq(0);
+    (own ^ (val(1) << bit), comes_first)
 }
 
 /// What lies before a part's elements of each digit.
@@ -102,6 +159,7 @@ pub fn place_first<T: Sortable>(
     descending: bool,
     part: usize,
     tile: usize,
+    in_loops: bool,
 ) {
     let (at, row) = (program_id(0), program_id(1));
     let (first, columns) = (at * part, x.extent(1));
@@ -109,7 +167,7 @@ pub fn place_first<T: Sortable>(
     for start in range_step(first, (first + part).min(columns), tile) {
         let keys = ordered(x.row(row).tile(start, tile).load(0), descending);
         let count = columns - start;
-        let (own, place, after) = places(digit_of(keys, val(0), count), before);
+        let (own, place, after) = places(digit_of(keys, val(0), count), before, in_loops);
         let inside = iota::<i64>(tile).lt(count);
         let place = place.cast::<i64>();
         // SAFETY: places are a permutation of the row's: each is the number of elements with a
@@ -134,6 +192,7 @@ pub fn place_next<K: Sortable<Key = K> + Int>(
     shift: Val<u32>,
     part: usize,
     tile: usize,
+    in_loops: bool,
 ) {
     let (at, row) = (program_id(0), program_id(1));
     let (first, columns) = (at * part, keys.extent(1));
@@ -142,7 +201,7 @@ pub fn place_next<K: Sortable<Key = K> + Int>(
         let own_keys = keys.row(row).tile(start, tile).load(0);
         let own_indices = indices.row(row).tile(start, tile).load(0);
         let count = columns - start;
-        let (own, place, after) = places(digit_of(own_keys, shift, count), before);
+        let (own, place, after) = places(digit_of(own_keys, shift, count), before, in_loops);
         let inside = iota::<i64>(tile).lt(count);
         let place = place.cast::<i64>();
         // SAFETY: as in `place_first`.
@@ -165,6 +224,7 @@ pub fn place_last<K: Sortable<Key = K> + Int>(
     shift: Val<u32>,
     part: usize,
     tile: usize,
+    in_loops: bool,
 ) {
     let (at, row) = (program_id(0), program_id(1));
     let (first, columns) = (at * part, keys.extent(1));
@@ -173,7 +233,7 @@ pub fn place_last<K: Sortable<Key = K> + Int>(
         let own_keys = keys.row(row).tile(start, tile).load(0);
         let own_indices = indices.row(row).tile(start, tile).load(0);
         let count = columns - start;
-        let (own, place, after) = places(digit_of(own_keys, shift, count), before);
+        let (own, place, after) = places(digit_of(own_keys, shift, count), before, in_loops);
         let inside = iota::<i64>(tile).lt(count);
         let sorted = own_indices.gather(own.cast::<i32>(), 0).cast::<i64>();
         // SAFETY: as in `place_first`.

@@ -15,11 +15,22 @@ use crate::sizes::{elements_per_program, launches, resident_programs, same_shape
 use kernels::{DIGIT, DIGITS};
 use kiln_runtime::{Device, Error, Execution, Result, Tensor};
 
-/// The longest row that one program sorts in a tile.
-const LONGEST_IN_TILE: usize = 2048;
+/// The longest row that one program sorts in a tile, and the elements of a tile of longer ones.
+fn longest_in_tile(device: &Device) -> usize {
+    let is_small = device.capabilities().is_simt() && device.properties().shared_memory < ROOM_OF_TILE;
+    if is_small { 1024 } else { 2048 }
+}
+
+/// The shared memory of a block with which 2,048 keys of 64 bits and their indices are sorted.
+const ROOM_OF_TILE: u32 = 40 << 10;
 
 /// The most parts of a row: one program adds up the counts of all of them.
 const MOST_PARTS: usize = 1024;
+
+/// The longest tile that a device in software sorts by steps that are written out. A step is two
+/// barriers or more, at each of which threads take turns there, and the time to compile a kernel
+/// grows with the square of their number: 2,048 elements took Mesa's driver half a minute.
+const LONGEST_WRITTEN_OUT: usize = 64;
 
 /// Sorts the rows of tensors of any numbers but 8-bit floats. Equal elements keep their order: -0
 /// is equal to 0, and all NaN are equal, and greater than all numbers.
@@ -109,7 +120,7 @@ impl Sort {
     /// # Errors
     /// [`Error::Shape`] if the shapes differ; [`Error::Value`] for rows of 2^32 elements or more;
     /// out of memory for keys and indices, 16 to 24 bytes an element, of rows of more than 2,048
-    /// elements.
+    /// elements (1,024 with little shared memory).
     pub fn order<T: Sortable>(self, x: &Tensor<T, 2>, order: &mut Tensor<i64, 2>) -> Result<()> {
         same_shape("the order of a sort", x, order)?;
         let [rows, columns] = x.shape();
@@ -122,7 +133,7 @@ impl Sort {
         }
         for rows in launches(rows) {
             let (x, mut order) = (x.slice(0, rows.clone())?, order.slice(0, rows)?);
-            match columns <= LONGEST_IN_TILE {
+            match columns <= longest_in_tile(x.device()) {
                 true => self.in_tiles(&x, &mut order)?,
                 false => self.by_digits(&x, &mut order)?,
             }
@@ -133,7 +144,10 @@ impl Sort {
     fn in_tiles<T: Sortable>(self, x: &Tensor<T, 2>, order: &mut Tensor<i64, 2>) -> Result<()> {
         let [rows, columns] = x.shape();
         let block = columns.next_power_of_two();
-        kernels::order_of_rows(x, order, self.descending, block).grid([rows as u32]).launch(x.device())
+        let in_loops = sorts_in_loops(x.device(), block);
+        kernels::order_of_rows(x, order, self.descending, block, in_loops)
+            .grid([rows as u32])
+            .launch(x.device())
     }
 
     fn by_digits<T: Sortable>(self, x: &Tensor<T, 2>, order: &mut Tensor<i64, 2>) -> Result<()> {
@@ -146,7 +160,8 @@ impl Sort {
 
         counts.count(&by, x, 0, self.descending)?;
         let Counts { all, totals } = &counts;
-        kernels::place_first(x, all, totals, &mut keys, &mut indices, self.descending, by.part, by.tile)
+        let (part, tile, in_loops) = (by.part, by.tile, by.in_loops);
+        kernels::place_first(x, all, totals, &mut keys, &mut indices, self.descending, part, tile, in_loops)
             .grid(by.grid())
             .launch(device)?;
         let last = T::BITS.div_ceil(DIGIT) - 1;
@@ -161,8 +176,9 @@ impl Sort {
                 &mut to_keys,
                 &mut to_indices,
                 shift,
-                by.part,
-                by.tile,
+                part,
+                tile,
+                in_loops,
             )
             .grid(by.grid())
             .launch(device)?;
@@ -171,7 +187,7 @@ impl Sort {
         }
         counts.count(&by, &keys, last * DIGIT, false)?;
         let Counts { all, totals } = &counts;
-        kernels::place_last(&keys, &indices, all, totals, order, last * DIGIT, by.part, by.tile)
+        kernels::place_last(&keys, &indices, all, totals, order, last * DIGIT, part, tile, in_loops)
             .grid(by.grid())
             .launch(device)
     }
@@ -194,6 +210,12 @@ pub fn sort<T: Sortable>(x: &Tensor<T, 2>, y: &mut Tensor<T, 2>) -> Result<()> {
     Sort::new().run(x, y)
 }
 
+/// Whether a tile is sorted by loops: where steps that are written out would take a compiler of
+/// software minutes.
+fn sorts_in_loops(device: &Device, tile: usize) -> bool {
+    device.capabilities().software && tile > LONGEST_WRITTEN_OUT
+}
+
 /// How rows are divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Division {
@@ -205,19 +227,22 @@ struct Division {
     part: usize,
     /// Elements that a program has at a time.
     tile: usize,
+    /// Whether it sorts them in loops.
+    in_loops: bool,
 }
 
 impl Division {
     /// So that the programs of all rows fill the device.
     fn new(device: &Device, [rows, columns]: [usize; 2]) -> Division {
         let tile = match device.capabilities().execution {
-            Execution::Simt => 2048,
+            Execution::Simt => longest_in_tile(device),
             Execution::Simd | Execution::Interpreted => 4096,
         };
+        let in_loops = sorts_in_loops(device, tile);
         let programs = resident_programs(device).div_ceil(rows.max(1));
         let tiles = columns.div_ceil(tile);
         let per_part = tiles.div_ceil(programs.clamp(1, MOST_PARTS)).max(1);
-        Division { rows, columns, parts: tiles.div_ceil(per_part), part: per_part * tile, tile }
+        Division { rows, columns, parts: tiles.div_ceil(per_part), part: per_part * tile, tile, in_loops }
     }
 
     fn grid(&self) -> [u32; 2] {

@@ -296,6 +296,7 @@ fn put_capabilities(frame: Frame, capabilities: &Capabilities) -> Frame {
     let Capabilities {
         execution,
         on_host,
+        software,
         matrix_units,
         warpgroup_products,
         bulk_copies,
@@ -315,6 +316,7 @@ fn put_capabilities(frame: Frame, capabilities: &Capabilities) -> Frame {
     let formats = MatrixFormat::ALL.map(|format| matrix_units.multiply(format));
     let flags = [
         on_host,
+        software,
         warpgroup_products,
         bulk_copies,
         explicit_level,
@@ -364,6 +366,7 @@ fn capabilities(fields: &mut Fields) -> Result<Capabilities, Error> {
     let mut found = Capabilities {
         execution,
         on_host: flag()?,
+        software: flag()?,
         warpgroup_products: flag()?,
         bulk_copies: flag()?,
         explicit_level: flag()?,

@@ -5,6 +5,7 @@ use crate::digest;
 use crate::error::{Error, Result};
 use kiln_backend::{Artifacts, Backend, PackageTarget, Places, Program};
 use kiln_ir::Kernel;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -153,8 +154,8 @@ fn check(package: &Package, own: &PackageTarget, id: &str) -> std::result::Resul
         return Err(format!("it is for {names}, and `{id}` is {}", own.name));
     }
     if let Some(other) = same_name.iter().find(|target| target.maker == own.maker) {
-        let (needs, name) = (&other.needs, &own.name);
-        return Err(format!("its code for {name} needs {needs}; `{id}` has {}", own.needs));
+        let (needs, has) = (without(&other.needs, &own.needs), without(&own.needs, &other.needs));
+        return Err(format!("its code for {} needs {needs}; `{id}` has {has}", own.name));
     }
     let makers: Vec<&str> = same_name.iter().map(|target| target.maker.as_str()).collect();
     Err(format!(
@@ -163,6 +164,13 @@ fn check(package: &Package, own: &PackageTarget, id: &str) -> std::result::Resul
         makers.join(" and "),
         own.maker
     ))
+}
+
+/// Those of a list of needs that are not in another one; all, if that leaves none.
+fn without<'a>(needs: &'a str, others: &str) -> Cow<'a, str> {
+    let known: Vec<&str> = others.split(", ").collect();
+    let rest: Vec<&str> = needs.split(", ").filter(|need| !known.contains(need)).collect();
+    if rest.is_empty() { Cow::Borrowed(needs) } else { Cow::Owned(rest.join(", ")) }
 }
 
 /// What the environment says of packages, for a device that is opened.

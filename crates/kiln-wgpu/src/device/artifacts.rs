@@ -6,11 +6,19 @@
 //! milliseconds; what takes long is the driver's part.
 
 use super::backend::Wgpu;
+#[cfg(any(windows, target_os = "linux", target_os = "android", target_os = "freebsd"))]
+use super::code::Code;
 use super::gpu::{Gpu, refused};
+#[cfg(any(windows, target_os = "linux", target_os = "android", target_os = "freebsd"))]
+use super::interface::Interface;
 use super::late::Refusal;
+#[cfg(any(windows, target_os = "linux", target_os = "android", target_os = "freebsd"))]
+use super::packaged::Packaged;
 use super::passes;
 use super::program::{WgpuProgram, report_of};
 use kiln_backend::{Artifacts, Backend, Compiled, Error, Program, Result, Stages};
+#[cfg(any(windows, target_os = "linux", target_os = "android", target_os = "freebsd"))]
+use kiln_backend::{PackageTarget, Places};
 use kiln_ir::Kernel;
 use std::sync::Arc;
 use web_time::Instant;
@@ -32,6 +40,71 @@ impl Wgpu {
     }
 }
 
+#[cfg(any(windows, target_os = "linux", target_os = "android", target_os = "freebsd"))]
+impl Wgpu {
+    /// Compiles a kernel for packages of adapters like this one, as [`package_target`] names them.
+    /// The driver compiles it where it is loaded.
+    ///
+    /// ```no_run
+    /// use kiln_backend::Backend;
+    /// let device = kiln_wgpu::Wgpu::open("wgpu")?;
+    /// let kernel = kiln_ir::parse("kernel @nothing() tile {\n}\n").expect("it is a kernel");
+    /// let code = device.compile_for_package(&kernel)?;
+    /// let target = (&device as &dyn Backend).need_artifacts()?.package_target();
+    /// assert!(!code.is_empty() && target.is_some_and(|target| target.name == "wgpu"));
+    /// # Ok::<(), kiln_backend::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`compile`](Backend::compile) but for the driver's, and
+    /// [`Error::Unavailable`] of an adapter that takes no SPIR-V.
+    ///
+    /// [`package_target`]: Artifacts::package_target
+    pub fn compile_for_package(&self, kernel: &Kernel) -> Result<Vec<u8>> {
+        let module = passes::module(&self.gpu, kernel)?;
+        let (interface, report) = (Interface::of(kernel, &module), report_of(kernel, &module));
+        match Code::of(module)? {
+            Code::Words(words) => Ok(Packaged { interface, report, words }.encode()),
+            Code::Module(_) => Err(Error::Unavailable {
+                device: self.gpu.id.clone(),
+                reason: "packages have SPIR-V, and the adapter takes none".to_owned(),
+                hint: "Package for an adapter of Vulkan.".to_owned(),
+            }),
+        }
+    }
+
+    /// The target of an adapter that takes SPIR-V: all that its code depends on.
+    fn target(&self) -> Option<PackageTarget> {
+        let Gpu { features, limits, .. } = &self.gpu;
+        features.float_modes?;
+        let mut needs = features.needs();
+        needs.push(format!("{} threads of a block", limits.max_compute_invocations_per_workgroup));
+        needs.push(format!("{} bytes of shared memory", limits.max_compute_workgroup_storage_size));
+        let maker = format!("kiln-wgpu {} {}", env!("CARGO_PKG_VERSION"), env!("KILN_SOURCE_DIGEST"));
+        Some(PackageTarget { name: "wgpu".to_owned(), needs: needs.join(", "), maker })
+    }
+
+    fn load_package_code(&self, artifact: &[u8], places: &Places) -> Result<Arc<dyn Program>> {
+        let mut packaged = Packaged::decode(artifact).map_err(|reason| self.damaged(reason))?;
+        packaged.move_to(places);
+        self.gpu.check()?;
+        let Packaged { interface, report, words } = packaged;
+        let report = report.map(|report| self.tables.number(report));
+        let program = WgpuProgram::of(&self.gpu, interface, Code::Words(words), report, None)?;
+        Ok(Arc::new(program))
+    }
+}
+
+impl Wgpu {
+    fn damaged(&self, why: &str) -> Error {
+        Error::Driver {
+            call: format!("{}: loading a compiled kernel", self.gpu.id),
+            code: "damaged bytes".into(),
+            message: format!("{why}; compile the kernel again"),
+        }
+    }
+}
+
 impl Artifacts for Wgpu {
     fn artifact_key(&self) -> String {
         let (version, info) = (env!("CARGO_PKG_VERSION"), &self.gpu.info);
@@ -41,15 +114,21 @@ impl Artifacts for Wgpu {
     }
 
     fn load(&self, artifact: &[u8]) -> Result<Arc<dyn Program>> {
-        let damaged = || Error::Driver {
-            call: format!("{}: loading a compiled kernel", self.gpu.id),
-            code: "damaged bytes".into(),
-            message: "compile the kernel again".into(),
-        };
+        let damaged = || self.damaged("they are no compiled kernel");
         let (text, data) = decode(artifact).ok_or_else(damaged)?;
         let kernel = kiln_ir::parse(text).map_err(|_| damaged())?;
         self.gpu.check()?;
         self.build(&kernel, Some(data)).map(|compiled| compiled.program)
+    }
+
+    #[cfg(any(windows, target_os = "linux", target_os = "android", target_os = "freebsd"))]
+    fn package_target(&self) -> Option<PackageTarget> {
+        self.target()
+    }
+
+    #[cfg(any(windows, target_os = "linux", target_os = "android", target_os = "freebsd"))]
+    fn load_packaged(&self, artifact: &[u8], places: &Places) -> Result<Arc<dyn Program>> {
+        self.load_package_code(artifact, places)
     }
 }
 

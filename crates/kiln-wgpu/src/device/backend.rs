@@ -190,11 +190,11 @@ impl Wgpu {
 /// The program of a launch, which has the arguments that it takes and a grid that is not too large.
 pub(super) fn checked<'p>(program: &'p dyn Program, launch: &Launch<'_>) -> Result<&'p WgpuProgram> {
     let program = own(program)?;
-    program.arguments.check("kiln-wgpu", &program.kernel, launch.buffers, launch.numbers)?;
+    program.arguments.check("kiln-wgpu", &program.interface.kernel, launch.buffers, launch.numbers)?;
     for ((axis, given), limit) in ["x", "y", "z"].iter().zip(launch.grid).zip(MAX_GRID) {
         if given > limit {
             return Err(Error::LaunchLimit {
-                kernel: program.kernel.clone(),
+                kernel: program.interface.kernel.clone(),
                 what: format!("grid extent {axis}"),
                 given: given.into(),
                 limit: limit.into(),
@@ -249,6 +249,7 @@ fn properties(gpu: &Gpu) -> Properties {
         unified: false,
         residency: Residency::Dispatched,
         capabilities: Capabilities {
+            software: is_software,
             matrix_units: matrix_units(gpu.features.multiplies()),
             ..capabilities(gpu.has_timestamps, true)
         },

@@ -128,11 +128,11 @@ impl Arriving {
 /// to them.
 fn views(program: &WgpuProgram, launch: &Launch<'_>) -> Vec<(AllocationOffset, u64, bool)> {
     let view = |binding: &Binding| {
-        let param = program.params.get(binding.parameter)?;
+        let param = program.interface.params.get(binding.parameter)?;
         let buffer = &launch.buffers[param.buffer];
         Some((AllocationOffset::of_view(buffer), param.span(launch.numbers), buffer.written))
     };
-    program.module.bindings.iter().filter_map(view).collect()
+    program.interface.bindings.iter().filter_map(view).collect()
 }
 
 /// Whether a dispatch that was begun is over, without waiting. What it left is still to be

@@ -3,7 +3,8 @@
 use super::allocations::AllocationOffset;
 use super::gpu::{Gpu, refused};
 use super::groups::{CachedGroup, GroupKey};
-use super::program::{ParamNumbers, WgpuProgram};
+use super::interface::ParamNumbers;
+use super::program::WgpuProgram;
 use super::recorder::ParameterSource;
 use super::repeats::{BoundBuffers, LastLaunch, Outcome};
 use super::state::{DeviceState, ReportBuffer};
@@ -40,7 +41,7 @@ impl DeviceState {
         let last = groups.last_launch(program.serial()).filter(|last| last.is_like(launch));
         let Some(last) = last else { return Ok(false) };
         // First, for it may submit what was recorded.
-        let source = match program.module.has_immediates {
+        let source = match program.interface.has_immediates {
             true => ParameterSource::Immediates(&last.block),
             false => ParameterSource::Uniform(recorder.add_parameters(gpu, &last.block)?),
         };
@@ -68,13 +69,13 @@ impl DeviceState {
         if launch.grid.contains(&0) {
             return Ok(());
         }
-        let fits = program.module.ranges.check(|parameter| given(program, &launch, parameter));
+        let fits = program.interface.ranges.check(|parameter| given(program, &launch, parameter));
         fits.map_err(|Overflow { location, magnitude }| {
             limit(program, &format!("an index in 32 bits ({location})"), magnitude, i32::MAX as u64)
         })?;
         let mut bound: SmallVec<[Bound; 8]> = SmallVec::new();
-        for binding in &program.module.bindings {
-            let param = &program.params[binding.parameter];
+        for binding in &program.interface.bindings {
+            let param = &program.interface.params[binding.parameter];
             let place = AllocationOffset::of_view(&launch.buffers[param.buffer]);
             let (start, length) = self.window(gpu, program, param, place, launch.numbers)?;
             let (binding, writable) = (binding.binding, binding.writable);
@@ -156,7 +157,7 @@ impl DeviceState {
     ) -> Result<(BoundBuffers, CachedGroup)> {
         let pipeline = program.pipeline(gpu, all_writable)?;
         // First, for it may submit what was recorded.
-        let source = match program.module.has_immediates {
+        let source = match program.interface.has_immediates {
             true => ParameterSource::Immediates(block),
             false => ParameterSource::Uniform(self.recorder.add_parameters(gpu, block)?),
         };
@@ -209,8 +210,8 @@ fn parameter_block(
     bound: &[Bound],
     dispatch: Dispatch,
 ) -> Result<SmallVec<[u8; 256]>> {
-    let mut block = SmallVec::from_elem(0, program.module.parameter_bytes as usize);
-    for field in &program.module.parameters {
+    let mut block = SmallVec::from_elem(0, program.interface.parameter_bytes as usize);
+    for field in &program.interface.parameters {
         let value = match field.parameter {
             Parameter::Offset(param) => element_offset(program, param, bound)?,
             Parameter::Extent(..) | Parameter::Stride(..) | Parameter::Scalar(_) | Parameter::Grid(_) => {
@@ -228,12 +229,14 @@ fn parameter_block(
 /// What a launch gives for a field of the parameter block; 0 for a field that it does not have.
 fn given(program: &WgpuProgram, launch: &Launch<'_>, parameter: Parameter) -> u64 {
     match parameter {
-        Parameter::Extent(param, axis) => launch.numbers[program.params[param].first + axis as usize],
+        Parameter::Extent(param, axis) => {
+            launch.numbers[program.interface.params[param].first + axis as usize]
+        }
         Parameter::Stride(param, axis) => {
-            let param = &program.params[param];
+            let param = &program.interface.params[param];
             launch.numbers[param.first + param.rank + axis as usize]
         }
-        Parameter::Scalar(param) => launch.numbers[program.params[param].first],
+        Parameter::Scalar(param) => launch.numbers[program.interface.params[param].first],
         Parameter::Grid(axis) => launch.grid[axis as usize].into(),
         Parameter::Offset(_) | Parameter::Fold | Parameter::Program => 0,
     }
@@ -241,11 +244,14 @@ fn given(program: &WgpuProgram, launch: &Launch<'_>, parameter: Parameter) -> u6
 
 /// Where a view begins in what is bound, in elements.
 fn element_offset(program: &WgpuProgram, param: usize, bound: &[Bound]) -> Result<u64> {
-    let at = program.module.bindings.iter().position(|binding| binding.parameter == param);
+    let at = program.interface.bindings.iter().position(|binding| binding.parameter == param);
     let Some(bound) = at.and_then(|at| bound.get(at)) else {
-        return Err(refused("launch", format!("parameter {param} of `{}` is not bound", program.kernel)));
+        return Err(refused(
+            "launch",
+            format!("parameter {param} of `{}` is not bound", program.interface.kernel),
+        ));
     };
-    let param = &program.params[param];
+    let param = &program.interface.params[param];
     let bytes = bound.place.offset - bound.start;
     if bytes % param.elem_bytes != 0 {
         let message = format!("`{}` does not begin at a whole element", param.name);
@@ -271,7 +277,7 @@ fn blocks(grid: [u32; 3]) -> u64 {
 }
 
 fn limit(program: &WgpuProgram, what: &str, given: u64, limit: u64) -> Error {
-    Error::LaunchLimit { kernel: program.kernel.clone(), what: what.to_owned(), given, limit }
+    Error::LaunchLimit { kernel: program.interface.kernel.clone(), what: what.to_owned(), given, limit }
 }
 
 #[cfg(test)]

@@ -7,8 +7,10 @@
 //! | `masked.rs` | features that the user leaves out |
 //! | `gpu.rs`, `status.rs`, `late.rs` | wgpu's device and queue, with errors as values |
 //! | `passes.rs`, `program.rs` | from a kernel to a pipeline |
+//! | `interface.rs`, `code.rs` | what launches must know of a kernel; its code |
 //! | `open.rs`, `probe.rs`, `probe_extrema.rs` | opening it; how the driver treats floats |
 //! | `artifacts.rs` | compiled kernels as bytes, for the next process |
+//! | `packaged.rs`, `kept.rs`, `kept_ranges.rs` | those of packages, which load without compiling |
 //! | `allocations.rs`, `offset.rs` | buffers, the pool; pointers |
 //! | `recorder.rs`, `submitter.rs` | work that was recorded and not submitted yet; submitting it |
 //! | `launch.rs`, `groups.rs`, `repeats.rs` | what a launch binds |
@@ -64,9 +66,15 @@ mod artifacts;
 mod awaited;
 mod backend;
 mod bytes;
+mod code;
 mod dispatches;
 mod gpu;
 mod groups;
+mod interface;
+#[cfg(any(windows, target_os = "linux", target_os = "android", target_os = "freebsd"))]
+mod kept;
+#[cfg(any(windows, target_os = "linux", target_os = "android", target_os = "freebsd"))]
+mod kept_ranges;
 mod late;
 mod launch;
 mod mapped;
@@ -75,6 +83,8 @@ mod masked;
 mod memory;
 mod offset;
 mod open;
+#[cfg(any(windows, target_os = "linux", target_os = "android", target_os = "freebsd"))]
+mod packaged;
 mod passes;
 mod probe;
 mod probe_extrema;

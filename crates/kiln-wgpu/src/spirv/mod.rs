@@ -44,6 +44,9 @@ const VERSION: (u8, u8) = (1, 5);
 /// `NoContraction` (SPIR-V 1.6, section 3.20, "Decoration").
 const NO_CONTRACTION: u32 = 42;
 
+/// `NonWritable`, likewise.
+const NON_WRITABLE: u32 = 24;
+
 /// `Fma` of the instructions that `GLSL.std.450` names.
 const GLSL_FMA: u32 = 50;
 
@@ -97,6 +100,19 @@ fn bindings(naga: &naga::Module) -> spv::BindingMap {
         (from, spv::BindingInfo { descriptor_set: from.group, binding: number, binding_array_size: None })
     });
     numbered.collect()
+}
+
+/// The words of a module with all its storage buffers writable: a variable that is only read is so
+/// by a decoration.
+pub(crate) fn with_writable_buffers(words: &[u32]) -> Result<Vec<u32>> {
+    let parsed = parse(words).map_err(|Malformed { at, what }| Error::Internal {
+        place: "SPIR-V",
+        message: format!("{what} at word {at}"),
+    });
+    let (header, instructions) = parsed?;
+    let is_kept = |i: &&Instruction<'_>| i.op != op::DECORATE || i.operand(2) != Some(NON_WRITABLE);
+    let kept = instructions.iter().filter(is_kept).flat_map(|instruction| instruction.words);
+    Ok(header.iter().chain(kept).copied().collect())
 }
 
 /// Adds the modes and the decorations.
@@ -237,6 +253,27 @@ mod tests {
         assert_eq!(count(&apart, op::DECORATE, NO_CONTRACTION), 3);
         let contracted = written(true, FloatModes::ALL);
         assert_eq!(count(&contracted, op::DECORATE, NO_CONTRACTION), 1, "the multiply-add stays one");
+    }
+
+    #[test]
+    fn buffers_become_writable() {
+        let text = KERNEL.replace("%x: mut", "%y: mut").replace("%x[", "%y[");
+        let text = text.replace("@k(", "@k(%x: view<f32, 1, global>, ").replace("load.x1 %y", "load.x1 %x");
+        let kernel = kiln_ir::parse(&text).unwrap();
+        let features = Features { float_modes: Some(FloatModes::ALL), ..Features::default() };
+        let module = compile(&kernel, features).unwrap();
+        let finished = |naga| module.finished(naga, module.finishing.unwrap()).unwrap();
+        let mut writable = module.naga.clone();
+        for (_, variable) in writable.global_variables.iter_mut() {
+            if let naga::AddressSpace::Storage { access } = &mut variable.space {
+                *access = naga::StorageAccess::LOAD | naga::StorageAccess::STORE;
+            }
+        }
+        let (exact, writable) = (finished(&module.naga), finished(&writable));
+        assert_ne!(exact, writable);
+        assert_eq!(with_writable_buffers(&exact).unwrap(), writable);
+        assert_eq!(with_writable_buffers(&writable).unwrap(), writable);
+        assert!(with_writable_buffers(&[1, 2]).is_err());
     }
 
     #[test]
