@@ -27,6 +27,64 @@
 //! assert_eq!(c.to_vec()?, [1.0, 2.0, 3.0, 4.0]);
 //! # Ok::<(), kiln_runtime::Error>(())
 //! ```
+//!
+//! One of your own may wrap those that are there:
+//!
+//! ```
+//! use kiln_kernels::matmul::epilogue::{Along, Combined, InF32, TracedVector, Vector};
+//! use kiln_kernels::matmul::{Epilogue, Matmul, TilePosition};
+//! use kiln_lang::param::{ArgSink, KernelParam, ParamDecl, SpecKey};
+//! use kiln_lang::prelude::*;
+//! use kiln_runtime::Result;
+//!
+//! /// The square of what a vector does.
+//! #[derive(Clone)]
+//! struct Squared(Vector<f32>);
+//!
+//! impl KernelParam for Squared {
+//!     type Arg = Squared;
+//!     type Traced = TracedVector<f32>;
+//!     fn key(arg: &Squared, key: &mut SpecKey) {
+//!         Vector::key(&arg.0, key);
+//!     }
+//!     fn declare(arg: &Squared, name: &'static str, decl: &mut ParamDecl) -> TracedVector<f32> {
+//!         Vector::declare(&arg.0, name, decl)
+//!     }
+//!     fn pack(arg: &Squared, sink: &mut dyn ArgSink) {
+//!         Vector::pack(&arg.0, sink);
+//!     }
+//! }
+//!
+//! impl<S: InF32> Epilogue<S> for Squared {
+//!     type Out = f32;
+//!     fn apply(traced: &TracedVector<f32>, sums: Val<S>, place: &TilePosition) -> Val<f32> {
+//!         let y = Vector::apply(traced, sums, place);
+//!         y * y
+//!     }
+//!     fn transposed(self) -> Squared {
+//!         Squared(Epilogue::<S>::transposed(self.0))
+//!     }
+//!     fn check(&self, result: [usize; 3]) -> Result<()> {
+//!         Epilogue::<S>::check(&self.0, result)
+//!     }
+//! }
+//!
+//! let device = kiln_runtime::Device::open("interp")?;
+//! let terms = |values: &[f32]| -> Result<Squared> {
+//!     let values = device.tensor(values, [values.len()])?;
+//!     Ok(Squared(Vector { values, along: Along::Columns, combined: Combined::Term }))
+//! };
+//! // Sums of f32, and of 8-bit integers in i32.
+//! let (mut c, a) = (device.uninit::<f32, 2>([1, 2])?, device.tensor(&[3.0f32], [1, 1])?);
+//! Matmul::new(&a, &device.tensor(&[1.0f32, 2.0], [1, 2])?).then(terms(&[1.0, -1.0])?).run(&mut c)?;
+//! assert_eq!(c.to_vec()?, [16.0, 25.0]);
+//! let (a, b) = (device.tensor(&[3i8], [1, 1])?, device.tensor(&[1i8, 2], [1, 2])?);
+//! Matmul::new(&a, &b).then(terms(&[1.0, -1.0])?).run(&mut c)?;
+//! assert_eq!(c.to_vec()?, [16.0, 25.0]);
+//! // There is a term for each column.
+//! assert!(Matmul::new(&a, &b).then(terms(&[1.0])?).run(&mut c).is_err());
+//! # Ok::<(), kiln_runtime::Error>(())
+//! ```
 
 use kiln_lang::param::{ArgSink, IntFact, KernelParam, ParamDecl, SpecKey};
 use kiln_lang::prelude::*;
@@ -270,62 +328,6 @@ impl<S: Num, E: Epilogue<S>, F: Epilogue<E::Out>> Epilogue<S> for Then<E, F> {
 }
 
 /// Sums that the epilogues in f32 take: those of floats, and of 8-bit integers.
-///
-/// ```
-/// use kiln_kernels::matmul::epilogue::{Along, Combined, InF32, TracedVector, Vector};
-/// use kiln_kernels::matmul::{Epilogue, Matmul, TilePosition};
-/// use kiln_lang::param::{ArgSink, KernelParam, ParamDecl, SpecKey};
-/// use kiln_lang::prelude::*;
-/// use kiln_runtime::Result;
-///
-/// /// The square of what a vector does.
-/// #[derive(Clone)]
-/// struct Squared(Vector<f32>);
-///
-/// impl KernelParam for Squared {
-///     type Arg = Squared;
-///     type Traced = TracedVector<f32>;
-///     fn key(arg: &Squared, key: &mut SpecKey) {
-///         Vector::key(&arg.0, key);
-///     }
-///     fn declare(arg: &Squared, name: &'static str, decl: &mut ParamDecl) -> TracedVector<f32> {
-///         Vector::declare(&arg.0, name, decl)
-///     }
-///     fn pack(arg: &Squared, sink: &mut dyn ArgSink) {
-///         Vector::pack(&arg.0, sink);
-///     }
-/// }
-///
-/// impl<S: InF32> Epilogue<S> for Squared {
-///     type Out = f32;
-///     fn apply(traced: &TracedVector<f32>, sums: Val<S>, place: &TilePosition) -> Val<f32> {
-///         let y = Vector::apply(traced, sums, place);
-///         y * y
-///     }
-///     fn transposed(self) -> Squared {
-///         Squared(Epilogue::<S>::transposed(self.0))
-///     }
-///     fn check(&self, result: [usize; 3]) -> Result<()> {
-///         Epilogue::<S>::check(&self.0, result)
-///     }
-/// }
-///
-/// let device = kiln_runtime::Device::open("interp")?;
-/// let terms = |values: &[f32]| -> Result<Squared> {
-///     let values = device.tensor(values, [values.len()])?;
-///     Ok(Squared(Vector { values, along: Along::Columns, combined: Combined::Term }))
-/// };
-/// // Sums of f32, and of 8-bit integers in i32.
-/// let (mut c, a) = (device.uninit::<f32, 2>([1, 2])?, device.tensor(&[3.0f32], [1, 1])?);
-/// Matmul::new(&a, &device.tensor(&[1.0f32, 2.0], [1, 2])?).then(terms(&[1.0, -1.0])?).run(&mut c)?;
-/// assert_eq!(c.to_vec()?, [16.0, 25.0]);
-/// let (a, b) = (device.tensor(&[3i8], [1, 1])?, device.tensor(&[1i8, 2], [1, 2])?);
-/// Matmul::new(&a, &b).then(terms(&[1.0, -1.0])?).run(&mut c)?;
-/// assert_eq!(c.to_vec()?, [16.0, 25.0]);
-/// // There is a term for each column.
-/// assert!(Matmul::new(&a, &b).then(terms(&[1.0])?).run(&mut c).is_err());
-/// # Ok::<(), kiln_runtime::Error>(())
-/// ```
 pub trait InF32: Num {}
 
 impl InF32 for f32 {}
