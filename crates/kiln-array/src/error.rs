@@ -4,9 +4,32 @@ use kiln_ir::Scalar;
 use std::panic::Location;
 
 /// A place in the user's source.
+///
+/// ```
+/// use kiln_array::{Array, Error, Site};
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let wrong = Array::arange(&device, 3).reshape(&[2, 2]); // this line is in the error
+/// let line = line!() - 1;
+/// let Err(Error::Shape { location, .. }) = wrong.eval() else { panic!("3 elements are no 2 x 2") };
+/// let site: Site = location;
+/// assert_eq!(site.line(), line);
+/// # Ok::<(), kiln_array::Error>(())
+/// ```
 pub type Site = &'static Location<'static>;
 
 /// What is returned by functions that read arrays.
+///
+/// ```
+/// use kiln_array::{Array, Result};
+///
+/// fn norm(x: &Array) -> Result<f32> {
+///     x.square().sum().sqrt().item()
+/// }
+///
+/// let device = kiln_runtime::Device::open("interp")?;
+/// assert_eq!(norm(&Array::new(&device, &[3.0f32, 4.0], &[2]))?, 5.0);
+/// # Ok::<(), kiln_array::Error>(())
+/// ```
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why an array has no elements.

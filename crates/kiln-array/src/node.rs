@@ -302,6 +302,15 @@ impl Array {
     }
 
     /// The type of the elements.
+    ///
+    /// ```
+    /// # use kiln_array::{Array, Scalar};
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// let x = Array::arange(&device, 3);
+    /// assert_eq!((x.dtype(), (&x * 2.0).dtype()), (Scalar::I64, Scalar::F64));
+    /// assert_eq!(x.cast(Scalar::BF16).dtype(), Scalar::BF16);
+    /// # Ok::<(), kiln_array::Error>(())
+    /// ```
     pub fn dtype(&self) -> Scalar {
         self.0.dtype
     }

@@ -5,6 +5,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The result of reading or writing a file.
+///
+/// ```
+/// use kiln_files::{Gguf, Result};
+///
+/// fn layers(path: &str) -> Result<u64> {
+///     let model = Gguf::open(path)?;
+///     model.unsigned(&format!("{}.block_count", model.text("general.architecture")?))
+/// }
+///
+/// let error = layers("no such model.gguf").unwrap_err();
+/// assert!(error.to_string().starts_with("no such model.gguf: "));
+/// ```
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why a file could not be read or written. No tensor is lost, and the device stays usable.

@@ -95,6 +95,16 @@ impl Safetensors {
     }
 
     /// What the file says of itself beside its tensors: keys and texts, in alphabetical order.
+    ///
+    /// ```
+    /// use kiln_files::{Safetensors, write_safetensors};
+    /// let folder = tempfile::tempdir()?;
+    /// let path = folder.path().join("model.safetensors");
+    /// write_safetensors(&path, &[], &[("format", "pt"), ("author", "me")])?;
+    /// let file = Safetensors::open(&path)?;
+    /// assert_eq!(file.metadata().collect::<Vec<_>>(), [("author", "me"), ("format", "pt")]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn metadata(&self) -> impl Iterator<Item = (&str, &str)> {
         self.metadata.iter().map(|(key, value)| (key.as_str(), value.as_str()))
     }

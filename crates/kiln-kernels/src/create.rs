@@ -7,6 +7,28 @@ use kiln_lang::{rand, randn};
 use kiln_runtime::{Device, Result, Tensor};
 
 /// Kernels, for launches of one's own.
+///
+/// ```
+/// use kiln_kernels::Create;
+/// use kiln_kernels::create::kernels::{count, fill, identity, interpolate, normal, uniform};
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let (mut n, mut x) = (device.uninit::<i32, 1>([5])?, device.uninit::<f32, 1>([5])?);
+/// // 4 elements a program: two programs have 5.
+/// count(&mut n, 10, -2, 4).launch(&device)?;
+/// assert_eq!(n.to_vec()?, [10, 8, 6, 4, 2]);
+/// fill(&mut n, 7, 4).launch(&device)?;
+/// assert_eq!(n.to_vec()?, [7; 5]);
+/// interpolate::<f32, f32>(&mut x, 0.0, 1.0, 0.25, 4).launch(&device)?;
+/// assert_eq!(x.to_vec()?, [0.0, 0.25, 0.5, 0.75, 1.0]);
+/// uniform(&mut x, 42, f32::EPSILON / 2.0, 4).launch(&device)?;
+/// assert_eq!(x.to_vec()?, device.rand::<f32, 1>([5], 42)?.to_vec()?);
+/// normal(&mut x, 42, 4).launch(&device)?;
+/// assert_eq!(x.to_vec()?, device.randn::<f32, 1>([5], 42)?.to_vec()?);
+/// let mut matrix = device.uninit::<u8, 2>([2, 2])?;
+/// identity(&mut matrix, 4).launch(&device)?;
+/// assert_eq!(matrix.to_vec()?, [1, 0, 0, 1]);
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
 pub mod kernels {
     use super::*;
 

@@ -5,6 +5,17 @@ use kiln_lang::prelude::*;
 use kiln_runtime::{Result, Tensor};
 
 /// Kernels, for launches of one's own.
+///
+/// ```
+/// use kiln_kernels::elementwise::kernels::{add, copy};
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let x = device.tensor(&[1, 2, 3], [3])?;
+/// let (mut y, mut z) = (device.uninit([3])?, device.uninit([3])?);
+/// copy(&x, &mut y, 2).launch(&device)?;
+/// add(&x, &y, &mut z, 2).launch(&device)?;
+/// assert_eq!(z.to_vec()?, [2, 4, 6]);
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
 pub mod kernels {
     use super::*;
 

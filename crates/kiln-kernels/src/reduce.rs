@@ -5,6 +5,19 @@ use kiln_lang::prelude::*;
 use kiln_runtime::{Device, Error, Execution, Result, Tensor};
 
 /// Kernels, for launches of one's own.
+///
+/// ```
+/// use kiln_kernels::reduce::kernels::{partial_sums, total_sum};
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let x = device.tensor(&[0.5f32; 100], [100])?;
+/// let (mut partial, mut y) = (device.uninit([2])?, device.uninit([1])?);
+/// // 2 programs take the tiles of 16 elements by turns: the first has 4 of the 7, and the last's 4.
+/// partial_sums(&x, &mut partial, 16, false).launch(&device)?;
+/// assert_eq!(partial.to_vec()?, [(3 * 16 + 4) as f32 * 0.5, (3 * 16) as f32 * 0.5]);
+/// total_sum(&partial, &mut y, 16).launch(&device)?;
+/// assert_eq!(y.item()?, 50.0);
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
 pub mod kernels {
     use super::*;
 

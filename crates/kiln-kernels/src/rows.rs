@@ -6,6 +6,21 @@ use kiln_lang::prelude::*;
 use kiln_runtime::{Error, Result, Tensor};
 
 /// Kernels, for launches of one's own.
+///
+/// ```
+/// use kiln_kernels::rows::kernels::{layer_norm, softmax};
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let x = device.tensor(&[1.0f32, 1.0, 1.0, 0.0, 3.0, 0.0], [2, 3])?;
+/// let mut y = device.uninit([2, 3])?;
+/// softmax(&x.slice(0, 0..1)?, &mut y.slice(0, 0..1)?, 4).launch(&device)?;
+/// let (weight, bias) = (device.tensor(&[1.0f32; 3], [3])?, device.tensor(&[10.0f32; 3], [3])?);
+/// layer_norm(&x.slice(0, 1..2)?, &weight, &bias, &mut y.slice(0, 1..2)?, 0.0, 1, 4).launch(&device)?;
+/// // The second row has mean 1 and variance 2.
+/// let (below, above) = (10.0 - 0.5f32.sqrt(), 10.0 + 2.0f32.sqrt());
+/// let expected = [1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0, below, above, below];
+/// assert!(y.to_vec()?.iter().zip(expected).all(|(y, expected)| (y - expected).abs() < 1e-5));
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
 pub mod kernels {
     use super::*;
 

@@ -71,6 +71,27 @@ impl<M: Message> fmt::Debug for Address<M> {
 }
 
 /// [`Address`] on the device.
+///
+/// ```
+/// # use kiln_lang::prelude::*;
+/// use kiln_ring::{Address, AddressVal, RingConfig, RingCtx, RingRuntime, ring_kernel};
+///
+/// /// Whether there is anybody to send to.
+/// fn is_last(next: &AddressVal<u32>) -> Val<bool> {
+///     next.is_none()
+/// }
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn ends(_ctx: &RingCtx, next: &mut Address<u32>, _x: u32) -> bool {
+///     is_last(next)
+/// }
+///
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let actor = runtime.launch(ends, RingConfig::default().state(Address::none()))?;
+/// actor.activate()?;
+/// assert_eq!(actor.ask(0)?, Some(true));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct AddressVal<M> {
     pub(crate) link: Val<u32>,
     pub(crate) serial: Val<u32>,

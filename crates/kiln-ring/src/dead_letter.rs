@@ -119,6 +119,27 @@ impl DeadLetters {
     }
 
     /// Takes all letters, oldest first.
+    ///
+    /// ```
+    /// use kiln_lang::prelude::*;
+    /// use kiln_ring::{Letter, RingConfig, RingCtx, RingRuntime, ring_kernel};
+    ///
+    /// #[ring_kernel(crate = kiln_ring)]
+    /// fn double(_ctx: &RingCtx, x: u32) -> u32 {
+    ///     x * 2
+    /// }
+    ///
+    /// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+    /// let actor = runtime.launch(double, RingConfig::default())?;
+    /// actor.send(1)?;
+    /// actor.send(2)?;
+    /// actor.terminate()?; // it was never active
+    /// let letters = runtime.dead_letters();
+    /// assert!(letters.len() == 2 && !letters.is_empty());
+    /// let all: Vec<Letter> = letters.drain();
+    /// assert_eq!((all.len(), letters.len(), letters.arrived()), (2, 0, 2));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn drain(&self) -> Vec<Letter> {
         self.kept().letters.drain(..).collect()
     }

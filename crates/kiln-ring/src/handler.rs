@@ -16,6 +16,42 @@ use std::any::TypeId;
 use std::ops::Range;
 
 /// What a handler can read of its message's context, and how it sends others.
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{RingConfig, RingCtx, RingRuntime, SendOptions, ring_kernel};
+///
+/// /// The priority of a message and its position in it, as one number.
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn place(ctx: &RingCtx, _x: u32) -> u32 {
+///     ctx.priority() * 100 + ctx.message_id().cast::<u32>()
+/// }
+///
+/// /// The numbers below n, by all threads that run the handler: their sum, the least and the greatest.
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn numbers(ctx: &RingCtx, n: u32) -> u32 {
+///     let mut sum: Val<u32> = 0;
+///     let mut least: Val<u32> = 1000;
+///     let mut greatest: Val<u32> = 0;
+///     for i in ctx.share(n) {
+///         sum += i;
+///         least = least.minimum(i);
+///         greatest = greatest.maximum(i);
+///     }
+///     ctx.sync();
+///     ctx.uniform(ctx.sum(sum) * 10_000 + ctx.min(least) * 100 + ctx.max(greatest))
+/// }
+///
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let actor = runtime.launch(place, RingConfig::default().priorities(2))?;
+/// actor.activate()?;
+/// assert_eq!([actor.ask(0)?, actor.ask(0)?], [Some(0), Some(1)]);
+/// assert_eq!(actor.ask_with(0, SendOptions::default().priority(1))?, Some(100));
+/// let actor = runtime.launch(numbers, RingConfig::default())?;
+/// actor.activate()?;
+/// assert_eq!(actor.ask(5)?, Some(10_00_04));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct RingCtx {
     actor: Val<u32>,
@@ -78,6 +114,26 @@ impl RingCtx {
     }
 
     /// Which of them this thread is, from 0.
+    ///
+    /// ```
+    /// # use kiln_lang::prelude::*;
+    /// # use kiln_ring::{RingConfig, RingCtx, RingRuntime, ring_kernel};
+    /// /// How many threads there are, counted by each of them.
+    /// #[ring_kernel(crate = kiln_ring)]
+    /// fn threads(ctx: &RingCtx, _x: u32) -> bool {
+    ///     let mut own: Val<u32> = 0;
+    ///     if ctx.lane().lt(ctx.lanes()) {
+    ///         own = 1;
+    ///     }
+    ///     ctx.sum(own).eq(ctx.lanes())
+    /// }
+    ///
+    /// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+    /// let actor = runtime.launch(threads, RingConfig::default())?;
+    /// actor.activate()?;
+    /// assert_eq!(actor.ask(0)?, Some(true));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[track_caller]
     pub fn lane(&self) -> Val<u32> {
         if self.lanes == 1 { val(0) } else { lane_id().cast() }
@@ -225,6 +281,21 @@ impl RingCtx {
     }
 
     /// The device's clock, in nanoseconds: what deadlines are measured by.
+    ///
+    /// ```
+    /// # use kiln_lang::prelude::*;
+    /// # use kiln_ring::{RingConfig, RingCtx, RingRuntime, ring_kernel};
+    /// #[ring_kernel(crate = kiln_ring)]
+    /// fn now(ctx: &RingCtx, _x: u32) -> u64 {
+    ///     ctx.now_ns()
+    /// }
+    ///
+    /// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+    /// let actor = runtime.launch(now, RingConfig::default())?;
+    /// actor.activate()?;
+    /// assert!(actor.ask(0)? <= actor.ask(0)?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[track_caller]
     pub fn now_ns(&self) -> Val<u64> {
         clock_ns()

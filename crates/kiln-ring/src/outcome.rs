@@ -105,6 +105,28 @@ impl<D: DeviceValue + Zeroed> Zeroed for DeviceOption<D> {
 }
 
 /// What became of a message: a reply or none, or a failure of the actor.
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{DeviceOption, Outcome};
+///
+/// // What a handler's function becomes, in a kernel that shows it.
+/// use kiln_runtime::{Device, Tensor};
+/// #[kernel(crate = kiln_runtime)]
+/// fn outcomes(codes: &mut Tensor<u32, 1>) {
+///     let reply = Outcome::<Val<u32>>::reply(val(7)).or_failure(val(true), val(3));
+///     let maybe = Outcome::<Val<u32>>::maybe(DeviceOption::some(val(5)));
+///     let silent = Outcome::<Val<u32>>::silent();
+///     let sum = reply.code * 100 + maybe.reply.value * 10 + silent.code;
+///     codes.tile(0, 1).store(sum.broadcast_to(1));
+/// }
+///
+/// let device = Device::open("interp")?;
+/// let mut codes = device.uninit([1])?;
+/// outcomes(&mut codes).grid([1]).launch(&device)?;
+/// assert_eq!(codes.to_vec()?, [350]);
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, DeviceValue)]
 #[kiln(crate = kiln_lang)]
 pub struct Outcome<D: DeviceValue> {

@@ -22,6 +22,27 @@ pub enum Standing {
 }
 
 /// The failure that an actor has not been restarted from.
+///
+/// ```
+/// # use kiln_lang::prelude::*;
+/// use kiln_ring::{Failed, RecvError, RingConfig, RingCtx, RingRuntime, ring_kernel};
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn hundred_by(_ctx: &RingCtx, x: u32) -> u32 {
+///     100 / x
+/// }
+///
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let actor = runtime.launch(hundred_by, RingConfig::default())?;
+/// actor.activate()?;
+/// actor.send_many(&[50, 0])?;
+/// assert_eq!(actor.recv()?, 2);
+/// let Err(RecvError::Failed { failed, .. }) = actor.recv() else { panic!("it failed on 0") };
+/// let failed: &Failed = &failed;
+/// assert_eq!(failed.position, 1);
+/// assert!(failed.why.contains("division by zero"), "{}", failed.why);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failed {
     /// The position of the message in the actor's queue, or in its inbound link.

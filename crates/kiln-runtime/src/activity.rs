@@ -10,6 +10,20 @@ use std::time::Duration;
 use web_time::Instant;
 
 /// Where in the user's source a call of the runtime stands.
+///
+/// ```
+/// use kiln_runtime::CallSite;
+/// use std::panic::Location;
+///
+/// #[track_caller]
+/// fn here() -> CallSite {
+///     Location::caller()
+/// }
+///
+/// let [one, two] = [here(), here()];
+/// assert_eq!((one.file(), one.line()), (two.file(), two.line()));
+/// assert!(one.column() < two.column());
+/// ```
 pub type CallSite = &'static Location<'static>;
 
 /// One thing that the runtime has done on a device, as an [`Observer`](crate::Observer) receives
@@ -17,6 +31,27 @@ pub type CallSite = &'static Location<'static>;
 ///
 /// Each kind has the device's name, the call site in the user's source, and when it began and how
 /// long it took on the host.
+///
+/// ```
+/// use kiln_runtime::{Activity, Device};
+/// use std::collections::BTreeMap;
+/// use std::sync::{Arc, Mutex};
+/// use std::time::Duration;
+///
+/// // The time that each line of this program takes in the runtime.
+/// let device = Device::open_apart("interp")?;
+/// let lines = Arc::new(Mutex::new(BTreeMap::<u32, Duration>::new()));
+/// let sums = lines.clone();
+/// let observation = device.observe(move |activity: &Activity| {
+///     *sums.lock().unwrap().entry(activity.call_site().line()).or_default() += activity.duration();
+/// });
+/// let (first, x) = (line!(), device.tensor(&[1.0f32; 100], [100])?);
+/// let (second, sum) = (line!(), x.to_vec()?.iter().sum::<f32>());
+/// drop(observation);
+/// assert_eq!(sum, 100.0);
+/// assert!(lines.lock().unwrap().keys().eq([&first, &second]));
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Activity {
@@ -61,6 +96,34 @@ impl Activity {
 }
 
 /// A kernel that was not in memory yet was compiled, or read from the disk cache.
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_runtime::{Activity, CompileActivity, Device, Tensor};
+///
+/// #[kernel(crate = kiln_runtime)]
+/// fn twice(x: &mut Tensor<f32, 1>) {
+///     let tile = x.tile(program_id(0) * 4, 4);
+///     tile.store(tile.load(0.0) * 2.0);
+/// }
+///
+/// let device = Device::open_apart("interp")?;
+/// let (sender, compiled) = std::sync::mpsc::channel::<CompileActivity>();
+/// let _observation = device.observe(move |activity: &Activity| {
+///     if let Activity::Compile(compile) = activity {
+///         sender.send(compile.clone()).ok();
+///     }
+/// });
+/// let mut x = device.tensor(&[1.0f32; 8], [8])?;
+/// twice(&mut x).launch(&device)?;
+/// twice(&mut x).launch(&device)?; // it is in memory now
+/// let compiles: Vec<CompileActivity> = compiled.try_iter().collect();
+/// assert_eq!(compiles.len(), 1);
+/// assert_eq!(&*compiles[0].kernel, "twice");
+/// assert!(compiles[0].specialization.contains("@twice"));
+/// assert!(compiles[0].tracing <= compiles[0].duration);
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct CompileActivity {
     /// The device's name.
@@ -83,6 +146,34 @@ pub struct CompileActivity {
 }
 
 /// A kernel was enqueued (or run, on a device that works within the call).
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_runtime::{Activity, Device, LaunchActivity, Tensor};
+///
+/// #[kernel(crate = kiln_runtime)]
+/// fn twice(x: &mut Tensor<f32, 1>) {
+///     let tile = x.tile(program_id(0) * 4, 4);
+///     tile.store(tile.load(0.0) * 2.0);
+/// }
+///
+/// let device = Device::open_apart("interp")?;
+/// let (sender, launched) = std::sync::mpsc::channel::<LaunchActivity>();
+/// let _observation = device.observe(move |activity: &Activity| {
+///     if let Activity::Launch(launch) = activity {
+///         sender.send(launch.clone()).ok();
+///     }
+/// });
+/// let mut x = device.tensor(&[1.0f32; 10], [10])?;
+/// for _ in 0..2 {
+///     twice(&mut x).launch(&device)?;
+/// }
+/// let launches: Vec<LaunchActivity> = launched.try_iter().collect();
+/// assert_eq!((launches[0].grid, launches[0].cached), ([3, 1, 1], false));
+/// assert_eq!((launches[1].grid, launches[1].cached), ([3, 1, 1], true));
+/// assert!(launches[0].timer.is_none()); // nobody has asked for it
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct LaunchActivity {
     /// The device's name.
@@ -110,6 +201,22 @@ pub struct LaunchActivity {
 
 /// A [`Graph`](crate::Graph) was enqueued (or run, on a device that works within the call). Its
 /// launches and copies are no activities of their own.
+///
+/// ```
+/// use kiln_runtime::{Activity, Device, ReplayActivity};
+/// let device = Device::open_apart("interp")?;
+/// let (graph, zeros) = device.graph(|_| device.zeros::<f32, 1>([4]))?;
+/// let (sender, replayed) = std::sync::mpsc::channel::<ReplayActivity>();
+/// let _observation = device.observe(move |activity: &Activity| {
+///     if let Activity::Replay(replay) = activity {
+///         sender.send(replay.clone()).ok();
+///     }
+/// });
+/// graph.replay()?;
+/// assert_eq!(zeros.to_vec()?, [0.0; 4]);
+/// assert_eq!(replayed.try_iter().map(|replay| replay.nodes).collect::<Vec<_>>(), [1]); // a fill
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct ReplayActivity {
     /// The device's name.
@@ -130,6 +237,11 @@ pub struct ReplayActivity {
 }
 
 /// Which way a copy went.
+///
+/// ```
+/// use kiln_runtime::CopyKind;
+/// assert_eq!(CopyKind::DeviceToHost.to_string(), "device to host");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CopyKind {
@@ -155,6 +267,21 @@ impl fmt::Display for CopyKind {
 }
 
 /// Bytes were copied or filled.
+///
+/// ```
+/// use kiln_runtime::{Activity, CopyActivity, CopyKind, Device};
+/// let device = Device::open_apart("interp")?;
+/// let (sender, copied) = std::sync::mpsc::channel::<CopyActivity>();
+/// let _observation = device.observe(move |activity: &Activity| {
+///     if let Activity::Copy(copy) = activity {
+///         sender.send(copy.clone()).ok();
+///     }
+/// });
+/// device.tensor(&[1.0f32; 100], [100])?;
+/// let copy = copied.try_iter().last().expect("the elements were copied");
+/// assert_eq!((copy.kind, copy.bytes), (CopyKind::HostToDevice, 400));
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct CopyActivity {
     /// The device's name.
@@ -174,6 +301,26 @@ pub struct CopyActivity {
 }
 
 /// Device memory was allocated.
+///
+/// ```
+/// use kiln_runtime::{Activity, AllocateActivity, Device, FreeActivity};
+/// use std::sync::mpsc;
+/// let device = Device::open_apart("interp")?;
+/// let (allocations, allocated) = mpsc::channel::<AllocateActivity>();
+/// let (frees, freed) = mpsc::channel::<FreeActivity>();
+/// let _observation = device.observe(move |activity: &Activity| match activity {
+///     Activity::Allocate(allocate) => _ = allocations.send(allocate.clone()),
+///     Activity::Free(free) => _ = frees.send(free.clone()),
+///     _ => {}
+/// });
+/// let x = device.zeros::<f32, 1>([100])?;
+/// let allocation = allocated.try_recv().expect("the tensor has memory");
+/// assert_eq!((allocation.bytes, freed.try_recv().is_err()), (400, true));
+/// drop(x);
+/// let free = freed.try_recv().expect("it was freed");
+/// assert_eq!((free.address, free.bytes, free.call_site), (allocation.address, 400, allocation.call_site));
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct AllocateActivity {
     /// The device's name.
@@ -194,6 +341,24 @@ pub struct AllocateActivity {
 }
 
 /// Device memory was freed: the last tensor or view of it is gone.
+///
+/// ```
+/// use kiln_runtime::{Activity, Device, FreeActivity};
+/// let device = Device::open_apart("interp")?;
+/// let (sender, freed) = std::sync::mpsc::channel::<FreeActivity>();
+/// let _observation = device.observe(move |activity: &Activity| {
+///     if let Activity::Free(free) = activity {
+///         sender.send(free.clone()).ok();
+///     }
+/// });
+/// let x = device.zeros::<u8, 1>([64])?;
+/// let view = x.slice(0, 0..8)?;
+/// drop(x);
+/// assert!(freed.try_recv().is_err()); // the view has the memory still
+/// drop(view);
+/// assert_eq!(freed.try_recv().map(|free| free.bytes), Ok(64));
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct FreeActivity {
     /// The device's name.
@@ -217,6 +382,40 @@ pub(crate) trait DeviceTime: fmt::Debug + Send + Sync {
 }
 
 /// Two points on the device's clock, around one launch.
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_runtime::{Activity, Device, LaunchTimer, Observer, Tensor};
+///
+/// #[kernel(crate = kiln_runtime)]
+/// fn twice(x: &mut Tensor<f32, 1>) {
+///     let tile = x.tile(program_id(0) * 4, 4);
+///     tile.store(tile.load(0.0) * 2.0);
+/// }
+///
+/// /// Asks for the times of launches on the device.
+/// struct Timers(std::sync::mpsc::Sender<Option<LaunchTimer>>);
+///
+/// impl Observer for Timers {
+///     fn observe(&self, activity: &Activity) {
+///         if let Activity::Launch(launch) = activity {
+///             self.0.send(launch.timer.clone()).ok();
+///         }
+///     }
+///     fn times_launches(&self) -> bool {
+///         true
+///     }
+/// }
+///
+/// let device = Device::open_apart("cpu")?;
+/// let (sender, timers) = std::sync::mpsc::channel();
+/// let _observation = device.observe(Timers(sender));
+/// twice(&mut device.tensor(&[1.0f32; 10], [10])?).launch(&device)?;
+/// device.synchronize()?;
+/// let timer = timers.try_recv().expect("there was a launch").expect("the device has a clock");
+/// assert!(timer.elapsed()?.is_some_and(|time| time.as_secs() < 60));
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct LaunchTimer(Arc<dyn DeviceTime>);
 

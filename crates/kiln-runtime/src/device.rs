@@ -205,6 +205,17 @@ impl Device {
     /// [`reopen`](Self::reopen) without blocking the thread that awaits it: for a page that has
     /// lost its GPU.
     ///
+    /// ```
+    /// use kiln_runtime::Device;
+    /// # pollster::block_on(async {
+    /// let lost = Device::open_async("interp").await?;
+    /// let device = lost.reopen_async().await?;
+    /// assert!(device != lost && device == Device::open("interp")?);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// # })?;
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As of [`reopen`](Self::reopen).
     pub async fn reopen_async(&self) -> Result<Device> {
@@ -299,6 +310,11 @@ impl Device {
     }
 
     /// Whether it is in a [process of its own](crate::isolate).
+    ///
+    /// ```
+    /// assert!(!kiln_runtime::Device::open("interp")?.is_isolated());
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     pub fn is_isolated(&self) -> bool {
         self.id().starts_with(isolate::PREFIX)
     }
@@ -392,6 +408,21 @@ impl Device {
     /// observers, it costs one relaxed load of an atomic at each call of the runtime.
     ///
     /// [`Observer`] has an example.
+    ///
+    /// ```
+    /// use kiln_runtime::{Activity, Device};
+    /// let device = Device::open_apart("interp")?;
+    /// let (sender, bytes) = std::sync::mpsc::channel();
+    /// let observation = device.observe(move |activity: &Activity| {
+    ///     if let Activity::Allocate(allocate) = activity {
+    ///         sender.send(allocate.bytes).ok();
+    ///     }
+    /// });
+    /// device.zeros::<f32, 1>([100])?;
+    /// drop(observation);
+    /// assert_eq!(bytes.iter().collect::<Vec<_>>(), [400]);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     pub fn observe(&self, observer: impl Observer + 'static) -> Observation {
         Observers::add(self.observers(), Arc::new(observer))
     }
@@ -422,6 +453,14 @@ impl Device {
     /// Whether this thread captures a [`Graph`](crate::Graph) of this device, or only
     /// [compiles](Self::precompile) for it: then launches, copies and fills are recorded or passed
     /// over, and nothing has run whose results could be waited for.
+    ///
+    /// ```
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// assert!(!device.is_capturing());
+    /// device.graph(|_| Ok(assert!(device.is_capturing())))?;
+    /// assert!(!device.is_capturing());
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     #[inline]
     pub fn is_capturing(&self) -> bool {
         state::is_on_device(self.identity())
@@ -435,6 +474,24 @@ impl Device {
 
     /// Refuses something that no [`Graph`](crate::Graph) can hold, while this thread captures one
     /// of this device. `what` is a sentence in the past tense for the error, without its end.
+    ///
+    /// ```
+    /// use kiln_runtime::{Device, Result};
+    /// use std::panic::Location;
+    ///
+    /// /// A function of a library that waits for the device.
+    /// #[track_caller]
+    /// fn norm(device: &Device) -> Result<()> {
+    ///     device.check_not_capturing("a norm was read", Location::caller())?;
+    ///     device.synchronize()
+    /// }
+    ///
+    /// let device = Device::open("interp")?;
+    /// norm(&device)?;
+    /// let error = device.graph(|_| norm(&device)).err().expect("no graph can hold it");
+    /// assert!(error.to_string().contains("a norm was read"));
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Capture`].

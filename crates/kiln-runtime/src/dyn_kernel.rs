@@ -122,6 +122,15 @@ impl DynKernel {
     }
 
     /// The IR, as it was given.
+    ///
+    /// ```
+    /// use kiln_runtime::DynKernel;
+    /// let kernel = DynKernel::parse("kernel @nothing(%n: i64) tile {\n}\n")?;
+    /// assert_eq!(kernel.ir().name, "nothing");
+    /// let again = DynKernel::parse(&kernel.ir().to_string())?;
+    /// assert_eq!(again.ir().to_string(), kernel.ir().to_string());
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     pub fn ir(&self) -> &Kernel {
         &self.0.kernel
     }
@@ -162,6 +171,35 @@ impl fmt::Debug for DynKernel {
 
 /// An argument of a [`DynKernel`]: a tensor to read (`&`), one to write (`&mut`), or a number. It
 /// is made by `into`.
+///
+/// ```
+/// use kiln_ir::Scalar;
+/// use kiln_runtime::{Device, DynArg, DynKernel, DynTensor};
+///
+/// let double = DynKernel::parse(
+///     "kernel @double(%x: view<f32, 1, global>, %y: mut view<f32, 1, global>) tile {
+///        %p = program_id x : i64
+///        %n = const 4 : i64
+///        %at = mul %p, %n : i64
+///        %zero = const 0.0 : f32
+///        %tile = load %x[%at] pad %zero : f32[4]
+///        %sum = add %tile, %tile : f32[4]
+///        store %y[%at] = %sum
+///      }",
+/// )?;
+/// let device = Device::open("interp")?;
+/// let x = DynTensor::new(&device, &[1.0f32, 2.0, 3.0], &[3])?;
+/// let mut y = DynTensor::uninit(&device, Scalar::F32, &[3])?;
+///
+/// // One tensor to read, one to write.
+/// let arguments: Vec<DynArg<'_>> = vec![(&x).into(), (&mut y).into()];
+/// double.with(arguments).launch(&device)?;
+/// assert_eq!(y.to_vec::<f32>()?, [2.0, 4.0, 6.0]);
+/// // A number is no tensor.
+/// let error = double.with([(&x).into(), 1.0f32.into()]).launch(&device).unwrap_err();
+/// assert!(error.to_string().contains("`double`"));
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
 pub struct DynArg<'a>(pub(crate) Arg<'a>);
 
 #[derive(Clone, Copy)]
@@ -245,6 +283,37 @@ impl Arg<'_> {
 }
 
 /// A [`DynKernel`] with its arguments, ready to launch.
+///
+/// ```
+/// use kiln_ir::Scalar;
+/// use kiln_runtime::{Device, DynKernel, DynLaunch, DynTensor};
+///
+/// let double = DynKernel::parse(
+///     "kernel @double(%x: view<f32, 1, global>, %y: mut view<f32, 1, global>) tile {
+///        %p = program_id x : i64
+///        %n = const 4 : i64
+///        %at = mul %p, %n : i64
+///        %zero = const 0.0 : f32
+///        %tile = load %x[%at] pad %zero : f32[4]
+///        %sum = add %tile, %tile : f32[4]
+///        store %y[%at] = %sum
+///      }",
+/// )?;
+/// let device = Device::open("interp")?;
+/// let x = DynTensor::new(&device, &[1.0f32, 2.0, 3.0], &[3])?;
+/// let mut y = DynTensor::uninit(&device, Scalar::F32, &[3])?;
+///
+/// // The kernel as it is compiled for these arguments, what compiling it says, and a launch in a
+/// // stream.
+/// assert_eq!(double.ir().name, "double");
+/// let launch: DynLaunch<'_> = double.with([(&x).into(), (&mut y).into()]);
+/// assert_eq!(launch.ir()?.params.len(), double.ir().params.len());
+/// launch.compile(&device)?;
+/// let stream = device.stream()?;
+/// launch.grid([1]).on(&stream).launch(&device)?;
+/// assert_eq!(y.to_vec::<f32>()?, [2.0, 4.0, 6.0]);
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
 #[must_use = "a kernel runs when it is launched: call `.launch(&device)`"]
 pub struct DynLaunch<'a> {
     kernel: DynKernel,

@@ -395,4 +395,16 @@ impl From<kiln_backend::Fault> for Error {
 }
 
 /// The result of a runtime operation.
+///
+/// ```
+/// use kiln_runtime::{Device, Result};
+///
+/// fn sum(device: &str, x: &[f32]) -> Result<f32> {
+///     Ok(Device::open(device)?.tensor(x, [x.len()])?.to_vec()?.iter().sum())
+/// }
+///
+/// assert_eq!(sum("interp", &[1.0, 2.0])?, 3.0);
+/// assert!(sum("no device", &[1.0]).is_err());
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
 pub type Result<T> = std::result::Result<T, Error>;

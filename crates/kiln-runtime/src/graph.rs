@@ -87,6 +87,31 @@ pub struct Graph {
 }
 
 /// A part of a [`Graph`]: a launch, copy or fill.
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_runtime::{Device, GraphNode, Tensor};
+///
+/// #[kernel(crate = kiln_runtime)]
+/// fn add(x: &mut Tensor<f32, 1>, term: Val<f32>) {
+///     let tile = x.tile(program_id(0) * 4, 4);
+///     tile.store(tile.load(0.0) + term);
+/// }
+///
+/// let device = Device::open("interp")?;
+/// let mut x = device.zeros([2])?;
+/// // Two launches of one kernel, which their nodes tell apart.
+/// let (mut graph, [_, second]) = device.graph(|capture| {
+///     add(&mut x, 1.0).launch(&device)?;
+///     let first: GraphNode = capture.last();
+///     add(&mut x, 10.0).launch(&device)?;
+///     Ok([first, capture.last()])
+/// })?;
+/// graph.set(second, "term", 20.0f32)?;
+/// graph.replay()?;
+/// assert_eq!(x.to_vec()?, [21.0, 21.0]);
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct GraphNode {
     pub(crate) graph: u64,
@@ -94,6 +119,22 @@ pub struct GraphNode {
 }
 
 /// A capture that is under way: see [`Device::graph`].
+///
+/// ```
+/// use kiln_runtime::{Capture, Device, GraphNode};
+/// let device = Device::open("interp")?;
+/// let mut x = device.tensor(&[1.0f32, 2.0], [2])?;
+/// let (graph, (fill, write)) = device.graph(|capture: &Capture| {
+///     assert!(capture.is_empty());
+///     device.zeros::<f32, 1>([4])?;
+///     let fill: GraphNode = capture.last();
+///     x.write(&[3.0, 4.0])?;
+///     assert_eq!(capture.len(), 2);
+///     Ok((fill, capture.last()))
+/// })?;
+/// assert!(fill != write && graph.len() == 2);
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
 pub struct Capture {
     recording: Recording,
     number: u64,
@@ -119,6 +160,35 @@ impl Capture {
 
 /// The launch of a [`Graph`] that is meant: a [`GraphNode`], or the name of a kernel that is
 /// launched once in it.
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_runtime::{Device, Graph, GraphLaunch, Result, Tensor};
+///
+/// #[kernel(crate = kiln_runtime)]
+/// fn add(x: &mut Tensor<f32, 1>, term: Val<f32>) {
+///     let tile = x.tile(program_id(0) * 4, 4);
+///     tile.store(tile.load(0.0) + term);
+/// }
+///
+/// /// Sets what a launch adds.
+/// fn set_term<'l>(graph: &mut Graph, launch: impl Into<GraphLaunch<'l>>, term: f32) -> Result<()> {
+///     graph.set(launch.into(), "term", term)
+/// }
+///
+/// let device = Device::open("interp")?;
+/// let mut x = device.zeros([2])?;
+/// let (mut graph, node) = device.graph(|capture| {
+///     add(&mut x, 1.0).launch(&device)?;
+///     Ok(capture.last())
+/// })?;
+/// set_term(&mut graph, "add", 2.0)?;
+/// graph.replay()?;
+/// set_term(&mut graph, node, 3.0)?;
+/// graph.replay()?;
+/// assert_eq!(x.to_vec()?, [5.0, 5.0]);
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub enum GraphLaunch<'a> {
     /// The only launch of a kernel of this name.

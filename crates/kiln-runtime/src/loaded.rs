@@ -30,6 +30,25 @@ pub(crate) struct LoadedKernel {
 
 /// How a program came to be in this process: host time from the launch that needed it to one that
 /// was loaded.
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_runtime::{Build, Device, ProgramSource, Tensor};
+///
+/// #[kernel(crate = kiln_runtime)]
+/// fn twice(x: &mut Tensor<f32, 1>) {
+///     let tile = x.tile(program_id(0) * 4, 4);
+///     tile.store(tile.load(0.0) * 2.0);
+/// }
+///
+/// let device = Device::open_apart("interp")?;
+/// twice(&mut device.zeros([4])?).launch(&device)?;
+/// let builds: Vec<Build> = device.programs().builds();
+/// assert_eq!((builds.len(), &*builds[0].kernel), (1, "twice"));
+/// // What comes from the disk was not compiled.
+/// assert_eq!(builds[0].stages.is_some(), builds[0].source == ProgramSource::Compiler);
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Build {
     /// The kernel's name.

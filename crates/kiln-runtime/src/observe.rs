@@ -60,6 +60,19 @@ pub trait Observer: Send + Sync {
     /// Whether launches are to be timed on the device
     /// ([`LaunchActivity::timer`](crate::LaunchActivity::timer)), which costs two events each. It
     /// is asked once, when the observer is registered.
+    ///
+    /// ```
+    /// use kiln_runtime::{Activity, Observer};
+    /// struct Timed;
+    /// impl Observer for Timed {
+    ///     fn observe(&self, _: &Activity) {}
+    ///     fn times_launches(&self) -> bool {
+    ///         true
+    ///     }
+    /// }
+    /// assert!(Timed.times_launches());
+    /// assert!(!(|_: &Activity| {}).times_launches()); // those of a closure are not timed
+    /// ```
     fn times_launches(&self) -> bool {
         false
     }
@@ -110,6 +123,23 @@ pub fn observe(observer: impl Observer + 'static) -> Observation {
 
 /// A registered observer; dropping this removes it. A call of it that is under way on another
 /// thread still ends after that.
+///
+/// ```
+/// use kiln_runtime::{Activity, Device, Observation};
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+///
+/// let device = Device::open_apart("interp")?;
+/// let count = Arc::new(AtomicUsize::new(0));
+/// let counted = count.clone();
+/// let observation: Observation = device.observe(move |_: &Activity| _ = counted.fetch_add(1, Relaxed));
+/// device.zeros::<f32, 1>([4])?;
+/// drop(observation);
+/// let before = count.load(Relaxed);
+/// device.zeros::<f32, 1>([4])?; // nobody is notified
+/// assert!(before > 0 && count.load(Relaxed) == before);
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
 #[must_use = "the observer is removed when this is dropped"]
 pub struct Observation {
     observers: Arc<Observers>,

@@ -98,6 +98,13 @@ impl Stream {
     }
 
     /// The backend's name of the stream.
+    ///
+    /// ```
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// let (one, other) = (device.stream()?, device.stream()?);
+    /// assert_ne!(one.id(), other.id());
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     pub fn id(&self) -> StreamId {
         self.queue.id()
     }

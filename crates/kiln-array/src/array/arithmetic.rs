@@ -13,6 +13,21 @@ use kiln_ir::{BinaryOp, Class, Literal, Scalar};
 use std::panic::Location;
 
 /// The right side of an operation: an array, or a number.
+///
+/// ```
+/// use kiln_array::{Array, Operand, Scalar};
+///
+/// /// The greater of x and a limit, which is an array or a number.
+/// fn at_least(x: &Array, limit: impl Operand) -> Array {
+///     x.maximum(limit)
+/// }
+///
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let x = Array::new(&device, &[-1.0f32, 0.5, 2.0], &[3]);
+/// assert_eq!(at_least(&x, 0.0).to_vec::<f32>()?, [0.0, 0.5, 2.0]);
+/// assert_eq!(at_least(&x, Array::ones(&device, Scalar::F32, &[1])).to_vec::<f32>()?, [1.0, 1.0, 2.0]);
+/// # Ok::<(), kiln_array::Error>(())
+/// ```
 pub trait Operand {
     /// It as an array beside another one.
     #[doc(hidden)]

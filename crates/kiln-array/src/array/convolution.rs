@@ -18,6 +18,19 @@ use std::panic::Location;
 /// assert_eq!(y.to_vec::<f32>()?, [0.0 + 4.0 + 20.0 + 24.0]);
 /// # Ok::<(), kiln_array::Error>(())
 /// ```
+///
+/// ```
+/// use kiln_array::{Array, Convolution, Scalar};
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let image = Array::ones(&device, Scalar::F32, &[1, 2, 4, 4]);
+/// let weight = Array::ones(&device, Scalar::F32, &[2, 1, 3, 3]);
+/// // Zeros around the image, every second window, and an output for each channel.
+/// let how = Convolution::new().padding([1, 1]).step([2, 2]).groups(2);
+/// let y = image.convolve2d(&weight, how);
+/// assert_eq!(y.shape(), [1, 2, 2, 2]);
+/// assert_eq!(y.to_vec::<f32>()?[..4], [4.0, 6.0, 6.0, 9.0]);
+/// # Ok::<(), kiln_array::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Convolution {
     step: [usize; 2],
@@ -65,6 +78,19 @@ impl Array {
     /// `[outputs, channels / groups, rows, columns]`: [`conv2d`](Self::conv2d) with all options.
     ///
     /// Groups of several outputs are products; those of one are sums, which store no windows.
+    ///
+    /// ```
+    /// use kiln_array::{Array, Convolution, Scalar};
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// // Two channels of 3 x 3, each with a window of its own: sums of neighbors, and their doubles.
+    /// let image = Array::ones(&device, Scalar::F32, &[1, 2, 3, 3]);
+    /// let weight = Array::new(&device, &[1.0f32, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 2.0], &[2, 1, 2, 2]);
+    /// let y = image.convolve2d(&weight, Convolution::new().groups(2).step([2, 2]).padding([1, 1]));
+    /// assert_eq!(y.shape(), [1, 2, 2, 2]);
+    /// // A window at the corner sees one pixel, at an edge two.
+    /// assert_eq!(y.to_vec::<f32>()?, [1.0, 2.0, 2.0, 4.0, 2.0, 4.0, 4.0, 8.0]);
+    /// # Ok::<(), kiln_array::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As of [`conv2d`](Self::conv2d), and if a dilation is 0 or the groups do not divide the

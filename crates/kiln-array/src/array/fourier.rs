@@ -49,6 +49,17 @@ impl Array {
 
     /// The inverse of [`fft`](Self::fft): with e^(+2πi k t / n), divided by the number of elements.
     ///
+    /// ```
+    /// # use kiln_array::Array;
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// let x = Array::new(&device, &[1.0f64, 2.0, 0.0, -1.0], &[4]);
+    /// let (re, im) = x.fft(&(&x * 0.0), 0);
+    /// let (back, zeros) = re.ifft(&im, 0);
+    /// assert!((back - &x).abs().max().item::<f64>()? < 1e-12);
+    /// assert!(zeros.abs().max().item::<f64>()? < 1e-12);
+    /// # Ok::<(), kiln_array::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As of [`fft`](Self::fft).
     #[track_caller]

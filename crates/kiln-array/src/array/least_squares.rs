@@ -9,6 +9,15 @@ use crate::node::Array;
 use std::panic::Location;
 
 /// A norm of matrices.
+///
+/// ```
+/// use kiln_array::{Array, MatrixNorm};
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let a = Array::new(&device, &[3.0f64, 0.0, 0.0, -4.0], &[2, 2]);
+/// assert_eq!(a.matrix_norm(MatrixNorm::Frobenius).item::<f64>()?, 5.0);
+/// assert!((a.matrix_norm(MatrixNorm::Spectral).item::<f64>()? - 4.0).abs() < 1e-12);
+/// # Ok::<(), kiln_array::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MatrixNorm {

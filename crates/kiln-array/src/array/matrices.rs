@@ -100,6 +100,14 @@ impl Array {
     /// The inverse of matrices, as NumPy's `linalg.inv`. To multiply by it, [`solve`](Self::solve)
     /// is faster and more exact.
     ///
+    /// ```
+    /// # use kiln_array::Array;
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// let x = Array::new(&device, &[2.0f64, 0.0, 1.0, 4.0], &[2, 2]);
+    /// assert_eq!(x.inverse().to_vec::<f64>()?, [0.5, 0.0, -0.125, 0.25]);
+    /// # Ok::<(), kiln_array::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As of [`solve`](Self::solve).
     #[track_caller]

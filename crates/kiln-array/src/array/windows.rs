@@ -97,6 +97,14 @@ impl Array {
 
     /// The mean of each window of the last two of four axes.
     ///
+    /// ```
+    /// # use kiln_array::{Array, Scalar};
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// let image = Array::arange(&device, 16).cast(Scalar::F32).reshape(&[1, 1, 4, 4]);
+    /// assert_eq!(image.avg_pool2d([2, 2], [2, 2]).to_vec::<f32>()?, [2.5, 4.5, 10.5, 12.5]);
+    /// # Ok::<(), kiln_array::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As of [`conv2d`](Self::conv2d).
     #[track_caller]

@@ -67,6 +67,26 @@ pub fn save_checkpoint<M: Module>(
 /// Reads what [`save_checkpoint`] wrote into a module and an optimizer of the same kind, and gives
 /// the texts.
 ///
+/// ```
+/// use kiln_array::nn::{FileError, Key, Linear, load_checkpoint, save, save_checkpoint};
+/// use kiln_array::optimizer::{Optimizer, Sgd};
+///
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("checkpoint.safetensors");
+/// let mut net = Linear::new(&device, Key::new(1), 3, 2);
+/// let mut optimizer = Sgd::new(0.1);
+/// save_checkpoint(&net, &optimizer, &[("epoch", "7")], &path)?;
+/// let texts = load_checkpoint(&mut net, &mut optimizer, &path)?;
+/// assert_eq!((texts["epoch"].as_str(), optimizer.steps()), ("7", 0));
+///
+/// // Parameters alone are no checkpoint.
+/// save(&net, &path)?;
+/// let error = load_checkpoint(&mut net, &mut optimizer, &path).unwrap_err();
+/// assert!(matches!(error, FileError::Mismatch { .. }));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// [`FileError::Mismatch`] names all that is missing, in excess, or of another shape or kind;
 /// [`FileError::File`], [`FileError::Array`]. Module and optimizer are as before then.

@@ -46,11 +46,33 @@ impl Conv2d {
     }
 
     /// Sets the distance of windows.
+    ///
+    /// ```
+    /// # use kiln_array::nn::{Conv2d, Key};
+    /// # use kiln_array::{Array, Scalar};
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// let layer = Conv2d::new(&device, Key::new(1), 3, 1, 8).stride(2).padding(0);
+    /// let images = Array::ones(&device, Scalar::F32, &[5, 9, 7, 1]);
+    /// assert_eq!(layer.forward(&images).shape(), [5, 4, 3, 8]);
+    /// # Ok::<(), kiln_array::Error>(())
+    /// ```
     pub fn stride(self, stride: usize) -> Conv2d {
         Conv2d { stride, ..self }
     }
 
     /// Sets the rows and columns of zeros on each side of an image.
+    ///
+    /// ```
+    /// # use kiln_array::nn::{Conv2d, Key};
+    /// # use kiln_array::{Array, Scalar};
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// let images = Array::ones(&device, Scalar::F32, &[1, 5, 5, 1]);
+    /// let rows = |padding: usize| {
+    ///     Conv2d::new(&device, Key::new(1), 3, 1, 1).padding(padding).forward(&images).shape()[1]
+    /// };
+    /// assert_eq!([0, 1, 2].map(rows), [3, 5, 7]);
+    /// # Ok::<(), kiln_array::Error>(())
+    /// ```
     pub fn padding(self, padding: usize) -> Conv2d {
         Conv2d { padding, ..self }
     }

@@ -50,6 +50,18 @@ impl Iterator for Batches {
 }
 
 /// Items of an iterator that a thread computes ahead. See [`prefetch`].
+///
+/// ```
+/// use kiln_array::nn::{Batches, Prefetched, prefetch};
+///
+/// /// The batches of an epoch, as sums here, made while the one before is used.
+/// fn epoch(count: usize) -> Prefetched<usize> {
+///     prefetch(2, Batches::new(count, 2).map(|batch| batch.iter().sum()))
+/// }
+///
+/// assert_eq!(epoch(6).collect::<Vec<_>>(), [1, 5, 9]);
+/// drop(epoch(1_000_000)); // the thread ends
+/// ```
 #[derive(Debug)]
 pub struct Prefetched<T> {
     items: Option<Receiver<T>>,

@@ -10,6 +10,19 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Why parameters could not be saved or loaded.
+///
+/// ```
+/// use kiln_array::nn::{FileError, Key, Linear, load, save};
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("layer.safetensors");
+/// let device = kiln_runtime::Device::open("interp")?;
+/// save(&Linear::new(&device, Key::new(1), 3, 2), &path)?;
+/// let mut wider = Linear::new(&device, Key::new(1), 4, 2);
+/// let Err(FileError::Mismatch { problems, .. }) = load(&mut wider, &path) else { panic!() };
+/// assert_eq!(problems.len(), 1);
+/// assert!(problems[0].contains("weight"), "{problems:?}");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
@@ -67,6 +80,23 @@ pub(super) fn write(
 
 /// Reads a module's parameters by their names. Their element types, shapes and devices are those
 /// that the module has; floats of another type are converted.
+///
+/// ```
+/// use kiln_array::nn::{Key, Linear, Module, load, save};
+/// use kiln_array::Scalar;
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("layer.safetensors");
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let layer = Linear::new(&device, Key::new(1), 3, 2);
+/// save(&layer, &path)?;
+/// // Into bf16: the parameters are rounded as they are read.
+/// let mut other = Linear::new(&device, Key::new(2), 3, 2).cast(Scalar::BF16);
+/// load(&mut other, &path)?;
+/// let rounded = layer.weight.cast(Scalar::BF16).cast(Scalar::F32).to_vec::<f32>()?;
+/// assert_eq!(other.weight.dtype(), Scalar::BF16);
+/// assert_eq!(other.weight.cast(Scalar::F32).to_vec::<f32>()?, rounded);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// [`FileError::Mismatch`] names all that is missing, in excess, or of another shape or kind;

@@ -40,6 +40,15 @@ impl Linear {
 
     /// Makes a layer of f32 with normal weights of a deviation and a bias of zeros, as transformers
     /// begin with.
+    ///
+    /// ```
+    /// # use kiln_array::nn::{Key, Linear};
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// let layer = Linear::normal(&device, Key::new(1), 100, 100, 0.02);
+    /// let deviation = layer.weight.square().mean().sqrt().item::<f32>()?;
+    /// assert!((deviation - 0.02).abs() < 0.001);
+    /// # Ok::<(), kiln_array::Error>(())
+    /// ```
     #[track_caller]
     pub fn normal(device: &Device, key: Key, inputs: usize, outputs: usize, deviation: f64) -> Linear {
         let weight = key.normal(device, &[outputs, inputs]) * deviation;

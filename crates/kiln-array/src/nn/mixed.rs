@@ -57,6 +57,30 @@ impl Mixed {
     /// at first; 2000 good steps double it, and a gradient that is not finite halves it. The
     /// optimizer changes nothing in such a step. End a loss in f32, as `cross_entropy` does: a
     /// scaled gradient is out of the range of f16 otherwise.
+    ///
+    /// ```
+    /// use kiln_array::nn::{Key, Linear, Mixed};
+    /// use kiln_array::optimizer::Sgd;
+    /// use kiln_array::Array;
+    ///
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// let mut net = Linear::new(&device, Key::new(1), 3, 2);
+    /// let (mixed, mut optimizer) = (Mixed::f16(), Sgd::new(0.1));
+    /// let x = Array::full(&device, 0.5f32, &[4, 3]).cast(mixed.dtype());
+    /// let targets = Array::new(&device, &[0i32, 1, 1, 1], &[4]);
+    /// assert_eq!((mixed.scale()?, Mixed::bf16().scale()?), (65536.0, 1.0));
+    /// let before = net.weight.to_vec::<f32>()?;
+    /// let (_, gradients) = mixed.value_and_grad(&net, |n| n.forward(&x).cross_entropy(&targets));
+    /// optimizer.step(&mut net, gradients)?;
+    /// assert_ne!(net.weight.to_vec::<f32>()?, before);
+    /// assert_eq!(mixed.scale()?, 65536.0);
+    /// // A gradient that is not finite halves the scale, and changes no parameter.
+    /// let before = net.weight.to_vec::<f32>()?;
+    /// let (_, gradients) = mixed.value_and_grad(&net, |n| n.forward(&(&x * f32::INFINITY)).sum());
+    /// optimizer.step(&mut net, gradients)?;
+    /// assert_eq!((mixed.scale()?, net.weight.to_vec::<f32>()?), (32768.0, before));
+    /// # Ok::<(), kiln_array::Error>(())
+    /// ```
     pub fn f16() -> Mixed {
         Mixed { dtype: Scalar::F16, scale: Some(Mutex::default()) }
     }
@@ -67,6 +91,12 @@ impl Mixed {
     }
 
     /// The scale of the next loss: 1 but for f16. Waits for the device.
+    ///
+    /// ```
+    /// # use kiln_array::nn::Mixed;
+    /// assert_eq!((Mixed::f32().scale()?, Mixed::f16().scale()?), (1.0, 65536.0));
+    /// # Ok::<(), kiln_array::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of launches before.

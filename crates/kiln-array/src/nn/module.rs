@@ -44,6 +44,17 @@ use std::fmt::Write as _;
 )]
 pub trait Module: Parameters {
     /// Visits each parameter, in the order of [`Parameters::map`].
+    ///
+    /// ```
+    /// # use kiln_array::nn::{Key, Linear, Module, Visitor};
+    /// let layer = Linear::new(&kiln_runtime::Device::open("interp")?, Key::new(1), 3, 2);
+    /// let mut shapes = Vec::new();
+    /// Visitor::walk(&[layer.clone(), layer], &mut |name, parameter| {
+    ///     shapes.push((name.to_owned(), parameter.shape().to_vec()));
+    /// });
+    /// assert_eq!(shapes[2..], [("1.weight".to_owned(), vec![2, 3]), ("1.bias".to_owned(), vec![2])]);
+    /// # Ok::<(), kiln_array::Error>(())
+    /// ```
     fn visit(&self, visitor: &mut Visitor<'_>);
 
     /// The parameters with their names, in the order of the fields.
@@ -61,6 +72,14 @@ pub trait Module: Parameters {
     }
 
     /// The module with its floats in another element type. Integers stay.
+    ///
+    /// ```
+    /// # use kiln_array::nn::{Key, Linear, Module};
+    /// # use kiln_array::Scalar;
+    /// let layer = Linear::new(&kiln_runtime::Device::open("interp")?, Key::new(1), 3, 2);
+    /// assert_eq!(layer.cast(Scalar::BF16).weight.dtype(), Scalar::BF16);
+    /// # Ok::<(), kiln_array::Error>(())
+    /// ```
     fn cast(&self, dtype: Scalar) -> Self
     where
         Self: Sized,
@@ -69,6 +88,17 @@ pub trait Module: Parameters {
     }
 
     /// The module on another device.
+    ///
+    /// ```
+    /// # use kiln_array::nn::{Key, Linear, Module};
+    /// let [interp, cpu] = ["interp", "cpu"].map(kiln_runtime::Device::open);
+    /// let (interp, cpu) = (interp?, cpu?);
+    /// let layer = Linear::new(&interp, Key::new(1), 3, 2);
+    /// let moved = layer.to_device(&cpu);
+    /// assert_eq!(moved.weight.device(), Some(&cpu));
+    /// assert_eq!(moved.weight.to_vec::<f32>()?, layer.weight.to_vec::<f32>()?);
+    /// # Ok::<(), kiln_array::Error>(())
+    /// ```
     fn to_device(&self, device: &Device) -> Self
     where
         Self: Sized,
@@ -78,6 +108,36 @@ pub trait Module: Parameters {
 }
 
 /// Goes through a module's parameters and knows their names.
+///
+/// ```
+/// use kiln_array::nn::{Key, Linear, Module, Visitor};
+/// use kiln_array::{Array, Parameters};
+///
+/// /// A module with a name of its own for its layer.
+/// #[derive(Clone)]
+/// struct Tied {
+///     layer: Linear,
+/// }
+///
+/// impl Parameters for Tied {
+///     fn map(&self, f: &mut dyn FnMut(&Array) -> Array) -> Tied {
+///         Tied { layer: self.layer.map(f) }
+///     }
+/// }
+///
+/// impl Module for Tied {
+///     fn visit(&self, visitor: &mut Visitor<'_>) {
+///         visitor.field("both", &self.layer);
+///     }
+/// }
+///
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let tied = Tied { layer: Linear::new(&device, Key::new(1), 3, 3) };
+/// let mut names = Vec::new();
+/// Visitor::walk(&tied, &mut |name, _| names.push(name.to_owned()));
+/// assert_eq!(names, ["both.weight", "both.bias"]);
+/// # Ok::<(), kiln_array::Error>(())
+/// ```
 pub struct Visitor<'a> {
     name: String,
     f: &'a mut dyn FnMut(&str, &Array),

@@ -22,6 +22,19 @@ use std::panic::Location;
 /// assert!((x.item::<f32>()? - 1.0).abs() < 0.5);
 /// # Ok::<(), kiln_array::Error>(())
 /// ```
+///
+/// ```
+/// use kiln_array::optimizer::AdamW;
+/// use kiln_array::{Array, grad};
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let mut x = Array::full(&device, 1.0f32, &[1]);
+/// let mut optimizer = AdamW::new(0.5).betas(0.5, 0.5).epsilon(1.0);
+/// let slope = grad(|x| x.square().sum(), &x);
+/// optimizer.step(&mut x, slope)?;
+/// // The first means are the gradient, 2, and its square: 1 - 0.5 · 2 / (2 + 1).
+/// assert!((x.item::<f32>()? - 2.0 / 3.0).abs() < 1e-6);
+/// # Ok::<(), kiln_array::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct AdamW {
     rate: Schedule,

@@ -19,6 +19,18 @@ use std::panic::Location;
 /// assert_eq!(x.item::<f32>()?, 3.5);
 /// # Ok::<(), kiln_array::Error>(())
 /// ```
+///
+/// ```
+/// use kiln_array::optimizer::Lion;
+/// use kiln_array::{Array, grad};
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let mut x = Array::full(&device, 4.0f32, &[1, 1]);
+/// let mut optimizer = Lion::new(0.5).betas(0.9, 0.95).weight_decay(0.1);
+/// let slope = grad(|x| x.square().sum(), &x);
+/// optimizer.step(&mut x, slope)?;
+/// assert!((x.item::<f32>()? - (4.0 * (1.0 - 0.5 * 0.1) - 0.5)).abs() < 1e-6);
+/// # Ok::<(), kiln_array::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Lion {
     rate: Schedule,

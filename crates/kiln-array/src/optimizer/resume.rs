@@ -33,6 +33,29 @@ use crate::node::Array;
 /// assert!(trained(&mut new(), Lion::new(0.01), &x)? < before);
 /// # Ok::<(), kiln_array::Error>(())
 /// ```
+///
+/// ```
+/// use kiln_array::optimizer::{Optimizer, Sgd};
+/// use kiln_array::{Array, grad};
+///
+/// // An optimizer that goes on where another one stopped.
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let (mut x, new) = (Array::full(&device, 4.0f32, &[1]), || Sgd::new(0.25).momentum(0.5));
+/// let mut optimizer = new();
+/// let step = |optimizer: &mut Sgd, x: &mut Array| {
+///     let slope = grad(|x| x.square().sum(), &*x);
+///     optimizer.step(x, slope)
+/// };
+/// step(&mut optimizer, &mut x)?;
+/// let state = optimizer.state();
+/// assert_eq!((optimizer.steps(), optimizer.arrays_of_parameter(), state.len()), (1, 1, 1));
+/// let (mut again, mut y) = (new(), x.clone());
+/// again.restore(optimizer.steps(), state);
+/// step(&mut optimizer, &mut x)?;
+/// step(&mut again, &mut y)?;
+/// assert_eq!(x.item::<f32>()?, y.item::<f32>()?);
+/// # Ok::<(), kiln_array::Error>(())
+/// ```
 pub trait Optimizer {
     /// Changes the parameters of a module, and computes them.
     ///

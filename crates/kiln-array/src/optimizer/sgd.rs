@@ -33,6 +33,20 @@ impl Sgd {
     }
 
     /// Sets the momentum, 0 by default.
+    ///
+    /// ```
+    /// # use kiln_array::optimizer::Sgd;
+    /// # use kiln_array::{Array, grad};
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// let mut x = Array::full(&device, 4.0f32, &[1]);
+    /// let mut optimizer = Sgd::new(0.5).momentum(0.5);
+    /// for expected in [3.5, 2.75] {
+    ///     let slope = grad(|x| x.sum(), &x); // 1, and then 1.5 with what is left of the first
+    ///     optimizer.step(&mut x, slope)?;
+    ///     assert_eq!(x.item::<f32>()?, expected);
+    /// }
+    /// # Ok::<(), kiln_array::Error>(())
+    /// ```
     pub fn momentum(self, momentum: f64) -> Sgd {
         Sgd { momentum, ..self }
     }

@@ -125,6 +125,12 @@ fn each<B: Block<N>, const N: usize>(bytes: &[u8], out: &mut Vec<f32>) {
 }
 
 /// A float of 16 bits as the file has it, at any address.
+///
+/// ```
+/// use half::f16;
+/// use kiln_files::gguf::Half;
+/// assert_eq!(Half::from(f16::from_f32(0.1)).get(), f16::from_f32(0.1));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(transparent)]
 pub struct Half([u8; 2]);
@@ -145,6 +151,14 @@ impl From<f16> for Half {
 /// 32 weights of 4 bits: `scale · (q - 8)`.
 ///
 /// The low halves of `quants` are weights 0 to 15, the high halves 16 to 31.
+///
+/// ```
+/// use half::f16;
+/// use kiln_files::gguf::{Block, Q4_0};
+/// let block = Q4_0 { scale: f16::from_f32(0.5).into(), quants: [0x9c; 16] };
+/// let weights = block.dequantize();
+/// assert_eq!((weights[15], weights[16]), (0.5 * (12.0 - 8.0), 0.5 * (9.0 - 8.0)));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 #[allow(missing_docs)]
@@ -215,6 +229,17 @@ impl Block<32> for Q8_0 {
 /// Weights come in two halves of 128, each in four rows of 32. The low four bits of rows 0 and 2
 /// are the low and high halves of the first 32 bytes of the half's `low`, those of rows 1 and 3 of
 /// the next 32; the high two bits of row r are bits 2r and 2r + 1 of its 32 bytes of `high`.
+///
+/// ```
+/// use half::f16;
+/// use kiln_files::gguf::{Block, Q6K};
+/// let mut scales = [1; 16];
+/// scales[15] = -2;
+/// let block = Q6K { low: [0x5f; 128], high: [0b11_10_01_00; 64], scales, scale: f16::from_f32(0.5).into() };
+/// // Row 0 of a half has the low bits 15, row 3 the low bits 5; the high ones are 0 and 3.
+/// assert_eq!((block.quants()[0], block.quants()[255]), (15 - 32, (3 << 4 | 5) - 32));
+/// assert_eq!((block.dequantize()[0], block.dequantize()[255]), (-8.5, -21.0));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 #[allow(missing_docs)]

@@ -14,6 +14,47 @@
 //! | `value.rs` | the values of its keys |
 //! | `blocks.rs` | encodings of weights |
 //! | `source.rs` | reading within the file's bounds |
+//!
+//! ```
+//! use kiln_files::gguf::{Array, Block, Encoding, Gguf, Q8_0, Value, Weights};
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("model.gguf");
+//! # let text = |text: &str| [&(text.len() as u64).to_le_bytes()[..], text.as_bytes()].concat();
+//! # let key = |name: &str, code: u32, value: &[u8]| [&text(name)[..], &code.to_le_bytes(), value].concat();
+//! # let mut bytes = b"GGUF\x03\0\0\0".to_vec();
+//! # bytes.extend([1u64, 3].map(u64::to_le_bytes).concat());
+//! # bytes.extend(key("llama.rope.freq_base", 6, &10_000f32.to_le_bytes()));
+//! # bytes.extend(key("tokenizer.ggml.add_bos_token", 7, &[1]));
+//! # let tokens = [&8u32.to_le_bytes()[..], &2u64.to_le_bytes(), &text("a"), &text("b")].concat();
+//! # bytes.extend(key("tokenizer.ggml.tokens", 9, &tokens));
+//! # bytes.extend(text("output.weight"));
+//! # bytes.extend([&2u32.to_le_bytes()[..], &32u64.to_le_bytes(), &1u64.to_le_bytes()].concat());
+//! # bytes.extend([&8u32.to_le_bytes()[..], &0u64.to_le_bytes()].concat());
+//! # bytes.resize(bytes.len().next_multiple_of(32), 0);
+//! # bytes.extend(half::f16::from_f32(0.5).to_le_bytes());
+//! # bytes.extend(0..32);
+//! # std::fs::write(&path, bytes)?;
+//!
+//! // A model of three keys and one tensor.
+//! let file = Gguf::open(&path)?;
+//! assert_eq!(file.metadata().count(), 3);
+//! assert_eq!(file.float("llama.rope.freq_base")?, 10_000.0);
+//! assert_eq!(file.value("tokenizer.ggml.add_bos_token").and_then(Value::as_bool), Some(true));
+//! let Some(Value::Array(tokens)) = file.value("tokenizer.ggml.tokens") else { panic!() };
+//! assert_eq!(*tokens, Array::String(vec!["a".into(), "b".into()]));
+//! assert!(tokens.len() == 2 && !tokens.is_empty());
+//!
+//! // Its weights are a block of 32 with one scale.
+//! let weights: Weights = file.read("output.weight")?;
+//! assert_eq!((weights.encoding(), weights.shape()), (Encoding::Q8_0, &[1, 32][..]));
+//! assert_eq!((Encoding::Q8_0.block_len(), Encoding::Q8_0.block_bytes()), (32, Some(34)));
+//! assert_eq!(weights.bytes().len(), 34);
+//! let blocks: &[Q8_0] = weights.blocks().ok_or("the blocks are of another encoding")?;
+//! assert_eq!((blocks[0].scale.get().to_f32(), blocks[0].quants[31]), (0.5, 31));
+//! assert_eq!(blocks[0].dequantize()[..], weights.dequantize());
+//! assert_eq!(weights.dequantize()[31], 15.5);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod blocks;
 mod header;

@@ -30,6 +30,13 @@ mod code {
 /// assert_eq!(Value::I32(-1).as_u64(), None);
 /// assert_eq!(Value::Array(Array::String(vec!["a".into()])).as_strings(), Some(&["a".to_string()][..]));
 /// ```
+///
+/// ```
+/// use kiln_files::gguf::Value;
+/// assert_eq!((Value::F32(0.5).as_f64(), Value::U8(1).as_f64()), (Some(0.5), None));
+/// assert_eq!(Value::Bool(true).as_bool(), Some(true));
+/// assert_eq!(Value::String("llama".into()).as_str(), Some("llama"));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 #[allow(missing_docs)]

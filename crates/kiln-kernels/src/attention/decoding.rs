@@ -18,6 +18,29 @@ use kiln_runtime::{Device, Error, Execution, Result, Tensor};
 use std::f32::consts::LOG2_E;
 
 /// Kernels, for launches of one's own.
+///
+/// ```
+/// use kiln_kernels::attention::decoding::kernels::{DecodingForm, join, parts, whole};
+/// let device = kiln_runtime::Device::open("interp")?;
+/// // 1 sequence of 32 keys, 1 head of width 1. All scores are 0: the result is the values' mean.
+/// let values: Vec<f32> = (0..32).map(|i| i as f32).collect();
+/// let (q, k) = (device.zeros::<f32, 4>([1, 1, 1, 1])?, device.zeros([1, 1, 32, 1])?);
+/// let (v, mut o) = (device.tensor(&values, [1, 1, 32, 1])?, device.uninit([1, 1, 1, 1])?);
+/// let (lengths, table) = (device.tensor(&[32], [1])?, device.zeros([1, 1])?);
+/// let form = DecodingForm { rows: 16, columns: 16, width: 16, bounded: false, capped: false, page: 0 };
+/// whole(&q, &k, &v, &lengths, &table, &mut o, 1.0, 1.0, 0, form).grid([1, 1, 1]).launch(&device)?;
+/// assert_eq!(o.to_vec()?, [15.5]);
+///
+/// // The same in two parts of 16 keys.
+/// let (mut sums, mut logarithms) = (device.uninit([1, 1, 1, 2, 1])?, device.uninit([1, 1, 1, 2])?);
+/// parts(&q, &k, &v, &lengths, &table, &mut sums, &mut logarithms, 1.0, 1.0, 0, form)
+///     .grid([2, 1, 1])
+///     .launch(&device)?;
+/// assert_eq!((sums.to_vec()?, logarithms.to_vec()?), (vec![7.5, 23.5], vec![4.0, 4.0]));
+/// join(&sums, &logarithms, &mut o, 2, 2, 1).grid([1, 1, 1]).launch(&device)?;
+/// assert_eq!(o.to_vec()?, [15.5]);
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
 pub mod kernels {
     use super::*;
 

@@ -15,6 +15,21 @@ use kiln_runtime::{Device, Error, Execution, Result, Tensor};
 use std::f32::consts::LOG2_E;
 
 /// Kernels, for launches of one's own.
+///
+/// ```
+/// use kiln_kernels::attention::gradients::kernels::{GradientForm, of_keys, of_queries};
+/// let device = kiln_runtime::Device::open("interp")?;
+/// // One key, whose weight is 1 whatever its score: only its value has a gradient.
+/// let one = |x: f32| device.tensor(&[x], [1, 1, 1, 1]);
+/// let (q, k, v, g) = (one(2.0)?, one(2.0)?, one(5.0)?, one(3.0)?);
+/// let (sums, means) = (device.tensor(&[2.0f32 * 2.0], [1, 1, 1])?, device.tensor(&[5.0f32 * 3.0], [1, 1, 1])?);
+/// let (mut of_q, mut of_kv) = (device.uninit([1, 1, 1, 1])?, device.uninit([2, 1, 1, 1, 1])?);
+/// let form = GradientForm { rows: 16, columns: 16, width: 16, causal: true };
+/// of_queries(&q, &k, &v, &g, &sums, &means, &mut of_q, 1.0, form).grid([1, 1, 1]).launch(&device)?;
+/// of_keys(&q, &k, &v, &g, &sums, &means, &mut of_kv, 1.0, form).grid([1, 1, 1]).launch(&device)?;
+/// assert_eq!((of_q.to_vec()?, of_kv.to_vec()?), (vec![0.0], vec![0.0, 3.0]));
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
 pub mod kernels {
     use super::*;
 
@@ -143,6 +158,28 @@ pub mod kernels {
 }
 
 /// What gradients of attention are computed of.
+///
+/// ```
+/// use kiln_kernels::Attention;
+/// use kiln_kernels::attention::Given;
+/// let device = kiln_runtime::Device::open("interp")?;
+/// // Two queries of 0 by two keys: their weights are 1/2, and the results the mean of the values.
+/// let qkv = device.tensor(&[0.0f32, 1.0, 4.0, 0.0, 2.0, 8.0], [1, 2, 3, 1, 1])?;
+/// let g = device.tensor(&[1.0f32, 3.0], [1, 2, 1, 1])?;
+/// let [q, k, v] = [0, 1, 2].map(|part| qkv.select::<4>(2, part));
+/// let (mut o, mut sums) = (device.uninit([1, 2, 1, 1])?, device.uninit([1, 1, 2])?);
+/// let options = Attention::new().scale(1.0);
+/// options.run_with_sums(&q?, &k?, &v?, &mut o, &mut sums)?;
+/// assert_eq!(o.to_vec()?, [6.0, 6.0]);
+///
+/// let means = device.tensor(&[6.0f32 * 1.0, 6.0 * 3.0], [1, 1, 2])?;
+/// let mut of = device.uninit([1, 2, 3, 1, 1])?;
+/// options.gradients(&Given { qkv: &qkv, g: &g, sums: &sums, means: &means }, &mut of)?;
+/// // Of query, key and value: queries prefer the second key, whose value is greater.
+/// let expected = [1.0, 0.0, 2.0, 3.0, 0.0, 2.0f32];
+/// assert!(of.to_vec()?.iter().zip(expected).all(|(x, expected)| (x - expected).abs() < 1e-5));
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Given<'a, T: Elem> {
     /// Queries, keys and values of one length: batch × length × 3 × heads × width.

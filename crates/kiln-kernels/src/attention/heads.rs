@@ -11,6 +11,26 @@ mod sealed {
 
 /// A tensor of queries, keys, values or results: of rank 3, heads × length × width, or of rank 4,
 /// batch × length × heads × width.
+///
+/// ```
+/// use kiln_kernels::attention::{Attention, Heads};
+/// use kiln_runtime::{Device, Result};
+///
+/// /// Causal attention of tokens to themselves, of one sequence or of a batch.
+/// fn causal<X: Heads>(x: &X, o: &mut X) -> Result<()> {
+///     Attention::new().causal().run(x, x, x, o)
+/// }
+///
+/// let device = Device::open("interp")?;
+/// let x = device.tensor(&[1.0f32, 2.0], [1, 2, 1])?; // 1 head, 2 tokens
+/// let mut o = device.uninit([1, 2, 1])?;
+/// causal(&x, &mut o)?;
+/// let batch = device.tensor(&[1.0f32, 2.0], [1, 2, 1, 1])?; // 1 sequence of 2 tokens, 1 head
+/// let mut of_batch = device.uninit([1, 2, 1, 1])?;
+/// causal(&batch, &mut of_batch)?;
+/// assert_eq!(o.to_vec()?, of_batch.to_vec()?);
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
 pub trait Heads: sealed::Sealed + Sized {
     /// Its elements.
     type Elem: Float + Accumulate<Acc = f32>;

@@ -4,6 +4,30 @@
 //! and values into shared memory; the others, copies of one, take 64 queries each: they multiply
 //! queries with the next keys and the last weights with their values at once, and while one
 //! computes weights, another one's products run. Weights go from registers to the tensor cores.
+//!
+//! ```
+//! use half::bf16;
+//! use kiln_kernels::attention::hopper::{AttentionPlan, ROWS, attention};
+//! use kiln_kernels::attention::schedule::{Lengths, Work, order};
+//!
+//! // What an H200 is given for heads of width 128: two tasks of 64 queries, 128 keys at a time.
+//! let plan = AttentionPlan::of(128, 1);
+//! assert_eq!(plan, AttentionPlan::divided(128, 1, AttentionPlan::divisions(128)[0]));
+//! assert_eq!((plan.rows(), plan.keys), (2 * ROWS, 128));
+//!
+//! // The interpreter runs the kernel, too: 1 head of 64 queries, whose scores are all 0.
+//! let device = kiln_runtime::Device::open("interp")?;
+//! let plan = AttentionPlan::divided(64, 1, (1, 16, 2));
+//! let (q, v) = (device.zeros::<bf16, 4>([1, 1, 64, 64])?, device.tensor(&[bf16::ONE; 4096], [1, 1, 64, 64])?);
+//! let (mut o, mut sums) = (device.uninit([1, 1, 64, 64])?, device.uninit([1, 1, 64])?);
+//! let lengths = Lengths::All { batch: 1, lengths: [64, 64] };
+//! let (table, extents) = order(&Work { plan, window: [0, 0], heads: 1, lengths }, 1);
+//! let (table, none) = (device.tensor(&table, extents)?, device.zeros([1, 4])?);
+//! attention(&q, &q, &v, &mut o, &mut sums, &table, &none, 1.0, 1.0, 0, 0, plan).grid([1]).launch(&device)?;
+//! assert_eq!(o.to_vec()?, [bf16::ONE; 4096]);
+//! assert!(sums.to_vec()?.iter().all(|sum| (sum - 64.0f32.ln()).abs() < 1e-4));
+//! # Ok::<(), kiln_runtime::Error>(())
+//! ```
 
 use kiln_lang::explicit::*;
 use kiln_lang::prelude::*;

@@ -5,6 +5,34 @@
 //! bits. Each has programs like those of the forward kernel: one task copies, the others have 64
 //! rows of a tile each. Weights and the gradients of scores go from registers to the tensor cores:
 //! the second kernel computes them by keys, so that they are the left factors of its products.
+//!
+//! ```
+//! use half::bf16;
+//! use kiln_kernels::attention::hopper_gradients::{Division, GradientPlan, of_keys, of_queries};
+//! use kiln_kernels::attention::schedule::order;
+//!
+//! // How the gradients of queries, and of keys and values, are divided for heads of width 128.
+//! let [first, second] = GradientPlan::divisions(128).map(|all: &[Division]| all[0]);
+//! assert_eq!((first, second), ((2, 64, 4), (2, 64, 4)));
+//! let plan = GradientPlan::divided(128, true, first);
+//! assert_eq!((plan.rows(), plan.turn, plan.stages), (128, 64, 4));
+//! assert_eq!(plan.work(2, 8, 1000).tiles(), 2 * 8 * 8);
+//!
+//! // The interpreter runs the kernels, too: all scores are 0, and so are the queries' gradients.
+//! let device = kiln_runtime::Device::open("interp")?;
+//! let shape = [1, 1, 64, 64];
+//! let (q, ones) = (device.zeros::<bf16, 4>(shape)?, device.tensor(&[bf16::ONE; 4096], shape)?);
+//! let (sums, means) = (device.tensor(&[64.0f32.ln(); 64], [1, 1, 64])?, device.tensor(&[64.0f32; 64], [1, 1, 64])?);
+//! let (mut of_q, mut of_kv) = (device.uninit(shape)?, device.uninit([2, 1, 1, 64, 64])?);
+//! let plan = GradientPlan::divided(64, false, (1, 16, 2));
+//! let (table, extents) = order(&plan.work(1, 1, 64), 1);
+//! let table = device.tensor(&table, extents)?;
+//! of_queries(&q, &q, &ones, &ones, &sums, &means, &mut of_q, &table, 1.0, plan).grid([1]).launch(&device)?;
+//! of_keys(&q, &q, &ones, &ones, &sums, &means, &mut of_kv, &table, 1.0, plan).grid([1]).launch(&device)?;
+//! assert_eq!(of_q.to_vec()?, [bf16::ZERO; 4096]);
+//! assert!(of_kv.to_vec()?[4096..].iter().all(|x| (x.to_f32() - 1.0).abs() < 0.01));
+//! # Ok::<(), kiln_runtime::Error>(())
+//! ```
 
 use super::hopper::{Index, ROWS, Ring, Stage, parts, pass, stage};
 use kiln_lang::explicit::*;

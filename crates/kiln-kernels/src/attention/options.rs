@@ -94,6 +94,18 @@ impl Attention {
     }
 
     /// What products of queries and keys are multiplied by, in place of 1 / √width; finite.
+    ///
+    /// ```
+    /// # use kiln_kernels::Attention;
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// let (q, k) = (device.tensor(&[1.0f32], [1, 1, 1])?, device.tensor(&[0.0f32, 3.0f32.ln()], [1, 2, 1])?);
+    /// let (v, mut o) = (device.tensor(&[0.0f32, 1.0], [1, 2, 1])?, device.uninit([1, 1, 1])?);
+    /// Attention::new().scale(1.0).run(&q, &k, &v, &mut o)?;
+    /// assert!((o.to_vec()?[0] - 3.0 / 4.0).abs() < 1e-6);
+    /// Attention::new().scale(2.0).run(&q, &k, &v, &mut o)?;
+    /// assert!((o.to_vec()?[0] - 9.0 / 10.0).abs() < 1e-6);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     #[must_use]
     pub fn scale(mut self, scale: f32) -> Attention {
         self.scale = Some(scale);

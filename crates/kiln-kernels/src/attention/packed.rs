@@ -7,6 +7,24 @@ use kiln_runtime::{Error, Result, Tensor};
 use std::ops::Range;
 
 /// The elements of starts: u32 or i32.
+///
+/// ```
+/// use kiln_kernels::attention::{Attention, Packed, Start};
+/// use kiln_runtime::{Device, Result, Tensor};
+///
+/// /// Causal attention of sequences to themselves.
+/// fn within_sequences<I: Start>(starts: &Tensor<I, 1>) -> Result<Packed> {
+///     Attention::new().causal().packed(starts, starts)
+/// }
+///
+/// let device = Device::open("interp")?;
+/// let x = device.tensor(&[0.0f32, 0.0, 7.0], [3, 1, 1])?;
+/// let mut o = device.uninit([3, 1, 1])?;
+/// within_sequences(&device.tensor(&[0i32, 2, 3], [3])?)?.run(&x, &x, &x, &mut o)?;
+/// within_sequences(&device.tensor(&[0u32, 2, 3], [3])?)?.run(&x, &x, &x, &mut o)?;
+/// assert_eq!(o.to_vec()?, [0.0, 0.0, 7.0]);
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
 pub trait Start: Elem + TryInto<usize> + std::fmt::Display {}
 
 impl Start for u32 {}
@@ -46,6 +64,21 @@ impl Attention {
     ///
     /// The starts are read here, on the host: where a kernel computes them, this waits for it. What
     /// it gives serves any number of calls, such as all layers of a model.
+    ///
+    /// ```
+    /// # use kiln_kernels::Attention;
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// // One query each of two sequences, which have 1 and 3 keys.
+    /// let (queries, keys) = (device.tensor(&[0, 1, 2], [3])?, device.tensor(&[0, 1, 4], [3])?);
+    /// let packed = Attention::new().packed(&queries, &keys)?;
+    /// let (q, k) = (device.zeros::<f32, 3>([2, 1, 1])?, device.zeros([4, 1, 1])?);
+    /// let (v, mut o) = (device.tensor(&[9.0f32, 1.0, 2.0, 3.0], [4, 1, 1])?, device.uninit([2, 1, 1])?);
+    /// packed.run(&q, &k, &v, &mut o)?;
+    /// assert_eq!(o.to_vec()?, [9.0, 2.0]);
+    /// // A sequence does not end before it starts.
+    /// assert!(Attention::new().packed(&queries, &device.tensor(&[0, 4, 1], [3])?).is_err());
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Shape`] unless both have one length, of 1 or more; [`Error::Value`] for a start
@@ -102,6 +135,18 @@ impl Packed {
 
     /// [`run`](Self::run), and for each query the logarithm of the sum of e^score, as
     /// [`Attention::run_with_sums`] gives it. `sums` are heads × tokens.
+    ///
+    /// ```
+    /// # use kiln_kernels::Attention;
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// let starts = device.tensor(&[0u32, 1, 3], [3])?;
+    /// let (q, v) = (device.zeros::<f32, 3>([3, 1, 1])?, device.tensor(&[5.0f32, 1.0, 3.0], [3, 1, 1])?);
+    /// let (mut o, mut sums) = (device.uninit([3, 1, 1])?, device.uninit([1, 3])?);
+    /// Attention::new().packed(&starts, &starts)?.run_with_sums(&q, &q, &v, &mut o, &mut sums)?;
+    /// let expected = [0.0, 2.0f32.ln(), 2.0f32.ln()];
+    /// assert!(sums.to_vec()?.iter().zip(expected).all(|(sum, expected)| (sum - expected).abs() < 1e-6));
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`run`](Self::run), and [`Error::Shape`] for `sums` of another shape.

@@ -8,6 +8,28 @@ use kiln_runtime::{Device, Execution, Result, Tensor};
 use std::f32::consts::{LN_2, LOG2_E};
 
 /// Kernels, for launches of one's own.
+///
+/// ```
+/// use kiln_kernels::attention::plain::kernels::{Form, attention};
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let (q, v) = (device.zeros::<f32, 4>([1, 1, 3, 1])?, device.tensor(&[3.0f32, 6.0, 9.0], [1, 1, 3, 1])?);
+/// let (mut o, mut sums) = (device.uninit([1, 1, 3, 1])?, device.uninit([1, 1, 3])?);
+/// let no_sequences = device.zeros([1, 4])?;
+/// // A query sees no key after its own place: there is a limit of 0 to the right.
+/// let form = Form {
+///     rows: 16,
+///     columns: 16,
+///     width: 16,
+///     shared: 1,
+///     bounded: [false, true],
+///     capped: false,
+///     packed: false,
+/// };
+/// attention(&q, &q, &v, &mut o, &mut sums, &no_sequences, 1.0, 1.0, 0, 0, form).launch(&device)?;
+/// assert_eq!(o.to_vec()?, [3.0, 4.5, 6.0]);
+/// assert!((sums.to_vec()?[2] - 3.0f32.ln()).abs() < 1e-6);
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
 pub mod kernels {
     use super::*;
 

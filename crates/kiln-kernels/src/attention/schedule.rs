@@ -1,4 +1,18 @@
 //! How attention is divided on a Hopper GPU, and in which order.
+//!
+//! ```
+//! use kiln_kernels::attention::hopper::AttentionPlan;
+//! use kiln_kernels::attention::schedule::{Lengths, Work, order};
+//!
+//! // Sequences of 100 and 129 queries, in tiles of 128: one and two of them.
+//! let plan = AttentionPlan::of(128, 1);
+//! let work = Work { plan, window: [0, 0], heads: 1, lengths: Lengths::Each(vec![[100, 50], [129, 4000]]) };
+//! assert_eq!(work.tiles(), 3);
+//! // The long sequence comes first. Program 0 has its first tile, program 1 the other two.
+//! let (table, [rounds, programs]) = order(&work, 2);
+//! assert_eq!((rounds, programs), (16, 2));
+//! assert_eq!(table[..2], [1, 2]);
+//! ```
 
 use super::Problem;
 use super::hopper::{self, AttentionPlan, HEAD_BITS, ROWS, TILE_BITS};

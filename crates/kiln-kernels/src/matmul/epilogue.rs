@@ -4,12 +4,165 @@
 //! An [`Epilogue`] is written in the kernel language and gets a tile of sums where they were
 //! computed, in registers. [`Matmul`](super::Matmul) has methods for the usual ones and chains
 //! them; [`Matmul::then`](super::Matmul::then) takes yours.
+//!
+//! ```
+//! use kiln_kernels::matmul::Matmul;
+//! use kiln_kernels::matmul::epilogue::{Along, Combined, Identity, Map, Residual, Scale, Then, Vector};
+//! use kiln_lang::prelude::*;
+//!
+//! let device = kiln_runtime::Device::open("interp")?;
+//! let (a, b) = (device.tensor(&[1.0f32, 2.0, 3.0, 4.0], [2, 2])?, device.tensor(&[1.0f32, 0.0, 0.0, 1.0], [2, 2])?);
+//! let mut c = device.uninit::<f32, 2>([2, 2])?;
+//! let rows = Vector {
+//!     values: device.tensor(&[1.0f32, -1.0], [2])?,
+//!     along: Along::Rows,
+//!     combined: Combined::Factor,
+//! };
+//! let residual = Residual { values: device.tensor(&[4.0f32; 4], [1, 2, 2])?, beta: 0.5 };
+//! let layer = Then(Then(Scale(2.0), rows), Then(residual, Map::new(|x: Val<f32>| x.maximum(0.0))));
+//! // 2 · sums, the second row negated, 2 more, and nothing below 0.
+//! Matmul::new(&a, &b).then(layer).run(&mut c)?;
+//! assert_eq!(c.to_vec()?, [4.0, 6.0, 0.0, 0.0]);
+//! Matmul::new(&a, &b).then(Identity).run(&mut c)?;
+//! assert_eq!(c.to_vec()?, [1.0, 2.0, 3.0, 4.0]);
+//! # Ok::<(), kiln_runtime::Error>(())
+//! ```
+//!
+//! One of your own may wrap those that are there:
+//!
+//! ```
+//! use kiln_kernels::matmul::epilogue::{Along, Combined, InF32, TracedVector, Vector};
+//! use kiln_kernels::matmul::{Epilogue, Matmul, TilePosition};
+//! use kiln_lang::param::{ArgSink, KernelParam, ParamDecl, SpecKey};
+//! use kiln_lang::prelude::*;
+//! use kiln_runtime::Result;
+//!
+//! /// The square of what a vector does.
+//! #[derive(Clone)]
+//! struct Squared(Vector<f32>);
+//!
+//! impl KernelParam for Squared {
+//!     type Arg = Squared;
+//!     type Traced = TracedVector<f32>;
+//!     fn key(arg: &Squared, key: &mut SpecKey) {
+//!         Vector::key(&arg.0, key);
+//!     }
+//!     fn declare(arg: &Squared, name: &'static str, decl: &mut ParamDecl) -> TracedVector<f32> {
+//!         Vector::declare(&arg.0, name, decl)
+//!     }
+//!     fn pack(arg: &Squared, sink: &mut dyn ArgSink) {
+//!         Vector::pack(&arg.0, sink);
+//!     }
+//! }
+//!
+//! impl<S: InF32> Epilogue<S> for Squared {
+//!     type Out = f32;
+//!     fn apply(traced: &TracedVector<f32>, sums: Val<S>, place: &TilePosition) -> Val<f32> {
+//!         let y = Vector::apply(traced, sums, place);
+//!         y * y
+//!     }
+//!     fn transposed(self) -> Squared {
+//!         Squared(Epilogue::<S>::transposed(self.0))
+//!     }
+//!     fn check(&self, result: [usize; 3]) -> Result<()> {
+//!         Epilogue::<S>::check(&self.0, result)
+//!     }
+//! }
+//!
+//! let device = kiln_runtime::Device::open("interp")?;
+//! let terms = |values: &[f32]| -> Result<Squared> {
+//!     let values = device.tensor(values, [values.len()])?;
+//!     Ok(Squared(Vector { values, along: Along::Columns, combined: Combined::Term }))
+//! };
+//! // Sums of f32, and of 8-bit integers in i32.
+//! let (mut c, a) = (device.uninit::<f32, 2>([1, 2])?, device.tensor(&[3.0f32], [1, 1])?);
+//! Matmul::new(&a, &device.tensor(&[1.0f32, 2.0], [1, 2])?).then(terms(&[1.0, -1.0])?).run(&mut c)?;
+//! assert_eq!(c.to_vec()?, [16.0, 25.0]);
+//! let (a, b) = (device.tensor(&[3i8], [1, 1])?, device.tensor(&[1i8, 2], [1, 2])?);
+//! Matmul::new(&a, &b).then(terms(&[1.0, -1.0])?).run(&mut c)?;
+//! assert_eq!(c.to_vec()?, [16.0, 25.0]);
+//! // There is a term for each column.
+//! assert!(Matmul::new(&a, &b).then(terms(&[1.0])?).run(&mut c).is_err());
+//! # Ok::<(), kiln_runtime::Error>(())
+//! ```
 
 use kiln_lang::param::{ArgSink, IntFact, KernelParam, ParamDecl, SpecKey};
 use kiln_lang::prelude::*;
 use kiln_runtime::{Error, Result, Tensor};
 
 /// Where a tile of sums stands in the result.
+///
+/// ```
+/// use kiln_kernels::matmul::epilogue::{Residual, TracedResidual};
+/// use kiln_kernels::matmul::{Epilogue, Matmul, TilePosition};
+/// use kiln_lang::param::{ArgSink, KernelParam, ParamDecl, SpecKey};
+/// use kiln_lang::prelude::*;
+/// use kiln_runtime::Tensor;
+///
+/// /// x\[row\] · y\[column\] · (sum - z) + residual.
+/// struct Centered {
+///     x: Tensor<f32, 1>,
+///     y: Tensor<f32, 1>,
+///     z: Tensor<f32, 3>,
+///     residual: Residual<f32>,
+/// }
+///
+/// impl Clone for Centered {
+///     fn clone(&self) -> Centered {
+///         let (x, y, z) = (self.x.alias(), self.y.alias(), self.z.alias());
+///         Centered { x, y, z, residual: self.residual.clone() }
+///     }
+/// }
+///
+/// impl KernelParam for Centered {
+///     type Arg = Centered;
+///     type Traced = ((View<f32, 1>, View<f32, 1>), View<f32, 3>, TracedResidual<f32>);
+///     fn key(arg: &Centered, key: &mut SpecKey) {
+///         <&Tensor<f32, 1>>::key(&&arg.x, key);
+///         <&Tensor<f32, 1>>::key(&&arg.y, key);
+///         <&Tensor<f32, 3>>::key(&&arg.z, key);
+///         Residual::key(&arg.residual, key);
+///     }
+///     fn declare(arg: &Centered, name: &'static str, decl: &mut ParamDecl) -> Self::Traced {
+///         let x = <&Tensor<f32, 1>>::declare(&&arg.x, "x", decl);
+///         let y = <&Tensor<f32, 1>>::declare(&&arg.y, "y", decl);
+///         let z = <&Tensor<f32, 3>>::declare(&&arg.z, "z", decl);
+///         ((x, y), z, Residual::declare(&arg.residual, name, decl))
+///     }
+///     fn pack(arg: &Centered, sink: &mut dyn ArgSink) {
+///         <&Tensor<f32, 1>>::pack(&&arg.x, sink);
+///         <&Tensor<f32, 1>>::pack(&&arg.y, sink);
+///         <&Tensor<f32, 3>>::pack(&&arg.z, sink);
+///         Residual::pack(&arg.residual, sink);
+///     }
+/// }
+///
+/// impl Epilogue<f32> for Centered {
+///     type Out = f32;
+///     fn apply(((x, y), z, residual): &Self::Traced, sums: Val<f32>, place: &TilePosition) -> Val<f32> {
+///         let scales = place.per_row(x) * place.per_column(y);
+///         Residual::apply(residual, scales * (sums - place.elements(z)), place)
+///     }
+///     fn transposed(self) -> Centered {
+///         let z = self.z.swap_axes(1, 2).unwrap_or(self.z);
+///         Centered { x: self.y, y: self.x, z, residual: Epilogue::<f32>::transposed(self.residual) }
+///     }
+/// }
+///
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let a = device.tensor(&[1.0f32, 2.0, 3.0, 4.0], [2, 2])?;
+/// let identity = device.tensor(&[1.0f32, 0.0, 0.0, 1.0], [2, 2])?;
+/// let centered = Centered {
+///     x: device.tensor(&[1.0f32, 10.0], [2])?,
+///     y: device.tensor(&[2.0f32, 3.0], [2])?,
+///     z: device.tensor(&[1.0f32, 1.0, 1.0, 2.0], [1, 2, 2])?,
+///     residual: Residual { values: device.tensor(&[0.5f32; 4], [1, 2, 2])?, beta: 1.0 },
+/// };
+/// let mut c = device.uninit::<f32, 2>([2, 2])?;
+/// Matmul::new(&a, &identity).then(centered).run(&mut c)?;
+/// assert_eq!(c.to_vec()?, [0.5, 3.5, 40.5, 60.5]);
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct TilePosition {
     /// Which product of the batch.

@@ -6,6 +6,27 @@ use kiln_lang::prelude::*;
 use kiln_runtime::{MatrixFormat, Tensor};
 
 /// An element type of factors.
+///
+/// ```
+/// use kiln_kernels::matmul::{Factor, Unit};
+/// use kiln_lang::prelude::E4M3;
+/// use kiln_runtime::{Device, Result};
+///
+/// /// 16 times the square of 2, in what products of a type are summed in.
+/// fn sum_of_squares<T: Factor>(two: T) -> Result<T::Sum> {
+///     let device = Device::open("interp")?;
+///     let x = device.tensor(&[two; 16], [1, 16])?;
+///     let mut y = device.uninit::<T::Sum, 2>([1, 1])?;
+///     kiln_kernels::matmul(&x, &x.transpose(), &mut y)?;
+///     Ok(y.to_vec()?[0])
+/// }
+///
+/// assert_eq!(sum_of_squares(E4M3::from_f32(2.0))?, 64.0f32);
+/// assert_eq!(sum_of_squares(2i8)?, 64i32);
+/// assert_eq!(sum_of_squares(2u64)?, 64u64);
+/// assert_eq!((E4M3::UNIT, i8::UNIT, u64::UNIT), (Unit::Float8, Unit::Int8, Unit::None));
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
 pub trait Factor: Accumulate<Acc = <Self as Factor>::Sum> {
     /// What products are summed in: f32 for the floats of up to 32 bits, i32 for the integers of 8,
     /// otherwise the type itself.
@@ -15,6 +36,11 @@ pub trait Factor: Accumulate<Acc = <Self as Factor>::Sum> {
 }
 
 /// How matrix units multiply elements of a type.
+///
+/// ```
+/// use kiln_kernels::matmul::{Factor, Unit};
+/// assert_eq!((half::bf16::UNIT, f32::UNIT, f64::UNIT), (Unit::Half, Unit::Tf32, Unit::Float64));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Not at all.
@@ -79,6 +105,19 @@ pub(super) fn allows(precision: Precision, unit: Unit) -> bool {
 }
 
 /// A matrix or a stack of matrices.
+///
+/// ```
+/// use kiln_kernels::matmul::Matrices;
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let stack = device.tensor(&[1.0f32, 2.0, 3.0, 4.0], [2, 1, 2])?;
+/// let matrix = device.tensor(&[10.0f32, 1.0], [2, 1])?;
+/// assert_eq!((stack.stack().shape(), matrix.stack().shape()), ([2, 1, 2], [1, 2, 1]));
+/// // Each matrix of the stack times the one.
+/// let mut c = device.uninit::<f32, 3>([2, 1, 1])?;
+/// kiln_kernels::matmul(&stack, &matrix, &mut c)?;
+/// assert_eq!(c.to_vec()?, [12.0, 34.0]);
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
 pub trait Matrices<T: Elem> {
     /// Axes.
     const RANK: usize;

@@ -11,6 +11,21 @@ use kiln_runtime::{DynTensor, Result};
 pub(super) type Factors<'a> = (&'a DynTensor, &'a DynTensor);
 
 /// Rows and columns of a program, and the depth of a step.
+///
+/// ```
+/// use kiln_kernels::matmul::Precision;
+/// use kiln_kernels::matmul::epilogue::Identity;
+/// use kiln_kernels::matmul::plain::{Tile, kernels};
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let a = device.tensor(&[2i32; 9], [1, 3, 3])?;
+/// for tile in [(16, 16, 16), (4, 8, 2)] {
+///     let ((rows, columns, depth), mut c): (Tile, _) = (tile, device.uninit::<i32, 3>([1, 3, 3])?);
+///     kernels::matmul::<_, _, _, Identity>(&a, &a, &mut c, Identity, [true; 2], Precision::Full, rows, columns, depth)
+///         .launch(&device)?;
+///     assert_eq!(c.to_vec()?, [12; 9]);
+/// }
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
 pub type Tile = (usize, usize, usize);
 
 /// The element types of a product.

@@ -90,6 +90,29 @@ pub fn matmul<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric
 /// assert_eq!(c.to_vec()?, [6.5, 0.25, 14.5, 0.0]);
 /// # Ok::<(), kiln_runtime::Error>(())
 /// ```
+///
+/// ```
+/// use kiln_kernels::Tuning;
+/// use kiln_kernels::matmul::Matmul;
+/// use kiln_kernels::matmul::epilogue::Scale;
+///
+/// // Scales of rows, of columns and of all, the factor itself added, and an epilogue of one's own.
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let a = device.tensor(&[1.0f32, 2.0, 3.0, 4.0], [2, 2])?;
+/// let identity = device.tensor(&[1.0f32, 0.0, 0.0, 1.0], [2, 2])?;
+/// let of = |values: &[f32]| device.tensor(values, [values.len()]);
+/// let mut c = device.uninit::<f32, 2>([2, 2])?;
+/// Matmul::new(&a, &identity)
+///     .tuning(Tuning::OFF)
+///     .scale_rows(&of(&[1.0, 10.0])?) // 1, 2, 30, 40
+///     .scale_columns(&of(&[1.0, 2.0])?) // 1, 4, 30, 80
+///     .scale_all(&of(&[0.5])?) // 0.5, 2, 15, 40
+///     .residual(&a, 1.0)
+///     .then(Scale(2.0))
+///     .run(&mut c)?;
+/// assert_eq!(c.to_vec()?, [3.0, 8.0, 36.0, 88.0]);
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
 #[must_use = "a product is computed by `run`"]
 pub struct Matmul<T: Elem, U: Elem = T, E = Identity> {
     a: Tensor<T, 3>,

@@ -11,6 +11,19 @@ use kiln_lang::prelude::*;
 use kiln_runtime::{Device, DynTensor, Execution, Result, Tensor};
 
 /// Kernels, for launches of one's own.
+///
+/// ```
+/// use kiln_kernels::matmul::Precision;
+/// use kiln_kernels::matmul::epilogue::Scale;
+/// use kiln_kernels::matmul::plain::kernels::matmul;
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let (a, b) = (device.tensor(&[1.0f32, 2.0, 3.0, 4.0], [1, 2, 2])?, device.tensor(&[1.0f32, 1.0], [1, 2, 1])?);
+/// let mut c = device.uninit::<f32, 3>([1, 2, 1])?;
+/// matmul::<_, _, _, Scale>(&a, &b, &mut c, Scale(10.0), [true, true], Precision::Full, 16, 16, 16)
+///     .launch(&device)?;
+/// assert_eq!(c.to_vec()?, [30.0, 70.0]);
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
 pub mod kernels {
     use super::*;
 

@@ -1,5 +1,31 @@
 //! How a product is divided on a Hopper GPU: the fastest of a few dozen plans, by an estimate of
 //! the time of each from the shape alone (`estimate.rs`).
+//!
+//! ```
+//! use kiln_kernels::matmul::plan::{Choice, Division, Request, choose, of_form, ranked};
+//! use kiln_runtime::CostModel;
+//!
+//! // A product of bf16 with few rows and a long inner extent.
+//! let request = Request {
+//!     products: 1,
+//!     m: 64,
+//!     n: 512,
+//!     k: 16_384,
+//!     factor_bytes: 2,
+//!     result_bytes: 2,
+//!     sum_bytes: 4,
+//!     two_level: false,
+//!     packs: true,
+//!     epilogue: false,
+//! };
+//! let best: Choice = choose(&request, &CostModel::H200);
+//! // So few tiles would leave most of an H200 idle: several programs share the inner extent.
+//! assert_eq!(best.form().division, Division::SplitK);
+//! // Other ways to divide it, from the fastest by the estimate on.
+//! let all = ranked(&request, &CostModel::H200);
+//! assert!(all[0] == best && all.len() > 1);
+//! assert_eq!(of_form(&request, &CostModel::H200, all[1].form()), Some(all[1]));
+//! ```
 
 pub use super::choice::{Choice, Division, Form, Request};
 

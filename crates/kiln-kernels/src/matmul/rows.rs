@@ -6,6 +6,17 @@ use kiln_lang::prelude::*;
 use kiln_runtime::{Device, Result, Tensor};
 
 /// Kernels, for launches of one's own.
+///
+/// ```
+/// use kiln_kernels::matmul::rows::kernels::dot_rows;
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let x = device.tensor(&[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], [1, 3, 2])?;
+/// let (v, mut y) = (device.tensor(&[10.0f32, 1.0], [2])?, device.uninit::<f32, 1>([3])?);
+/// // 2 rows a program, 4 elements of each at a time.
+/// dot_rows(&x, &v, &mut y, 2, 4).launch(&device)?;
+/// assert_eq!(y.to_vec()?, [12.0, 34.0, 56.0]);
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
 pub mod kernels {
     use super::*;
 

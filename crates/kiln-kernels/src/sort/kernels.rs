@@ -2,6 +2,46 @@
 //!
 //! Rows are divided into parts of `part` elements, of which a program has `tile` at a time. A digit
 //! is [`DIGIT`] bits of a key, from the bit `shift` on.
+//!
+//! ```
+//! use kiln_kernels::sort::kernels::{
+//!     DIGIT, DIGITS, count_digits, order_of_rows, pick, place_first, place_last, place_next, sum_counts,
+//! };
+//! use kiln_runtime::Tensor;
+//!
+//! let device = kiln_runtime::Device::open("interp")?;
+//! let x: Tensor<u32, 2> = device.tensor(&[70_000u32, 3, 258, 3], [1, 4])?;
+//! let (mut order, mut y) = (device.uninit::<i64, 2>([1, 4])?, device.uninit([1, 4])?);
+//! // A row in one tile.
+//! order_of_rows(&x, &mut order, false, 4, false).grid([1]).launch(&device)?;
+//! assert_eq!(order.to_vec()?, [1, 3, 2, 0]);
+//! pick(&x, &order, &mut y, 4).grid([1, 1]).launch(&device)?;
+//! assert_eq!(y.to_vec()?, [3, 3, 258, 70_000]);
+//!
+//! // The same by digits, from the lowest one on, in one part of one tile.
+//! let (mut counts, mut totals) = (device.uninit([1, DIGITS, 1])?, device.uninit([1, DIGITS])?);
+//! let mut count = |of: &Tensor<u32, 2>, shift: u32| {
+//!     count_digits(of, &mut counts, shift, false, 4, 4).grid([1, 1]).launch(&device)?;
+//!     sum_counts(&mut counts, &mut totals, 1).grid([DIGITS as u32, 1]).launch(&device)?;
+//!     Ok::<_, kiln_runtime::Error>((counts.alias(), totals.alias()))
+//! };
+//! let (mut keys, mut indices) = (device.uninit([1, 4])?, device.uninit([1, 4])?);
+//! let (all, of_row) = count(&x, 0)?;
+//! place_first(&x, &all, &of_row, &mut keys, &mut indices, false, 4, 4, false).grid([1, 1]).launch(&device)?;
+//! assert_eq!(keys.to_vec()?, [258, 3, 3, 70_000]); // 70,000 ends with 112.
+//! for shift in [DIGIT, 2 * DIGIT] {
+//!     let (all, of_row) = count(&keys, shift)?;
+//!     let (mut to_keys, mut to_indices) = (device.uninit([1, 4])?, device.uninit([1, 4])?);
+//!     place_next(&keys, &indices, &all, &of_row, &mut to_keys, &mut to_indices, shift, 4, 4, false)
+//!         .grid([1, 1])
+//!         .launch(&device)?;
+//!     (keys, indices) = (to_keys, to_indices);
+//! }
+//! let (all, of_row) = count(&keys, 3 * DIGIT)?;
+//! place_last(&keys, &indices, &all, &of_row, &mut order, 3 * DIGIT, 4, 4, false).grid([1, 1]).launch(&device)?;
+//! assert_eq!(order.to_vec()?, [1, 3, 2, 0]);
+//! # Ok::<(), kiln_runtime::Error>(())
+//! ```
 
 use super::key::Sortable;
 use kiln_lang::prelude::*;

@@ -18,6 +18,26 @@ pub trait Sortable: Num {
     const BITS: u32;
 
     /// The keys of elements.
+    ///
+    /// ```
+    /// use kiln_kernels::sort::Sortable;
+    /// use kiln_lang::prelude::*;
+    /// use kiln_runtime::{Device, Tensor};
+    ///
+    /// #[kernel(crate = kiln_runtime)]
+    /// fn keys<T: Sortable<Key = u32>>(x: &Tensor<T, 1>, y: &mut Tensor<u32, 1>) {
+    ///     y.tile(0, 4).store(T::key(x.tile(0, 4).load(0)));
+    /// }
+    ///
+    /// let device = Device::open("interp")?;
+    /// let mut y = device.uninit([4])?;
+    /// keys(&device.tensor(&[i32::MIN, -1, 0, 1], [4])?, &mut y).launch(&device)?;
+    /// assert_eq!(y.to_vec()?, [0, (1 << 31) - 1, 1 << 31, (1 << 31) + 1]);
+    /// keys(&device.tensor(&[-1.0f32, -0.0, 0.0, f32::NAN], [4])?, &mut y).launch(&device)?;
+    /// let y = y.to_vec()?;
+    /// assert!(y[0] < y[1] && y[1] == y[2] && y[3] == u32::MAX);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     fn key(elements: Val<Self>) -> Val<Self::Key>;
 }
 

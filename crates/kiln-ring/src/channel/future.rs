@@ -61,6 +61,28 @@ impl Drop for Waiting<'_> {
 }
 
 /// A send under way: [`Channel::send_async`].
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{Actor, RingConfig, RingCtx, RingRuntime, SendFuture, ring_kernel};
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn double(_ctx: &RingCtx, x: u32) -> u32 {
+///     x * 2
+/// }
+///
+/// /// One on the way, which an executor polls with others.
+/// fn on_the_way<'a>(actor: &'a Actor<double>, x: &'a u32) -> SendFuture<'a, u32> {
+///     actor.send_async(x)
+/// }
+///
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let actor = runtime.launch(double, RingConfig::default())?;
+/// actor.activate()?;
+/// pollster::block_on(on_the_way(&actor, &4))?;
+/// assert_eq!(actor.recv()?, 8);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "futures do nothing unless awaited"]
 pub struct SendFuture<'a, M> {
@@ -97,6 +119,28 @@ impl<M: Message> Future for SendFuture<'_, M> {
 }
 
 /// A reply to come: [`Channel::recv_async`].
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{Actor, RecvFuture, RingConfig, RingCtx, RingRuntime, ring_kernel};
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn double(_ctx: &RingCtx, x: u32) -> u32 {
+///     x * 2
+/// }
+///
+/// /// The next reply, which an executor waits for.
+/// fn next(actor: &Actor<double>) -> RecvFuture<'_, u32> {
+///     actor.recv_async()
+/// }
+///
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let actor = runtime.launch(double, RingConfig::default())?;
+/// actor.activate()?;
+/// actor.send(4)?;
+/// assert_eq!(pollster::block_on(next(&actor))?, 8);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "futures do nothing unless awaited"]
 pub struct RecvFuture<'a, R> {
@@ -159,6 +203,29 @@ impl<R: Layout> Future for RecvFuture<'_, R> {
 }
 
 /// Replies to come: [`Channel::recv_many_async`].
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{RecvManyFuture, RingConfig, RingCtx, RingRuntime, ring_kernel};
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn double(_ctx: &RingCtx, x: u32) -> u32 {
+///     x * 2
+/// }
+///
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let actor = runtime.launch(double, RingConfig::default())?;
+/// actor.activate()?;
+///
+/// actor.send_many(&[1, 2])?;
+/// let mut replies = Vec::new();
+/// while replies.len() < 2 {
+///     let some: RecvManyFuture<'_, u32> = actor.recv_many_async(2, &mut replies);
+///     assert!(pollster::block_on(some)? > 0);
+/// }
+/// assert_eq!(replies, [2, 4]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "futures do nothing unless awaited"]
 pub struct RecvManyFuture<'a, R> {
@@ -192,6 +259,25 @@ impl<R: Layout> Future for RecvManyFuture<'_, R> {
 }
 
 /// Sends under way: [`Channel::send_many_async`].
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{RingConfig, RingCtx, RingRuntime, SendManyFuture, ring_kernel};
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn double(_ctx: &RingCtx, x: u32) -> u32 {
+///     x * 2
+/// }
+///
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let actor = runtime.launch(double, RingConfig::default())?;
+/// actor.activate()?;
+///
+/// let all: SendManyFuture<'_, u32> = actor.send_many_async(&[1, 2]);
+/// assert_eq!(pollster::block_on(all)?, 2);
+/// assert_eq!([actor.recv()?, actor.recv()?], [2, 4]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "futures do nothing unless awaited"]
 pub struct SendManyFuture<'a, M> {
@@ -242,6 +328,27 @@ impl<M: Message> Future for SendManyFuture<'_, M> {
 
 /// A request under way: [`Channel::ask_async`]. Dropped before its answer, it leaves the request
 /// with the actor, and the reply becomes a dead letter.
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{Actor, RingConfig, RingCtx, RingRuntime, AskFuture, ring_kernel};
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn double(_ctx: &RingCtx, x: u32) -> u32 {
+///     x * 2
+/// }
+///
+/// /// One on the way, which an executor polls with others.
+/// fn on_the_way<'a>(actor: &'a Actor<double>, x: &'a u32) -> AskFuture<'a, u32, u32> {
+///     actor.ask_async(x)
+/// }
+///
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let actor = runtime.launch(double, RingConfig::default())?;
+/// actor.activate()?;
+/// assert_eq!(pollster::block_on(on_the_way(&actor, &4))?, Some(8));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "futures do nothing unless awaited"]
 pub struct AskFuture<'a, M, R> {

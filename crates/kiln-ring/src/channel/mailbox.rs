@@ -74,6 +74,22 @@ pub trait DeviceSide: Send + Sync {
 }
 
 /// What became of a send that did not fail.
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{Overflow, RingConfig, RingCtx, RingRuntime, Sent, ring_kernel};
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn double(_ctx: &RingCtx, x: u32) -> u32 {
+///     x * 2
+/// }
+///
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let actor = runtime.launch(double, RingConfig::default().capacity(1).overflow(Overflow::DropNewest))?;
+/// assert_eq!(actor.send(1)?, Sent::Queued(0));
+/// assert_eq!(actor.send(2)?, Sent::Dropped);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
     /// The message is in the queue, in this position. In a priority above the lowest, the uppermost

@@ -84,6 +84,24 @@ use std::time::Duration;
 use words::{decoded, laid, laid_many};
 
 /// How a channel behaves.
+///
+/// ```
+/// use kiln_ring::{ChannelConfig, ConfigError, Form, Overflow, Protocol, Replies, WaitPolicy};
+///
+/// let config = ChannelConfig::default()
+///     .capacity(100)
+///     .priorities(2)
+///     .overflow(Overflow::Reject)
+///     .wait(WaitPolicy::default())
+///     .deadlines(true)
+///     .replies(Replies::Keep);
+/// // Messages of two words with a deadline, replies of one word.
+/// let form: Form = config.form::<u64, u32>(Protocol::Stamped)?;
+/// assert_eq!((form.capacity, form.priorities, form.reply_words), (100, 2, 1));
+/// assert_eq!((form.requests.slots(), form.requests.slot().quads()), (128, 2));
+/// assert_eq!(config.capacity(0).form::<u64, u32>(Protocol::Stamped), Err(ConfigError::ZeroCapacity));
+/// # Ok::<(), ConfigError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[must_use = "a configuration does nothing until something is made with it"]
@@ -279,6 +297,95 @@ impl fmt::Debug for Parts {
 
 /// The host's side of an actor's queue, for messages `M` and replies `R`. Clones are the same
 /// channel.
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{AskError, Channel, RingConfig, RingCtx, RingRuntime, SendOptions, Sent, ring_kernel};
+/// use std::time::Duration;
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn double(_ctx: &RingCtx, x: u32) -> u32 {
+///     x * 2
+/// }
+///
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let actor = runtime.launch(double, RingConfig::default().capacity(8).priorities(2))?;
+/// let channel: &Channel<u32, u32> = actor.channel();
+/// assert_eq!((channel.form().capacity, channel.form().priorities), (8, 2));
+///
+/// // Messages of an actor that is not active yet: they wait.
+/// let (high, second) = (SendOptions::default().priority(1), Duration::from_secs(1));
+/// assert_eq!(channel.try_send(&1)?, Sent::Queued(0));
+/// channel.send_timeout(&2, second)?;
+/// channel.send_with(&3, high)?;
+/// channel.try_send_with(&4, high)?;
+/// assert_eq!((channel.tail(), channel.unanswered(), channel.counts().sent), (2, 4, 4));
+/// assert!(channel.try_recv().is_err());
+/// actor.activate()?;
+/// // Those of the higher priority come first.
+/// assert_eq!(channel.recv_timeout(second)?, 6);
+/// let mut replies = Vec::new();
+/// while replies.len() < 3 {
+///     channel.recv_many_timeout(8, &mut replies, second)?;
+/// }
+/// assert_eq!(replies, [8, 2, 4]);
+///
+/// // Many at once, and those that are there.
+/// assert_eq!(channel.send_many_with(&[5, 6], high)?, 2);
+/// assert_eq!(channel.send_many_timeout(&[7], second)?, 1);
+/// while channel.unanswered() > 0 {
+///     std::thread::yield_now();
+/// }
+/// replies.clear();
+/// assert_eq!(channel.try_recv_many(8, &mut replies)?, 3);
+/// assert_eq!(replies, [10, 12, 14]);
+///
+/// // Requests.
+/// assert_eq!(channel.ask(&10)?, Some(20));
+/// assert_eq!(channel.ask_timeout(&11, second)?, Some(22));
+/// assert_eq!(channel.ask_with(&12, high.timeout(second))?, Some(24));
+///
+/// // No more messages until it is opened again.
+/// channel.close();
+/// assert!(matches!(channel.ask(&1), Err(AskError::Send(_))));
+/// channel.reopen();
+/// channel.tidy();
+/// assert_eq!(channel.ask(&13)?, Some(26));
+/// assert!(channel.letters().is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{RingConfig, RingCtx, RingRuntime, SendOptions, ring_kernel};
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn double(_ctx: &RingCtx, x: u32) -> u32 {
+///     x * 2
+/// }
+///
+/// // The same as futures.
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let actor = runtime.launch(double, RingConfig::default().priorities(2))?;
+/// actor.activate()?;
+/// let (channel, high) = (actor.channel(), SendOptions::default().priority(1));
+/// pollster::block_on(async {
+///     channel.send_async(&1).await?;
+///     assert_eq!(channel.recv_async().await?, 2);
+///     channel.send_async_with(&2, high).await?;
+///     assert_eq!(channel.recv_async().await?, 4);
+///     assert_eq!(channel.send_many_async(&[3, 4]).await?, 2);
+///     let mut replies = Vec::new();
+///     while replies.len() < 2 {
+///         channel.recv_many_async(2, &mut replies).await?;
+///     }
+///     assert_eq!(replies, [6, 8]);
+///     assert_eq!(channel.ask_async(&5).await?, Some(10));
+///     assert_eq!(channel.ask_async_with(&6, high).await?, Some(12));
+///     Ok::<(), Box<dyn std::error::Error>>(())
+/// })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Channel<M, R> {
     mailbox: Arc<Mailbox<Native>>,
     types: PhantomData<fn(M) -> R>,
@@ -386,6 +493,27 @@ impl<M: Message, R: Layout> Channel<M, R> {
 
     /// As [`send`](Self::send), with a deadline by the device's clock, in nanoseconds: if the
     /// message's turn comes later, it is not handled and becomes a dead letter.
+    ///
+    /// ```
+    /// use kiln_lang::prelude::*;
+    /// use kiln_ring::{RingConfig, RingCtx, RingRuntime, SendError, ring_kernel};
+    ///
+    /// #[ring_kernel(crate = kiln_ring)]
+    /// fn double(_ctx: &RingCtx, x: u32) -> u32 {
+    ///     x * 2
+    /// }
+    ///
+    /// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+    /// let actor = runtime.launch(double, RingConfig::default().deadlines(true))?;
+    /// actor.channel().send_by(&1, 1)?; // long ago
+    /// actor.channel().send_by(&2, u64::MAX)?;
+    /// actor.activate()?;
+    /// assert_eq!(actor.recv()?, 4);
+    /// assert_eq!(actor.counts().expired, 1);
+    /// let without = runtime.launch(double, RingConfig::default())?;
+    /// assert!(matches!(without.channel().send_by(&1, 1), Err(SendError::NoDeadlines { .. })));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///

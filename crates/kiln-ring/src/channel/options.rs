@@ -30,6 +30,25 @@ use std::time::Duration;
 /// assert_eq!([actor.recv()?, actor.recv()?, actor.recv()?], [99, 1, 2]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{RingConfig, RingCtx, RingRuntime, SendError, SendOptions, ring_kernel};
+/// use std::time::Duration;
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn double(_ctx: &RingCtx, x: u32) -> u32 {
+///     x * 2
+/// }
+///
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let actor = runtime.launch(double, RingConfig::default().capacity(1).deadlines(true))?;
+/// actor.send_with(1, SendOptions::default().deadline(u64::MAX))?;
+/// // There is no room, and an actor that is not active makes none.
+/// let brief = SendOptions::default().timeout(Duration::from_millis(1));
+/// assert!(matches!(actor.send_with(2, brief), Err(SendError::TimedOut { .. })));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 #[must_use = "options do nothing until something is sent with them"]

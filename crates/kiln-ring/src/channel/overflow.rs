@@ -30,6 +30,28 @@ pub enum Overflow {
 /// until then. So a program that sends to an actor that replies, and neither receives nor
 /// [asks](crate::Channel::ask), fills the queue for good. A send that waits for more than a second
 /// for this reason logs a warning.
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{Overflow, Replies, RingConfig, RingCtx, RingRuntime, SendError, ring_kernel};
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn double(_ctx: &RingCtx, x: u32) -> u32 {
+///     x * 2
+/// }
+///
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let config = RingConfig::default().capacity(2).overflow(Overflow::Reject);
+/// // Two replies that nobody receives fill a queue that keeps them.
+/// let keeping = runtime.launch(double, config.replies(Replies::Keep))?;
+/// keeping.activate()?;
+/// keeping.send(1)?;
+/// keeping.send(2)?;
+/// assert!(matches!(keeping.send(3), Err(SendError::Full { .. })));
+/// assert_eq!([keeping.recv()?, keeping.recv()?], [2, 4]);
+/// keeping.send(3)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Replies {
     /// They are kept until they are received.
@@ -42,6 +64,28 @@ pub enum Replies {
 
 /// How many messages were sent, and how many of them had no ordinary reply. All count from the
 /// channel's creation.
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{Counts, Overflow, RingConfig, RingCtx, RingRuntime, ring_kernel};
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn double(_ctx: &RingCtx, x: u32) -> u32 {
+///     x * 2
+/// }
+///
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let actor = runtime.launch(double, RingConfig::default().capacity(2).overflow(Overflow::Reject))?;
+/// actor.send(1)?;
+/// actor.send(2)?;
+/// assert!(actor.send(3).is_err());
+/// let counts: Counts = actor.counts();
+/// assert_eq!((counts.sent, counts.rejected, counts.under_way()), (2, 1, 2));
+/// actor.activate()?;
+/// assert_eq!(actor.recv()?, 2);
+/// assert_eq!(actor.counts().under_way(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Messages sent.

@@ -35,6 +35,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
 /// How a reader detects that a slot is complete.
+///
+/// ```
+/// use kiln_ring::{ChannelConfig, ConfigError, Protocol};
+/// let forms = [Protocol::Stamped, Protocol::Ordered].map(|of| ChannelConfig::default().form::<u32, u32>(of));
+/// let [stamped, ordered] = forms;
+/// // They differ in the order of stores and loads, not in memory.
+/// assert_eq!(stamped?.request_words(), ordered?.request_words());
+/// # Ok::<(), ConfigError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Protocol {
     /// Every quad of 16 bytes arrives whole and bears a stamp: complete when all match.
@@ -44,6 +53,14 @@ pub enum Protocol {
 }
 
 /// The form of a queue: what host and device must agree on.
+///
+/// ```
+/// use kiln_ring::{ChannelConfig, ConfigError, Form, Protocol};
+/// let form: Form = ChannelConfig::default().capacity(4).form::<u32, u32>(Protocol::Ordered)?;
+/// // 4 slots of a quad are 16 words, for requests and for answers.
+/// assert_eq!((form.request_words(), form.answer_words()), (16, 16));
+/// # Ok::<(), ConfigError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Form {
     /// How a reader detects that a slot is complete.

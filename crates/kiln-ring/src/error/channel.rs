@@ -7,6 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Why a channel cannot be made.
+///
+/// ```
+/// use kiln_ring::{ChannelConfig, ConfigError, Protocol};
+/// let error = ChannelConfig::default().priorities(9).form::<u32, u32>(Protocol::Stamped);
+/// assert_eq!(error, Err(ConfigError::Priorities { priorities: 9 }));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -36,6 +42,25 @@ pub enum ConfigError {
 }
 
 /// Why a message was not sent.
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{Overflow, RingConfig, RingCtx, RingRuntime, SendError, ring_kernel};
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn double(_ctx: &RingCtx, x: u32) -> u32 {
+///     x * 2
+/// }
+///
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let actor = runtime.launch(double, RingConfig::default().capacity(1).overflow(Overflow::Reject))?;
+/// actor.send(1)?;
+/// assert!(matches!(actor.send(2), Err(SendError::Full { capacity: 1, .. })));
+/// actor.terminate()?;
+/// let error = actor.send(3).unwrap_err();
+/// assert!(error.to_string().contains(&format!("actor {}", actor.number())), "{error}");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
@@ -116,6 +141,23 @@ pub enum SendError {
 }
 
 /// Why not all of many messages were sent.
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{Overflow, RingConfig, RingCtx, RingRuntime, SendError, SendManyError, ring_kernel};
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn double(_ctx: &RingCtx, x: u32) -> u32 {
+///     x * 2
+/// }
+///
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let actor = runtime.launch(double, RingConfig::default().capacity(2).overflow(Overflow::Reject))?;
+/// let SendManyError { sent, error, .. } = actor.send_many(&[1, 2, 3]).unwrap_err();
+/// assert_eq!(sent, 2); // the third is to be sent again
+/// assert!(matches!(error, SendError::Full { .. }));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("after {sent} messages: {error}")]
 pub struct SendManyError {
@@ -126,6 +168,26 @@ pub struct SendManyError {
 }
 
 /// Why there is no reply.
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{RecvError, RingConfig, RingCtx, RingRuntime, ring_kernel};
+/// use std::time::Duration;
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn double(_ctx: &RingCtx, x: u32) -> u32 {
+///     x * 2
+/// }
+///
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let actor = runtime.launch(double, RingConfig::default())?;
+/// assert!(matches!(actor.recv(), Err(RecvError::NotActive { .. })));
+/// actor.activate()?;
+/// assert!(matches!(actor.try_recv(), Err(RecvError::Empty { .. })));
+/// assert!(matches!(actor.recv(), Err(RecvError::NothingSent { .. })));
+/// assert!(matches!(actor.recv_timeout(Duration::from_millis(1)), Err(RecvError::TimedOut { .. })));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecvError {
@@ -188,6 +250,23 @@ pub enum RecvError {
 }
 
 /// Why a request has no reply.
+///
+/// ```
+/// # use kiln_lang::prelude::*;
+/// use kiln_ring::{AskError, RingConfig, RingCtx, RingRuntime, ring_kernel};
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn hundred_by(_ctx: &RingCtx, x: u32) -> u32 {
+///     100 / x
+/// }
+///
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let actor = runtime.launch(hundred_by, RingConfig::default())?;
+/// actor.activate()?;
+/// let error: AskError = actor.ask(0).unwrap_err();
+/// assert!(error.to_string().contains("division by zero"), "{error}");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AskError {

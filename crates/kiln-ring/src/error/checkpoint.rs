@@ -4,6 +4,13 @@ use std::io;
 use std::path::PathBuf;
 
 /// Why a checkpoint cannot be read, written or used.
+///
+/// ```
+/// use kiln_ring::{Checkpoint, CheckpointError};
+/// let error: CheckpointError = Checkpoint::from_bytes(b"something else").unwrap_err();
+/// println!("{error}");
+/// assert!(Checkpoint::load("no such file").is_err());
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CheckpointError {

@@ -6,9 +6,40 @@ use crate::lifecycle::Lifecycle;
 use std::time::Duration;
 
 /// The result of what a runtime does.
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{Result, RingConfig, RingCtx, RingRuntime, ring_kernel};
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn double(_ctx: &RingCtx, x: u32) -> u32 {
+///     x * 2
+/// }
+///
+/// /// An actor's runtime, with the actor active.
+/// fn started(device: &str) -> Result<(RingRuntime, kiln_ring::Actor<double>)> {
+///     let runtime = RingRuntime::new(&kiln_runtime::Device::open(device)?)?;
+///     let actor = runtime.launch(double, RingConfig::default())?;
+///     actor.activate()?;
+///     Ok((runtime, actor))
+/// }
+///
+/// let (_runtime, actor) = started("cpu")?;
+/// assert_eq!(actor.ask(1)?, Some(2));
+/// assert!(started("no device").is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub type Result<T, E = RingError> = std::result::Result<T, E>;
 
 /// Why a runtime or an actor could not do what it was asked to.
+///
+/// ```
+/// use kiln_ring::{RingError, RingRuntime, RuntimeConfig};
+/// let device = kiln_runtime::Device::open("cpu")?;
+/// let error = RingRuntime::with(&device, RuntimeConfig::default().workers(1 << 20)).unwrap_err();
+/// assert!(matches!(error, RingError::ConfigTooLarge { what: "workers", most: 65_536, .. }), "{error}");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RingError {

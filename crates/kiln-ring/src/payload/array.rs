@@ -33,6 +33,34 @@ impl<T: PayloadElem> Zeroed for PayloadVal<T> {
 }
 
 /// What [`RingCtx::array`](crate::RingCtx::array) opens: a [`PayloadVal`] or an [`InlineVal`].
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{ArrayRef, Inline, InlineVal, Message, Payload, PayloadVal, RingConfig, RingCtx, RingRuntime, ring_kernel};
+///
+/// #[derive(Message)]
+/// #[kiln(crate = kiln_ring)]
+/// struct Both { large: Payload<u32>, small: Inline<u32, 2> }
+///
+/// /// The number of elements of an array, wherever it lies.
+/// fn count(ctx: &RingCtx, array: &impl ArrayRef) -> Val<u32> {
+///     ctx.array(array).len()
+/// }
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn count_both(ctx: &RingCtx, m: Both) -> u32 {
+///     let large: PayloadVal<u32> = m.large;
+///     let small: InlineVal<u32, 2> = m.small;
+///     count(ctx, &large) * 10 + count(ctx, &small)
+/// }
+///
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let actor = runtime.launch(count_both, RingConfig::default())?;
+/// actor.activate()?;
+/// let both = Both { large: runtime.payload(5)?, small: Inline::from([1, 2]) };
+/// assert_eq!(actor.ask(both)?, Some(52));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait ArrayRef: sealed::Opens {}
 
 impl<T: PayloadElem> ArrayRef for PayloadVal<T> {}
@@ -69,6 +97,30 @@ pub(crate) mod sealed {
 }
 
 /// An open array.
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{Message, Payload, RingConfig, RingCtx, RingRuntime, ring_kernel};
+///
+/// #[derive(Message)]
+/// #[kiln(crate = kiln_ring)]
+/// struct Lookup { table: Payload<f32>, index: u32 }
+///
+/// /// An element and the number of elements: 0 stands for those that are not there.
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn look_up(ctx: &RingCtx, m: Lookup) -> f32 {
+///     let table = ctx.array(&m.table);
+///     table.get_or(m.index, 0.0) * 100.0 + table.get(0) * 10.0 + table.len().cast::<f32>()
+/// }
+///
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let table = runtime.payload_of(&[1.0f32, 2.0, 3.0])?;
+/// let actor = runtime.launch(look_up, RingConfig::default())?;
+/// actor.activate()?;
+/// assert_eq!(actor.ask(Lookup { table: table.clone(), index: 2 })?, Some(313.0));
+/// assert_eq!(actor.ask(Lookup { table, index: 9 })?, Some(13.0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Array<T: PayloadElem> {
     memory: ArrayMemory,

@@ -82,6 +82,25 @@ use std::sync::Arc;
 /// assert_eq!(actor.ask(Job { number: 1, samples })?, Some(6.5));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// ```
+/// # use kiln_ring::{Payload, RingRuntime};
+/// // Elements are written at once, or in memory from which the device copies them.
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let mut numbers: Payload<u32> = runtime.payload(3)?;
+/// assert!(numbers.len() == 3 && !numbers.is_empty());
+/// numbers.write(&[1, 2, 3])?;
+/// assert_eq!(numbers.to_vec()?, [1, 2, 3]);
+/// numbers.staging()?.copy_from_slice(&[4, 5, 6]);
+/// numbers.flush()?;
+/// assert_eq!(numbers.to_vec()?, [4, 5, 6]);
+/// // Not while somebody else has it.
+/// let other = numbers.clone();
+/// assert!(numbers.write(&[0; 3]).is_err());
+/// drop(other);
+/// numbers.write(&[0; 3])?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Payload<T: PayloadElem> {
     /// Nothing for a reference that came back from a device and stands for no array that is still
     /// there.

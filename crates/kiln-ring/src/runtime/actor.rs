@@ -22,6 +22,45 @@ use std::time::Duration;
 /// Any number of threads may use it at once. Dropping it terminates the actor and discards its
 /// messages. The drop waits for this no longer than
 /// [`acknowledge_within`](crate::RuntimeConfig::acknowledge_within).
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{Ending, RingConfig, RingCtx, RingRuntime, SendOptions, ring_kernel};
+/// use std::time::Duration;
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn double(_ctx: &RingCtx, x: u32) -> u32 {
+///     x * 2
+/// }
+///
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let actor = runtime.launch(double, RingConfig::default().priorities(2))?;
+/// let (second, high) = (Duration::from_secs(1), SendOptions::default().priority(1));
+/// // Its messages wait until it is active; those of the higher priority are handled first.
+/// actor.send(1)?;
+/// actor.try_send_with(2, high)?;
+/// actor.send_many_with(&[3, 4], high)?;
+/// assert_eq!(actor.counts().sent, 4);
+/// actor.activate()?;
+/// let mut replies = Vec::new();
+/// while replies.len() < 4 {
+///     actor.recv_many_timeout(4, &mut replies, second)?;
+/// }
+/// assert_eq!(replies, [4, 6, 8, 2]);
+/// assert_eq!(actor.try_recv_many(4, &mut replies)?, 0); // there are no more
+///
+/// assert_eq!(actor.ask_with(5, high)?, Some(10));
+/// pollster::block_on(async {
+///     actor.send_async_with(&6, high).await?;
+///     assert_eq!(actor.ask_async_with(&7, high).await?, Some(14));
+///     Ok::<(), Box<dyn std::error::Error>>(())
+/// })?;
+/// assert_eq!(actor.recv()?, 12);
+/// assert_eq!(actor.undelivered()?, 0); // no actor sends to it
+/// actor.terminate_with(Ending::Drain, second)?;
+/// assert!(actor.send(1).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "an actor is terminated when it is dropped"]
 pub struct Actor<H: Handler> {
     pub(super) body: Arc<Body>,
@@ -205,6 +244,25 @@ impl<H: Handler> Actor<H> {
     /// Restarts a failed actor with the state that it was launched with. It goes on with the
     /// messages in its queue; an actor that was given up begins with an empty queue.
     ///
+    /// ```
+    /// # use kiln_lang::prelude::*;
+    /// # use kiln_ring::{Lifecycle, RingConfig, RingCtx, RingRuntime, ring_kernel};
+    /// #[ring_kernel(crate = kiln_ring)]
+    /// fn quotients(_ctx: &RingCtx, sum: &mut u32, x: u32) -> u32 {
+    ///     *sum += 100 / x;
+    ///     *sum
+    /// }
+    ///
+    /// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+    /// let actor = runtime.launch(quotients, RingConfig::default().state(1))?;
+    /// actor.activate()?;
+    /// assert_eq!(actor.ask(10)?, Some(11));
+    /// assert!(actor.ask(0).is_err());
+    /// assert!(actor.restart().is_ok() && actor.restarts() == 1);
+    /// assert_eq!(actor.ask(20)?, Some(6));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// It has not failed; the device does not answer.
     #[track_caller]
@@ -261,6 +319,30 @@ impl<H: Handler> Actor<H> {
 
     /// The last checkpoint that was taken, by [`checkpoint`](Self::checkpoint) or [by the
     /// clock](crate::RuntimeConfig::checkpoint_every).
+    ///
+    /// ```
+    /// # use kiln_lang::prelude::*;
+    /// # use kiln_ring::{RingConfig, RingCtx, RingRuntime, ring_kernel};
+    /// #[ring_kernel(crate = kiln_ring)]
+    /// fn sum(_ctx: &RingCtx, total: &mut u32, x: u32) -> u32 {
+    ///     *total += x;
+    ///     *total
+    /// }
+    ///
+    /// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+    /// let actor = runtime.launch(sum, RingConfig::default().state(0))?;
+    /// actor.activate()?;
+    /// assert!(actor.last_checkpoint().is_none());
+    /// actor.ask(5)?;
+    /// actor.checkpoint()?;
+    /// actor.ask(6)?;
+    /// // Another actor goes on from there.
+    /// let last = actor.last_checkpoint().expect("one was taken");
+    /// let again = runtime.restore(sum, RingConfig::default(), &last)?;
+    /// again.activate()?;
+    /// assert_eq!(again.ask(1)?, Some(6));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn last_checkpoint(&self) -> Option<Arc<Checkpoint>> {
         self.body.last_checkpoint()
     }
@@ -326,6 +408,21 @@ impl<H: Handler> Actor<H> {
     }
 
     /// How often it was restarted, by hand and by its [policy](crate::Restart).
+    ///
+    /// ```
+    /// # use kiln_lang::prelude::*;
+    /// # use kiln_ring::{RingConfig, RingCtx, RingRuntime, ring_kernel};
+    /// # #[ring_kernel(crate = kiln_ring)]
+    /// # fn hundred_by(_ctx: &RingCtx, x: u32) -> u32 { 100 / x }
+    /// # let actor = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?.launch(hundred_by, RingConfig::default())?;
+    /// actor.activate()?;
+    /// for times in 1..3 {
+    ///     assert!(actor.ask(0).is_err());
+    ///     actor.restart()?;
+    ///     assert_eq!(actor.restarts(), times);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn restarts(&self) -> u64 {
         self.body.restarts()
     }
@@ -361,6 +458,22 @@ impl<H: Handler> Actor<H> {
     }
 
     /// Undoes [`link`](Self::link).
+    ///
+    /// ```
+    /// # use kiln_lang::prelude::*;
+    /// # use kiln_ring::{Lifecycle, RingConfig, RingCtx, RingRuntime, ring_kernel};
+    /// # #[ring_kernel(crate = kiln_ring)]
+    /// # fn share(_ctx: &RingCtx, x: u32) -> u32 { 1000 / x }
+    /// # let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+    /// # let (a, b) = (runtime.launch(share, RingConfig::default())?, runtime.launch(share, RingConfig::default())?);
+    /// a.activate()?;
+    /// b.activate()?;
+    /// a.link(&b);
+    /// a.unlink(&b);
+    /// assert!(a.ask(0).is_err()); // a fails alone
+    /// assert_eq!(b.ask(10)?, Some(100));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn unlink<O: Handler>(&self, other: &Actor<O>) {
         self.body.unlink(&other.body);
         other.body.unlink(&self.body);

@@ -56,6 +56,35 @@ const DIGEST: usize = 32;
 /// assert_eq!(restored.recv()?, 107);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{Checkpoint, CheckpointError, RingConfig, RingCtx, RingRuntime, ring_kernel};
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn double(_ctx: &RingCtx, x: u32) -> u32 {
+///     x * 2
+/// }
+///
+/// let folder = std::env::temp_dir().join(format!("kiln-doc-checkpoint-{}", std::process::id()));
+/// std::fs::create_dir_all(&folder)?;
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let actor = runtime.launch(double, RingConfig::default())?;
+/// actor.activate()?;
+/// actor.ask(1)?;
+/// actor.deactivate()?;
+/// actor.send_many(&[2, 3])?;
+/// // What it is, and what is left to do, in a file.
+/// let checkpoint = actor.checkpoint()?;
+/// assert_eq!((checkpoint.handler(), checkpoint.position(), checkpoint.messages()), ("double", 1, 2));
+/// checkpoint.save(folder.join("actor.kiln"))?;
+/// assert_eq!(Checkpoint::load(folder.join("actor.kiln"))?, checkpoint);
+/// std::fs::write(folder.join("other.kiln"), "something else")?;
+/// let damaged: Result<Checkpoint, CheckpointError> = Checkpoint::load(folder.join("other.kiln"));
+/// assert!(damaged.is_err());
+/// # std::fs::remove_dir_all(folder).ok();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
     pub(super) handler: String,

@@ -21,6 +21,25 @@ const ALIGN: usize = 64;
 
 impl RuntimeConfig {
     /// Sets how many workers form a cluster: see [`cluster`](Self::cluster).
+    ///
+    /// ```
+    /// use kiln_lang::prelude::*;
+    /// use kiln_ring::{RingConfig, RingCtx, RingRuntime, RuntimeConfig, ring_kernel};
+    ///
+    /// #[ring_kernel(crate = kiln_ring)]
+    /// fn double(_ctx: &RingCtx, x: u32) -> u32 {
+    ///     x * 2
+    /// }
+    ///
+    /// let config = RuntimeConfig::default().workers(2).clusters_of(2);
+    /// let runtime = RingRuntime::with(&kiln_runtime::Device::open("interp")?, config)?;
+    /// let actor = runtime.launch(double, RingConfig::default())?;
+    /// actor.activate()?;
+    /// assert_eq!(actor.ask(3)?, Some(6));
+    /// // A CPU has no clusters.
+    /// assert!(RingRuntime::with(&kiln_runtime::Device::open("cpu")?, config).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn clusters_of(self, workers: usize) -> Self {
         RuntimeConfig { cluster: workers, ..self }
     }
@@ -83,6 +102,25 @@ impl<S> RingConfig<S> {
     /// the runtime, on the one that has the fewest actors; where workers stand in no clusters, on
     /// the same worker. If the other actor has ended, or belongs to another runtime, it counts for
     /// nothing.
+    ///
+    /// ```
+    /// use kiln_lang::prelude::*;
+    /// use kiln_ring::{RingConfig, RingCtx, RingRuntime, RuntimeConfig, ring_kernel};
+    ///
+    /// #[ring_kernel(crate = kiln_ring)]
+    /// fn double(_ctx: &RingCtx, x: u32) -> u32 {
+    ///     x * 2
+    /// }
+    ///
+    /// // Two workers, each with an actor and another one beside it.
+    /// let config = RuntimeConfig::default().workers(2);
+    /// let runtime = RingRuntime::with(&kiln_runtime::Device::open("cpu")?, config)?;
+    /// let one = runtime.launch(double, RingConfig::default())?;
+    /// let other = runtime.launch(double, RingConfig::default().beside(&one))?;
+    /// other.activate()?;
+    /// assert_eq!(other.ask(3)?, Some(6));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn beside<H: Handler>(self, actor: &Actor<H>) -> Self {
         let side = &actor.body.side;
         RingConfig { beside: Some(ClusterMate::of(&side.shared, side.actor)), ..self }

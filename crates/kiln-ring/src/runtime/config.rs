@@ -11,6 +11,31 @@ use std::time::Duration;
 
 /// How a [`RingRuntime`](crate::RingRuntime) is set up. The defaults suit some thousand small
 /// actors.
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{RingConfig, RingCtx, RingRuntime, RuntimeConfig, Transport, ring_kernel};
+/// use std::time::Duration;
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn double(_ctx: &RingCtx, x: u32) -> u32 {
+///     x * 2
+/// }
+///
+/// let config = RuntimeConfig::default()
+///     .workers(2)
+///     .warps(false)
+///     .endpoints_per_worker(8)
+///     .transport(Transport::Pinned)
+///     .park_after(Some(Duration::from_secs(1)))
+///     .checkpoint_every(Duration::from_millis(500));
+/// let runtime = RingRuntime::with(&kiln_runtime::Device::open("cpu")?, config)?;
+/// assert_eq!(runtime.transport(), Transport::Pinned);
+/// let actor = runtime.launch(double, RingConfig::default())?;
+/// actor.activate()?;
+/// assert_eq!(actor.ask(21)?, Some(42));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[must_use = "a configuration does nothing until something is made with it"]
 pub struct RuntimeConfig {
@@ -174,6 +199,34 @@ impl RuntimeConfig {
 ///
 /// let config = RingConfig::default().state(0u32).capacity(4096).overflow(Overflow::Reject);
 /// # let _ = config;
+/// ```
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{Overflow, Replies, RingConfig, RingCtx, RingRuntime, SendOptions, WaitPolicy, ring_kernel};
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn double(_ctx: &RingCtx, x: u32) -> u32 {
+///     x * 2
+/// }
+///
+/// // Two priorities, deadlines, threads that yield while they wait, and replies that nobody receives
+/// // give way to other messages.
+/// let config = RingConfig::default()
+///     .capacity(4)
+///     .overflow(Overflow::Block)
+///     .priorities(2)
+///     .deadlines(true)
+///     .wait(WaitPolicy::default())
+///     .replies(Replies::Discard);
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let actor = runtime.launch(double, config)?;
+/// actor.activate()?;
+/// for x in 0..100 {
+///     actor.send_with(x, SendOptions::default().priority(1).deadline(u64::MAX))?;
+/// }
+/// assert_eq!(actor.ask(21)?, Some(42));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
 #[must_use = "a configuration does nothing until something is made with it"]

@@ -12,6 +12,24 @@ use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
 /// How an actor is terminated.
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{Ending, RingConfig, RingCtx, RingRuntime, ring_kernel};
+/// use std::time::Duration;
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn double(_ctx: &RingCtx, x: u32) -> u32 {
+///     x * 2
+/// }
+///
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let actor = runtime.launch(double, RingConfig::default())?;
+/// actor.send_many(&[1, 2, 3])?;
+/// actor.terminate_with(Ending::Discard, Duration::from_secs(5))?;
+/// assert_eq!(runtime.dead_letters().len(), 3);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ending {
     /// It handles the messages it has.

@@ -10,6 +10,24 @@ use std::time::{Duration, Instant, SystemTime};
 const KEPT: usize = 4096;
 
 /// Something that happened to an actor, or to its device.
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{Event, RingConfig, RingCtx, RingRuntime, ring_kernel};
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn double(_ctx: &RingCtx, x: u32) -> u32 {
+///     x * 2
+/// }
+///
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let events = runtime.events();
+/// runtime.launch(double, RingConfig::default())?.activate()?;
+/// let event: Event = events.try_next().expect("an actor was activated");
+/// assert_eq!(event.name, "double");
+/// assert!(event.to_string().contains("double"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// When the host saw it.
@@ -23,6 +41,30 @@ pub struct Event {
 }
 
 /// The kinds of events.
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{Event, Lifecycle, RingConfig, RingCtx, RingRuntime, What, ring_kernel};
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn double(_ctx: &RingCtx, x: u32) -> u32 {
+///     x * 2
+/// }
+///
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let events = runtime.events();
+/// let actor = runtime.launch(double, RingConfig::default())?;
+/// actor.activate()?;
+/// actor.terminate()?;
+/// let mut states = Vec::new();
+/// while let Some(Event { what, .. }) = events.try_next() {
+///     if let What::StateChanged(state) = what {
+///         states.push(state);
+///     }
+/// }
+/// assert_eq!((states.first(), states.last()), (Some(&Lifecycle::Active), Some(&Lifecycle::Terminated)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum What {
@@ -161,6 +203,13 @@ impl Waiting {
 
 impl Events {
     /// The next event, if there is one.
+    ///
+    /// ```
+    /// # use kiln_ring::RingRuntime;
+    /// let events = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?.events();
+    /// assert!(events.try_next().is_none() && events.missed() == 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn try_next(&self) -> Option<Event> {
         self.0.kept().events.pop_front()
     }

@@ -125,6 +125,43 @@ impl RingRuntime {
     /// again, and messages that came later are gone with the device. Replies that had arrived can
     /// still be received from it.
     ///
+    /// ```
+    /// use kiln_lang::prelude::*;
+    /// use kiln_ring::{Actor, RingCtx, RingError, RingRuntime, ring_kernel};
+    ///
+    /// #[ring_kernel(crate = kiln_ring)]
+    /// fn double(_ctx: &RingCtx, x: u32) -> u32 {
+    ///     x * 2
+    /// }
+    ///
+    /// /// An actor that may be lost with its device, and its runtime.
+    /// struct Service {
+    ///     runtime: RingRuntime,
+    ///     actor: Actor<double>,
+    /// }
+    ///
+    /// impl Service {
+    ///     /// The same on the device opened anew, where it was lost.
+    ///     fn recovered(self) -> Result<Service, RingError> {
+    ///         if !self.runtime.is_lost() {
+    ///             return Ok(self);
+    ///         }
+    ///         let runtime = self.runtime.recover()?;
+    ///         let actor = runtime.bring_back(&self.actor)?;
+    ///         actor.activate()?;
+    ///         Ok(Service { runtime, actor })
+    ///     }
+    /// }
+    ///
+    /// use kiln_ring::RingConfig;
+    /// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+    /// let actor = runtime.launch(double, RingConfig::default())?;
+    /// actor.activate()?;
+    /// let service = Service { runtime, actor }.recovered()?;
+    /// assert_eq!(service.actor.ask(2)?, Some(4));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As of [`restore`](Self::restore).
     #[track_caller]

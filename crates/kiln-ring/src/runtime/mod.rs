@@ -123,6 +123,35 @@ use telemetry::Registry;
 ///
 /// Clones are the same runtime. The grid leaves the device when the last clone and the last actor
 /// are gone.
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{DeadLetters, Events, RingConfig, RingCtx, RingRuntime, RuntimeConfig, Transport, TransportChoice, ring_kernel};
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn double(_ctx: &RingCtx, x: u32) -> u32 {
+///     x * 2
+/// }
+///
+/// // What a runtime says of itself.
+/// let device = kiln_runtime::Device::open("cpu")?;
+/// let runtime = RingRuntime::with(&device, RuntimeConfig::default().transport(Transport::Ordered))?;
+/// let choice: &TransportChoice = runtime.transport_choice();
+/// assert_eq!((runtime.transport(), choice.transport), (Transport::Ordered, Transport::Ordered));
+/// assert!(!runtime.is_lost() && runtime.parkings() == 0);
+/// let events: Events = runtime.events();
+/// let actor = runtime.launch(double, RingConfig::default())?;
+/// actor.activate()?;
+/// assert_eq!(actor.ask(4)?, Some(8));
+/// let happened = events.try_next().expect("the actor was activated");
+/// assert_eq!((happened.actor, events.missed()), (Some(actor.number()), 0));
+/// assert_eq!(runtime.telemetry()?.actors.len(), 1);
+/// let letters: &DeadLetters = runtime.dead_letters();
+/// assert!(letters.is_empty());
+/// // Nothing is lost, and so nothing can be recovered.
+/// assert!(runtime.recover().is_err() && runtime.recover_on(&device).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct RingRuntime(
     Arc<Shared>,
@@ -242,6 +271,16 @@ impl RingRuntime {
     /// An array of zeros in device memory, to be sent by reference. The memory is taken from
     /// [`RuntimeConfig::arena_bytes`].
     ///
+    /// ```
+    /// # use kiln_ring::RingRuntime;
+    /// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+    /// let mut zeros = runtime.payload::<f32>(3)?;
+    /// assert_eq!(zeros.to_vec()?, [0.0; 3]);
+    /// zeros.write(&[1.0, 2.0, 3.0])?;
+    /// assert_eq!(zeros.to_vec()?, runtime.payload_of(&[1.0f32, 2.0, 3.0])?.to_vec()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// No memory left; failures of the device.
     pub fn payload<T: PayloadElem>(&self, len: usize) -> Result<Payload<T>> {
@@ -249,6 +288,13 @@ impl RingRuntime {
     }
 
     /// As [`payload`](Self::payload), with these elements.
+    ///
+    /// ```
+    /// # use kiln_ring::RingRuntime;
+    /// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+    /// assert_eq!(runtime.payload_of(&[1u32, 2])?.to_vec()?, [1, 2]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As of [`payload`](Self::payload).
@@ -261,6 +307,14 @@ impl RingRuntime {
     /// Why a message was not handled, in words, with the place in the source where a check failed
     /// and `?` for each of its values. With the values, they stand in the error, the dead letter or
     /// the event of the message.
+    ///
+    /// ```
+    /// # use kiln_lang::prelude::*;
+    /// # use kiln_ring::{Reason, RingConfig, RingCtx, RingRuntime, ring_kernel};
+    /// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+    /// assert_eq!(runtime.explain(Reason::Expired), Reason::Expired.to_string());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn explain(&self, reason: Reason) -> String {
         self.0.explain(reason)
     }

@@ -57,6 +57,33 @@ impl<R: Layout> Outputs<R> {
 }
 
 /// An output to come: [`Outputs::recv_async`].
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{Address, OutputFuture, RingConfig, RingCtx, RingRuntime, ring_kernel};
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn square(ctx: &RingCtx, next: &mut Address<u32>, x: u32) {
+///     ctx.send(next, x * x);
+/// }
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn add_one(_ctx: &RingCtx, x: u32) -> u32 {
+///     x + 1
+/// }
+///
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let last = runtime.launch(add_one, RingConfig::default())?;
+/// let first = runtime.launch(square, RingConfig::default().state(last.inbound_link(8)?))?;
+/// last.activate()?;
+/// first.activate()?;
+///
+/// first.send(3)?;
+/// let outputs = last.outputs();
+/// let next: OutputFuture<'_, u32> = outputs.recv_async();
+/// assert_eq!(pollster::block_on(next)?, 10);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "futures do nothing unless awaited"]
 pub struct OutputFuture<'a, R> {
     outputs: &'a Outputs<R>,
@@ -104,6 +131,36 @@ impl<R> OutputFuture<'_, R> {
 }
 
 /// Outputs to come: [`Outputs::recv_many_async`].
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{Address, OutputManyFuture, RingConfig, RingCtx, RingRuntime, ring_kernel};
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn square(ctx: &RingCtx, next: &mut Address<u32>, x: u32) {
+///     ctx.send(next, x * x);
+/// }
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn add_one(_ctx: &RingCtx, x: u32) -> u32 {
+///     x + 1
+/// }
+///
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let last = runtime.launch(add_one, RingConfig::default())?;
+/// let first = runtime.launch(square, RingConfig::default().state(last.inbound_link(8)?))?;
+/// last.activate()?;
+/// first.activate()?;
+///
+/// first.send_many(&[1, 2])?;
+/// let (outputs, mut replies) = (last.outputs(), Vec::new());
+/// while replies.len() < 2 {
+///     let some: OutputManyFuture<'_, u32> = outputs.recv_many_async(2, &mut replies);
+///     assert!(pollster::block_on(some)? > 0);
+/// }
+/// assert_eq!(replies, [2, 5]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "futures do nothing unless awaited"]
 pub struct OutputManyFuture<'a, R> {

@@ -21,6 +21,40 @@ use std::time::Duration;
 /// those that send to it: take the replies of a handler that replies to other actors.
 ///
 /// Clones read the same outputs. While one thread takes some, others wait.
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{Address, Outputs, RingConfig, RingCtx, RingRuntime, ring_kernel};
+/// use std::time::Duration;
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn square(ctx: &RingCtx, next: &mut Address<u32>, x: u32) {
+///     ctx.send(next, x * x);
+/// }
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn add_one(_ctx: &RingCtx, x: u32) -> u32 {
+///     x + 1
+/// }
+///
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let last = runtime.launch(add_one, RingConfig::default())?;
+/// let first = runtime.launch(square, RingConfig::default().state(last.inbound_link(8)?))?;
+/// last.activate()?;
+/// first.activate()?;
+///
+/// let (outputs, second): (Outputs<u32>, _) = (last.outputs(), Duration::from_secs(1));
+/// assert!(outputs.try_recv().is_err());
+/// first.send_many(&[1, 2, 3])?;
+/// let mut replies = vec![outputs.recv_timeout(second)?];
+/// outputs.recv_many(8, &mut replies)?;
+/// while replies.len() < 3 {
+///     outputs.recv_many_timeout(8, &mut replies, second)?;
+/// }
+/// assert_eq!(replies, [2, 5, 10]);
+/// assert_eq!(outputs.try_recv_many(8, &mut replies)?, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Outputs<R> {
     side: Arc<Side>,
     replies: PhantomData<fn() -> R>,

@@ -10,6 +10,26 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Which actor of a pool a message goes to.
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{RingConfig, RingCtx, RingRuntime, Routing, ring_kernel};
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn double(_ctx: &RingCtx, x: u32) -> u32 {
+///     x * 2
+/// }
+///
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let pool = runtime.pool(double, 2, Routing::LeastLoaded, |_| RingConfig::default())?;
+/// pool.actors()[0].send(1)?;
+/// pool.actors()[0].send(2)?;
+/// // The other one has fewer messages.
+/// pool.send(3)?;
+/// pool.send(4)?;
+/// assert_eq!([0, 1].map(|i| pool.actors()[i].counts().sent), [2, 2]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Routing {
     /// To one after the other.
@@ -42,6 +62,48 @@ pub enum Routing {
 /// assert_eq!(sums, [1, 2, 3, 5, 7, 9]);
 /// let one = pool.of_key(b"customer 4711").ask(0)?; // always the same actor
 /// assert_eq!(pool.of_key(b"customer 4711").ask(0)?, one);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{Ending, RingConfig, RingCtx, RingRuntime, Routing, SendOptions, ring_kernel};
+/// use std::time::Duration;
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn double(_ctx: &RingCtx, x: u32) -> u32 {
+///     x * 2
+/// }
+///
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let pool = runtime.pool(double, 2, Routing::RoundRobin, |_| RingConfig::default().priorities(2))?;
+/// assert_eq!(pool.actors().len(), 2);
+/// assert!(pool.try_recv().is_err());
+/// pool.activate()?;
+///
+/// // All ways to send, and to receive what any of the actors replies.
+/// let (second, high) = (Duration::from_secs(1), SendOptions::default().priority(1));
+/// pool.try_send(1)?;
+/// pool.send_timeout(2, second)?;
+/// pool.send_with(3, high)?;
+/// pool.send_many(&[4, 5])?;
+/// pool.send_many_timeout(&[6], second)?;
+/// let mut replies = vec![pool.recv_timeout(second)?];
+/// pool.recv_many(8, &mut replies)?;
+/// while replies.len() < 6 {
+///     pool.recv_many_timeout(8, &mut replies, second)?;
+/// }
+/// replies.sort();
+/// assert_eq!(replies, [2, 4, 6, 8, 10, 12]);
+/// assert_eq!(pool.try_recv_many(8, &mut replies)?, 0); // there are no more
+///
+/// pool.broadcast(50)?;
+/// assert_eq!([pool.recv()?, pool.recv()?], [100, 100]);
+/// assert_eq!(pool.ask_timeout(7, second)?, Some(14));
+/// assert_eq!(pool.ask_with(8, high)?, Some(16));
+/// assert_eq!(pollster::block_on(pool.ask_async(&9))?, Some(18));
+/// pool.terminate_with(Ending::Drain, second)?;
+/// assert!(pool.send(1).is_err());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "its actors are terminated when it is dropped"]

@@ -71,6 +71,25 @@ impl<H: Handler> Pool<H> {
 }
 
 /// A reply of any actor of a pool to come: [`Pool::recv_async`].
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{PoolFuture, RingConfig, RingCtx, RingRuntime, Routing, ring_kernel};
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn double(_ctx: &RingCtx, x: u32) -> u32 {
+///     x * 2
+/// }
+///
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let pool = runtime.pool(double, 2, Routing::RoundRobin, |_| RingConfig::default())?;
+/// pool.activate()?;
+///
+/// pool.send(5)?;
+/// let reply: PoolFuture<'_, double> = pool.recv_async();
+/// assert_eq!(pollster::block_on(reply)?, 10);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "futures do nothing unless awaited"]
 pub struct PoolFuture<'a, H: Handler> {
     pool: &'a Pool<H>,
@@ -126,6 +145,30 @@ impl<H: Handler> PoolFuture<'_, H> {
 }
 
 /// Replies of any actors of a pool to come: [`Pool::recv_many_async`].
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{PoolManyFuture, RingConfig, RingCtx, RingRuntime, Routing, ring_kernel};
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn double(_ctx: &RingCtx, x: u32) -> u32 {
+///     x * 2
+/// }
+///
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let pool = runtime.pool(double, 2, Routing::RoundRobin, |_| RingConfig::default())?;
+/// pool.activate()?;
+///
+/// pool.send_many(&[1, 2, 3])?;
+/// let mut replies = Vec::new();
+/// while replies.len() < 3 {
+///     let some: PoolManyFuture<'_, double> = pool.recv_many_async(3, &mut replies);
+///     assert!(pollster::block_on(some)? > 0);
+/// }
+/// replies.sort();
+/// assert_eq!(replies, [2, 4, 6]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "futures do nothing unless awaited"]
 pub struct PoolManyFuture<'a, H: Handler> {
     waiting: PoolFuture<'a, H>,
@@ -160,6 +203,25 @@ impl<H: Handler<Reply: Reply>> Future for PoolManyFuture<'_, H> {
 }
 
 /// Sends to a pool under way: [`Pool::send_many_async`].
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{PoolSendManyFuture, RingConfig, RingCtx, RingRuntime, Routing, ring_kernel};
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn double(_ctx: &RingCtx, x: u32) -> u32 {
+///     x * 2
+/// }
+///
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let pool = runtime.pool(double, 2, Routing::RoundRobin, |_| RingConfig::default())?;
+/// pool.activate()?;
+///
+/// let all: PoolSendManyFuture<'_, double> = pool.send_many_async(&[1, 2, 3]);
+/// assert_eq!(pollster::block_on(all)?, 3);
+/// assert_eq!([pool.recv()?, pool.recv()?, pool.recv()?].iter().sum::<u32>(), 12);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "futures do nothing unless awaited"]
 pub struct PoolSendManyFuture<'a, H: Handler> {
     pool: &'a Pool<H>,

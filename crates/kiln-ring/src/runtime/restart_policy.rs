@@ -40,6 +40,27 @@ pub enum Restart {
 
 /// How long to wait before a restart: `first`, then twice as long each time, never longer than
 /// `most`. The waits begin anew after the actor has been up for `calm`.
+///
+/// ```
+/// # use kiln_lang::prelude::*;
+/// # use kiln_ring::{Backoff, Restart, RingConfig, RingCtx, RingRuntime, ring_kernel};
+/// # use std::time::Duration;
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn hundred_by(_ctx: &RingCtx, x: u32) -> u32 {
+///     100 / x
+/// }
+///
+/// let backoff = Backoff { first: Duration::from_millis(2), ..Backoff::default() };
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let actor = runtime.launch(hundred_by, RingConfig::default().restart(Restart::Always(backoff)))?;
+/// actor.activate()?;
+/// assert!(actor.ask(0).is_err());
+/// while actor.restarts() == 0 {
+///     std::thread::yield_now();
+/// }
+/// assert_eq!(actor.ask(20)?, Some(5));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
     /// Before the first restart.

@@ -74,6 +74,44 @@ const VERSION: u32 = 1;
 /// assert_eq!(sums, [Ok(1), Ok(5), Ok(14), Ok(30)]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{Address, RingConfig, RingCtx, RingRuntime, Snapshot, ring_kernel};
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn square(ctx: &RingCtx, next: &mut Address<u32>, x: u32) {
+///     ctx.send(next, x * x);
+/// }
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn add_one(_ctx: &RingCtx, x: u32) -> u32 {
+///     x + 1
+/// }
+///
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let last = runtime.launch(add_one, RingConfig::default())?;
+/// let first = runtime.launch(square, RingConfig::default().state(last.inbound_link(8)?))?;
+/// last.activate()?;
+/// first.activate()?;
+///
+/// // A snapshot in a file, from which another runtime goes on.
+/// let folder = std::env::temp_dir().join(format!("kiln-doc-snapshot-{}", std::process::id()));
+/// std::fs::create_dir_all(&folder)?;
+/// let snapshot = runtime.snapshot(&[&first, &last])?;
+/// assert_eq!(snapshot.actors().len(), 2);
+/// snapshot.save(folder.join("actors.kiln"))?;
+/// let snapshot = Snapshot::load(folder.join("actors.kiln"))?;
+/// let config = RingConfig::default();
+/// let other = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let (first, last) = other.restore_all(&snapshot, ((square, config), (add_one, config)))?;
+/// last.activate()?;
+/// first.activate()?;
+/// first.send(7)?;
+/// assert_eq!(last.outputs().recv()?, 50);
+/// # std::fs::remove_dir_all(folder).ok();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     actors: Vec<Checkpoint>,
@@ -146,6 +184,34 @@ mod untyped {
 }
 
 /// An [`Actor`] of any type, to be named in a [snapshot](RingRuntime::snapshot).
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{Address, AnyActor, RingConfig, RingCtx, RingRuntime, ring_kernel};
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn square(ctx: &RingCtx, next: &mut Address<u32>, x: u32) {
+///     ctx.send(next, x * x);
+/// }
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn add_one(_ctx: &RingCtx, x: u32) -> u32 {
+///     x + 1
+/// }
+///
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let last = runtime.launch(add_one, RingConfig::default())?;
+/// let first = runtime.launch(square, RingConfig::default().state(last.inbound_link(8)?))?;
+/// last.activate()?;
+/// first.activate()?;
+///
+/// // Actors of different types in one list.
+/// let all: [&dyn AnyActor; 2] = [&first, &last];
+/// assert_eq!(runtime.snapshot(&all)?.actors().len(), 2);
+/// // One alone sends to another that is not named.
+/// assert!(runtime.snapshot(&all[..1]).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait AnyActor: untyped::Erase {}
 
 impl<H: Handler> AnyActor for Actor<H> {}
@@ -374,6 +440,34 @@ fn renamed(
 /// Handlers and configurations for the actors of a [`Snapshot`], in their order:
 /// `(handler, config)` for one, tuples of up to eight of these, and a `Vec` of any number with one
 /// handler.
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{RingConfig, RingCtx, RingError, RingRuntime, Snapshot, Stages, ring_kernel};
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn double(_ctx: &RingCtx, x: u32) -> u32 {
+///     x * 2
+/// }
+///
+/// /// Actors of a snapshot, in a runtime of their own.
+/// fn restored<S: Stages>(snapshot: &Snapshot, stages: S) -> Result<(RingRuntime, S::Actors), RingError> {
+///     let device = kiln_runtime::Device::open("cpu").map_err(RingError::from)?;
+///     let runtime = RingRuntime::new(&device)?;
+///     let actors = runtime.restore_all(snapshot, stages)?;
+///     Ok((runtime, actors))
+/// }
+///
+/// let (runtime, config) = (RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?, RingConfig::default());
+/// let (one, two) = (runtime.launch(double, config)?, runtime.launch(double, config)?);
+/// one.send(3)?;
+/// let snapshot = runtime.snapshot(&[&one, &two])?;
+/// // Two of one handler, as a list.
+/// let (_runtime, actors) = restored(&snapshot, vec![(double, config); 2])?;
+/// actors[0].activate()?;
+/// assert_eq!((actors.len(), actors[0].recv()?), (2, 6));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` names no handlers to restore actors with",
     note = "give a `(handler, RingConfig)` for each actor, in a tuple of up to eight or in a `Vec`"

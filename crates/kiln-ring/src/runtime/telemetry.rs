@@ -35,6 +35,30 @@ impl Registry {
 
 impl Body {
     /// What the actor has done.
+    ///
+    /// ```
+    /// use kiln_lang::prelude::*;
+    /// use kiln_ring::{ActorTelemetry, RingConfig, RingCtx, RingRuntime, RuntimeTelemetry, ring_kernel};
+    ///
+    /// #[ring_kernel(crate = kiln_ring)]
+    /// fn double(_ctx: &RingCtx, x: u32) -> u32 {
+    ///     x * 2
+    /// }
+    ///
+    /// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+    /// let actor = runtime.launch(double, RingConfig::default())?;
+    /// actor.activate()?;
+    /// let before: RuntimeTelemetry = runtime.telemetry()?;
+    /// for x in 0..100 {
+    ///     actor.ask(x)?;
+    /// }
+    /// actor.deactivate()?;
+    /// let after = runtime.telemetry()?;
+    /// let [first, last]: [&ActorTelemetry; 2] = [&before.actors[0], &after.actors[0]];
+    /// assert_eq!(last.processed - first.processed, 100);
+    /// assert!(last.throughput_since(first).is_some_and(|messages| messages > 0.0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn telemetry(&self) -> Result<ActorTelemetry> {
         let shared = &self.side.shared;
         // Before the words are read: what was sent later cannot be done already.
@@ -114,6 +138,29 @@ impl RingRuntime {
     /// From now on, writes what the actors do to a file of the directory, in the Prometheus text
     /// format, until the publisher is dropped: for the textfile collector of Prometheus's node
     /// exporter, and, in [`telemetry_dir`](crate::telemetry_dir), for `kiln ring top`.
+    ///
+    /// ```
+    /// use kiln_lang::prelude::*;
+    /// use kiln_ring::{Publisher, RingConfig, RingCtx, RingRuntime, ring_kernel};
+    /// use std::time::Duration;
+    ///
+    /// #[ring_kernel(crate = kiln_ring)]
+    /// fn double(_ctx: &RingCtx, x: u32) -> u32 {
+    ///     x * 2
+    /// }
+    ///
+    /// let folder = std::env::temp_dir().join(format!("kiln-doc-publish-{}", std::process::id()));
+    /// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+    /// let actor = runtime.launch(double, RingConfig::default())?;
+    /// actor.activate()?;
+    /// let publisher: Publisher = runtime.publish(&folder, Duration::from_secs(1))?;
+    /// let path = publisher.path().to_owned();
+    /// assert!(std::fs::read_to_string(&path)?.contains("double"));
+    /// drop(publisher);
+    /// assert!(!path.exists());
+    /// # std::fs::remove_dir_all(folder).ok();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// The directory cannot be written, or the thread cannot be started.

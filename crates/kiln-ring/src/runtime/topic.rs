@@ -89,6 +89,31 @@ impl<M: Message> fmt::Debug for Topic<M> {
 
 impl RingRuntime {
     /// A topic of messages, without subscribers.
+    ///
+    /// ```
+    /// # use kiln_lang::prelude::*;
+    /// # use kiln_ring::{Address, RingConfig, RingCtx, RingRuntime, ring_kernel};
+    /// #[ring_kernel(crate = kiln_ring)]
+    /// fn announce(ctx: &RingCtx, all: &mut Address<u32>, x: u32) {
+    ///     ctx.send(all, x);
+    /// }
+    ///
+    /// # #[ring_kernel(crate = kiln_ring)]
+    /// # fn keep(_ctx: &RingCtx, last: &mut u32, x: u32) -> u32 {
+    /// #     *last = x;
+    /// #     x
+    /// # }
+    /// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+    /// let news = runtime.topic::<u32>();
+    /// let reader = runtime.launch(keep, RingConfig::default().state(0))?;
+    /// news.subscribe(&reader, 8)?;
+    /// let writer = runtime.launch(announce, RingConfig::default().state(news.publisher()?))?;
+    /// reader.activate()?;
+    /// writer.activate()?;
+    /// writer.send(5)?;
+    /// assert_eq!(reader.outputs().recv()?, 5);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn topic<M: Message>(&self) -> Topic<M> {
         let state = TopicMembers { publishers: Vec::new(), subscribers: Vec::new() };
         Topic(Arc::new(Inner { shared: Arc::clone(&self.0), state: Mutex::new(state) }))

@@ -77,11 +77,30 @@ impl Histogram {
 
     /// The buckets that are not empty: the time that all of a bucket are below, in nanoseconds, and
     /// how many there are.
+    ///
+    /// ```
+    /// let mut times = kiln_ring::Histogram::default();
+    /// (0..10).for_each(|_| times.record(3));
+    /// assert_eq!(times.buckets().collect::<Vec<_>>(), [(4, 10)]); // ten below 4 ns
+    /// ```
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.counts.iter().enumerate().filter(|(_, n)| **n > 0).map(|(at, n)| (bucket::end(at), *n))
     }
 
     /// Adds the times of another one.
+    ///
+    /// ```
+    /// use kiln_ring::Histogram;
+    /// let (mut one, mut other) = (Histogram::default(), Histogram::default());
+    /// one.record(100);
+    /// other.record(100);
+    /// other.record(5000);
+    /// one.merge(&other);
+    /// assert_eq!((one.count(), one.sum_ns()), (3, 5200));
+    /// let counts: Vec<u64> = one.buckets().map(|(_, count)| count).collect();
+    /// assert_eq!(counts, [2, 1]);
+    /// assert!(one.buckets().zip([100, 5000]).all(|((end, _), time)| time < end && end <= time + time / 8 + 1));
+    /// ```
     pub fn merge(&mut self, other: &Histogram) {
         self.counts.iter_mut().zip(other.counts.iter()).for_each(|(count, more)| *count += more);
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);

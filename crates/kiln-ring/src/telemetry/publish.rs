@@ -13,6 +13,18 @@ use std::time::Duration;
 ///
 /// Each version is written to a new file, which is then renamed: a reader finds all of one version,
 /// and a symbolic link in the folder is replaced, never followed.
+///
+/// ```
+/// # use kiln_ring::{Publisher, RingRuntime};
+/// # use std::time::Duration;
+/// let folder = std::env::temp_dir().join(format!("kiln-doc-publisher-{}", std::process::id()));
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let publisher: Publisher = runtime.publish(&folder, Duration::from_secs(1))?;
+/// assert!(publisher.path().starts_with(&folder) && publisher.path().exists());
+/// # drop(publisher);
+/// # std::fs::remove_dir_all(folder).ok();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "the file goes when the publisher is dropped"]
 pub struct Publisher {

@@ -17,6 +17,38 @@
 //! A channel is two rings with as many slots: the answer to the request in position *i* stands in
 //! position *i*. An actor with several priorities has two rings for each *priority* of them; the
 //! uppermost byte of a position is the number of its priority, 0 for the lowest.
+//!
+//! ```
+//! use kiln_ring::slot::{
+//!     Kind, QUAD, RingLayout, SlotLayout, count_of, in_priority, is_of_lap, priority_of, quads_for, stamp,
+//! };
+//!
+//! // A slot for 5 words of payload, without a header: two quads.
+//! let slot = SlotLayout::new(5, false);
+//! assert_eq!((slot.payload_words(), slot.has_header(), slot.quads()), (5, false, quads_for(5)));
+//! assert_eq!((slot.stride(), slot.pitch()), (2 * QUAD, 6));
+//! assert_eq!((slot.payload_at(3), slot.stamp_at(1)), (4, 7));
+//!
+//! // A message in it is complete when all stamps are of its lap.
+//! let (words, of_lap) = ([10, 20, 30, 40, 50], stamp(3, Kind::Request));
+//! let mut memory = vec![0; slot.stride()];
+//! slot.encode([0; 3], &words, of_lap, &mut memory);
+//! assert_eq!(memory[4..], slot.quad(1, [0; 3], &words, of_lap));
+//! let mut read = [0; 5];
+//! assert_eq!((slot.decode(3, &memory, &mut read), read), (Some(Kind::Request), words));
+//! memory[slot.stamp_at(1)] = stamp(2, Kind::Request);
+//! assert_eq!(slot.decode(3, &memory, &mut read), None);
+//! assert!(is_of_lap(of_lap, 3) && !is_of_lap(of_lap, 4));
+//! assert_eq!((Kind::of_stamp(of_lap), Kind::from_code(0)), (Some(Kind::Request), None));
+//!
+//! // A ring of them: the slot of a position, and its lap.
+//! let ring = RingLayout::new(slot, 5);
+//! assert_eq!((ring.slots(), ring.log2_slots(), ring.words()), (8, 3, 8 * ring.slot().stride()));
+//! assert_eq!((ring.index(10), ring.at(10), ring.lap(10)), (2, 2 * slot.stride(), 2));
+//! // A position of the second priority has the same slot.
+//! let position = in_priority(1, 10);
+//! assert_eq!((priority_of(position), count_of(position), ring.at(position)), (1, 10, ring.at(10)));
+//! ```
 
 /// The most messages that can be under way in a channel.
 pub const MAX_CAPACITY: usize = 1 << 24;

@@ -31,6 +31,16 @@ thread_local! {
 }
 
 /// Held while something is measured on a device.
+///
+/// ```
+/// use kiln_runtime::{Device, Measuring};
+/// let device = Device::open("interp")?;
+/// let first: Option<Measuring<'_>> = device.measuring();
+/// assert!(first.is_some() && device.measuring().is_none());
+/// drop(first);
+/// assert!(device.measuring().is_some());
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
 pub struct Measuring<'a> {
     _alone: MutexGuard<'a, ()>,
 }

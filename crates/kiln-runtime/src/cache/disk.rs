@@ -39,6 +39,24 @@ pub(super) const CHOICE: &str = "choice";
 /// # std::fs::remove_dir_all(dir).ok();
 /// # Ok::<(), kiln_runtime::Error>(())
 /// ```
+///
+/// ```
+/// use kiln_runtime::DiskCache;
+/// let folder = std::env::temp_dir().join(format!("kiln-doc-usage-{}", std::process::id()));
+/// let [cache, other] = ["one", "other"].map(|name| DiskCache::at(folder.join(name)));
+/// assert_eq!(cache.check_writable(), Ok(()));
+/// assert!(DiskCache::none().check_writable().is_err());
+/// cache.store(&DiskCache::key(&[b"kernel text", b"device"]), b"machine code");
+/// let (programs, bytes) = cache.usage();
+/// assert!(programs == 1 && bytes >= 12);
+/// assert!(cache.choices().is_empty()); // nothing was tuned
+/// // All of it in one file, for another machine.
+/// cache.export(&folder.join("cache.kiln"))?;
+/// assert_eq!(other.import(&folder.join("cache.kiln"))?.programs, 1);
+/// assert_eq!(other.usage(), cache.usage());
+/// # std::fs::remove_dir_all(folder).ok();
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct DiskCache {
     folder: Option<PathBuf>,

@@ -119,6 +119,11 @@ impl ProgramCache {
     }
 
     /// Whether nothing was compiled yet.
+    ///
+    /// ```
+    /// assert!(kiln_runtime::Device::open_apart("interp")?.programs().is_empty());
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -150,6 +155,25 @@ impl ProgramCache {
 
     /// Forgets every program, so that the next launch of each kernel compiles (or reads the disk)
     /// again.
+    ///
+    /// ```
+    /// use kiln_lang::prelude::*;
+    /// use kiln_runtime::{Device, Tensor};
+    ///
+    /// #[kernel(crate = kiln_runtime)]
+    /// fn twice(x: &mut Tensor<f32, 1>) {
+    ///     let tile = x.tile(program_id(0) * 4, 4);
+    ///     tile.store(tile.load(0.0) * 2.0);
+    /// }
+    ///
+    /// let device = Device::open_apart("interp")?;
+    /// assert!(device.programs().is_empty());
+    /// twice(&mut device.zeros([4])?).launch(&device)?;
+    /// assert!(!device.programs().is_empty());
+    /// device.programs().clear();
+    /// assert!(device.programs().is_empty());
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     pub fn clear(&self) {
         let gone = std::mem::take(&mut *self.slots.write().unwrap_or_else(PoisonError::into_inner));
         // Unloading may wait for the device: not while launches wait for the lock.

@@ -64,6 +64,29 @@ use std::sync::{Arc, Mutex, Weak};
 /// assert!(list.run(&device, &[longer.as_dyn()], &[3.0f32.literal()]).is_none());
 /// # Ok::<(), kiln_runtime::Error>(())
 /// ```
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_runtime::{Device, Tensor};
+///
+/// #[kernel(crate = kiln_runtime)]
+/// fn twice(x: &mut Tensor<f32, 1>) {
+///     let tile = x.tile(program_id(0) * 4, 4);
+///     tile.store(tile.load(0.0) * 2.0);
+/// }
+///
+/// // What a list consists of: a fill and two launches, and one tensor that is given.
+/// let device = Device::open("interp")?;
+/// let list = device.command_list(&[], &[], |_| {
+///     let mut x = device.zeros([4])?;
+///     twice(&mut x).launch(&device)?;
+///     twice(&mut x).launch(&device)?;
+///     Ok(vec![x.into_dyn()])
+/// })?;
+/// assert!(list.len() == 3 && !list.is_empty());
+/// assert_eq!(list.bytes(), 16);
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
 pub struct CommandList {
     /// The device's identity: a list keeps no device open.
     device: usize,

@@ -31,6 +31,31 @@ impl Device {
     ///
     /// [`CommandList`] has an example.
     ///
+    /// ```
+    /// use kiln_lang::prelude::*;
+    /// use kiln_runtime::{Device, Tensor};
+    ///
+    /// #[kernel(crate = kiln_runtime)]
+    /// fn twice(x: &mut Tensor<f32, 1>) {
+    ///     let tile = x.tile(program_id(0) * 4, 4);
+    ///     tile.store(tile.load(0.0) * 2.0);
+    /// }
+    ///
+    /// let device = Device::open("interp")?;
+    /// let list = device.command_list(&[], &[], |_| {
+    ///     let mut ones = device.zeros::<f32, 1>([4])?;
+    ///     twice(&mut ones).launch(&device)?;
+    ///     Ok(vec![ones.into_dyn()])
+    /// })?;
+    /// let made = list.run(&device, &[], &[]).expect("it takes no tensors");
+    /// assert_eq!(made[0].to_vec::<f32>()?, [0.0; 4]);
+    ///
+    /// // A tensor from the host would be the same in each run.
+    /// let refused = device.command_list(&[], &[], |_| Ok(vec![device.tensor(&[1.0f32], [1])?.into_dyn()]));
+    /// assert!(matches!(refused, Err(kiln_runtime::Error::Commands { .. })));
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// The error of `record`. [`Error::Commands`] where it cannot be repeated: it writes to an
     /// input, reads what it has not written, uses another stream, copies elements from the host,

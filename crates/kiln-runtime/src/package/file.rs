@@ -27,6 +27,28 @@ pub(super) type Key = [u8; 32];
 /// assert!(error.contains("it is no Kiln package"), "{error}");
 /// # Ok::<(), kiln_runtime::Error>(())
 /// ```
+///
+/// ```
+/// use kiln_backend::Backend;
+/// use kiln_lang::prelude::*;
+/// use kiln_runtime::{Device, DiskCache, Package, PackageBuilder, Tensor};
+///
+/// #[kernel(crate = kiln_runtime)]
+/// fn double(x: &mut Tensor<f32, 1>) {
+///     let tile = x.tile(program_id(0) * 4, 4);
+///     tile.store(tile.load(0.0) * 2.0);
+/// }
+///
+/// let device = Device::with_backend(Box::new(kiln_cpu::CpuBackend::new()), DiskCache::none());
+/// let kernel = double(&mut device.zeros([4])?).ir()?;
+/// let target = device.backend().need_artifacts()?.package_target().expect("it takes packages");
+/// let code = device.backend().compile(&kernel)?.artifact.expect("it is kept");
+/// let mut builder = PackageBuilder::default();
+/// builder.add(&kernel, &target, &code);
+/// let package = Package::from_bytes(builder.finish())?;
+/// assert_eq!((package.len(), package.targets()), (1, vec![&target]));
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
 pub struct Package {
     /// What errors call it.
     name: String,

@@ -20,6 +20,19 @@ impl DynTensor {
     /// The elements in row-major order, after all work now enqueued that writes them.
     /// [`Tensor::to_vec_async`] says more.
     ///
+    /// ```
+    /// use kiln_runtime::{Device, DynTensor};
+    /// # pollster::block_on(async {
+    /// let device = Device::open_async("interp").await?;
+    /// let x = DynTensor::new(&device, &[1i16, 2, 3, 4], &[2, 2])?;
+    /// assert_eq!(x.transpose().to_vec_async::<i16>().await?, [1, 3, 2, 4]);
+    /// assert_eq!(x.to_bytes_async().await?, x.to_bytes()?);
+    /// assert!(x.to_vec_async::<f32>().await.is_err());
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// # })?;
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As of [`to_vec`](Self::to_vec).
     #[track_caller]
@@ -31,6 +44,16 @@ impl DynTensor {
 
     /// The bytes of the elements in row-major order and the host's order of bytes, after all work
     /// now enqueued that writes them.
+    ///
+    /// ```
+    /// use kiln_runtime::{Device, DynTensor};
+    /// # pollster::block_on(async {
+    /// let x = DynTensor::new(&Device::open_async("interp").await?, &[1u8, 2, 3], &[3])?;
+    /// assert_eq!(x.to_bytes_async().await?, [1, 2, 3]);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// # })?;
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As of [`to_bytes`](Self::to_bytes).

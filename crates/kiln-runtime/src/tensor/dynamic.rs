@@ -40,6 +40,33 @@ use std::sync::Arc;
 /// assert!(x.to_vec::<i32>().is_err());
 /// # Ok::<(), kiln_runtime::Error>(())
 /// ```
+///
+/// ```
+/// use kiln_ir::Scalar;
+/// use kiln_runtime::{Device, DynTensor, Residency, Tensor};
+///
+/// // How a tensor and a view of it lie in memory.
+/// let device = Device::open("interp")?;
+/// let mut x = DynTensor::uninit(&device, Scalar::I32, &[2, 3])?;
+/// assert_eq!(x.residency(), Residency::Uninitialized);
+/// x.write(&[1, 2, 3, 4, 5, 6])?;
+/// let column = x.swap_axes(0, 1)?.slice(0, 1..3)?;
+/// assert_eq!((column.rank(), column.shape(), column.len()), (2, &[2, 2][..], 4));
+/// assert_eq!((column.strides(), column.offset()), (&[1, 3][..], 1));
+/// assert!(x.is_contiguous() && !column.is_contiguous());
+///
+/// // A copy has memory of its own, here or on another device.
+/// let copy = column.copy()?;
+/// assert!(copy.is_contiguous() && copy.offset() == 0);
+/// x.write_bytes(&[0; 24])?;
+/// assert_eq!(copy.to_vec::<i32>()?, [2, 5, 3, 6]);
+/// assert_eq!(copy.to_device(&Device::open("cpu")?)?.to_vec::<i32>()?, [2, 5, 3, 6]);
+/// // Types that the program knows.
+/// let typed: &mut Tensor<i32, 2> = x.downcast_mut()?;
+/// typed.write(&[7; 6])?;
+/// assert_eq!(x.to_vec::<i32>()?, [7; 6]);
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
 pub struct DynTensor {
     /// Its elements are of type `dtype`: all of them, since every view has the type of the tensor
     /// that allocated.
@@ -282,6 +309,17 @@ impl DynTensor {
     /// Checks that every element has been written, by kernels or by the host, since the tensor was
     /// made by [`zeros`](Self::zeros) or [`uninit`](Self::uninit): whether the stores of a launch
     /// cover it. The interpreter with its sanitizer records that.
+    ///
+    /// ```
+    /// use kiln_ir::Scalar;
+    /// use kiln_runtime::{Device, DynTensor, Error};
+    /// let mut x = DynTensor::uninit(&Device::open("interp")?, Scalar::F32, &[2, 2])?;
+    /// x.slice(0, 0..1)?.write(&[1.0f32, 2.0])?;
+    /// assert!(matches!(x.check_written(), Err(Error::Unwritten { missing: 2, .. })));
+    /// x.write(&[0.0f32; 4])?;
+    /// x.check_written()?;
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As of [`Tensor::check_written`](crate::Tensor::check_written), which has an example.

@@ -73,6 +73,12 @@ impl Device {
 
 impl<T: Elem, const R: usize> PinnedTensor<T, R> {
     /// The extents, outermost first.
+    ///
+    /// ```
+    /// let pinned = kiln_runtime::Device::open("cpu")?.pinned::<f32, 2>([3, 4])?;
+    /// assert_eq!(pinned.shape(), [3, 4]);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     pub fn shape(&self) -> [usize; R] {
         self.shape
     }

@@ -18,6 +18,19 @@ impl DynTensor {
     /// The device's address of the first element, for another library to read at once.
     /// [`Tensor::as_device_ptr`] says more.
     ///
+    /// ```
+    /// use kiln_runtime::{Device, DynTensor};
+    /// // On a CPU the address is one of the host.
+    /// let mut x = DynTensor::new(&Device::open("cpu")?, &[1.0f32, 2.0], &[2])?;
+    /// let address = x.as_device_ptr()?;
+    /// // SAFETY: the tensor has two elements, and nothing writes them.
+    /// assert_eq!(unsafe { *(address as *const f32).add(1) }, 2.0);
+    /// // SAFETY: as above, and nothing else uses them.
+    /// unsafe { *(x.as_device_mut_ptr()? as *mut f32) = 5.0 };
+    /// assert_eq!(x.to_vec::<f32>()?, [5.0, 2.0]);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As of [`Tensor::as_device_ptr`].
     #[track_caller]

@@ -49,6 +49,17 @@ use std::panic::Location;
 /// assert_eq!(particles.field::<u32>("hits")?.to_vec()?, [0, 1]);
 /// # Ok::<(), Error>(())
 /// ```
+///
+/// ```
+/// # use kiln_lang::prelude::*;
+/// # use kiln_runtime::{Device, Error, Records};
+/// # #[derive(Clone, Copy, Record)]
+/// # #[kiln(crate = kiln_runtime)]
+/// # struct Pixel { red: u8, green: u8 }
+/// let image: Records<Pixel, 2> = Device::open("interp")?.uninit_records([480, 640])?;
+/// assert_eq!((image.shape(), image.len(), image.is_empty()), ([480, 640], 480 * 640, false));
+/// # Ok::<(), Error>(())
+/// ```
 pub struct Records<B, const R: usize> {
     /// One for each field, in the order of the struct.
     fields: Vec<DynTensor>,
@@ -57,6 +68,26 @@ pub struct Records<B, const R: usize> {
 
 impl Device {
     /// Records with the given elements, in row-major order.
+    ///
+    /// ```
+    /// use kiln_lang::prelude::*;
+    /// use kiln_runtime::{Device, Error};
+    ///
+    /// #[derive(Clone, Copy, Debug, PartialEq, Record)]
+    /// # #[kiln(crate = kiln_runtime)]
+    /// struct Pixel {
+    ///     red: u8,
+    ///     green: u8,
+    /// }
+    ///
+    /// let device = Device::open("interp")?;
+    /// let pixels = [Pixel { red: 1, green: 2 }, Pixel { red: 3, green: 4 }];
+    /// let image = device.records(&pixels, [1, 2])?;
+    /// assert_eq!((image.shape(), image.len(), image.is_empty()), ([1, 2], 2, false));
+    /// assert_eq!(image.to_vec()?, pixels);
+    /// assert!(device.records(&pixels, [3]).is_err());
+    /// # Ok::<(), Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Length`] if their number is not the shape's; out of memory.

@@ -16,6 +16,31 @@
 //! | `ring.rs` | the ring of stages, and the task that fills it |
 //! | `multiply.rs` | the tasks that multiply |
 //! | `deliver.rs` | the way of results to memory |
+//!
+//! ```
+//! use half::bf16;
+//! use kiln_kernels::matmul::epilogue::Identity;
+//! use kiln_kernels::matmul::hopper::{MatmulPlan, matmul, stream_k};
+//!
+//! // The interpreter runs the kernel, too: a 64 x 64 product, in one tile.
+//! let device = kiln_runtime::Device::open("interp")?;
+//! let a = device.tensor(&[bf16::ONE; 4096], [1, 64, 64])?;
+//! let mut c = device.uninit::<f32, 3>([1, 64, 64])?;
+//! let plan = MatmulPlan { bulk: false, ..MatmulPlan::PLAIN };
+//! matmul::<_, _, _, Identity>(&a, &a, &mut c, Identity, plan).grid([1, 1, 1]).launch(&device)?;
+//! assert_eq!(c.to_vec()?, [64.0; 4096]);
+//!
+//! // By stream-K, programs go through tiles, and have memory for sums that they leave for each other.
+//! let plan = MatmulPlan { group: 1, streamed: 1, ..plan };
+//! let mut parts = device.zeros::<f32, 1>([plan.parts(1)])?;
+//! let mut signals = device.zeros([plan.tasks])?;
+//! let mut again = device.uninit::<f32, 3>([1, 64, 64])?;
+//! stream_k::<_, _, _, Identity>(&a, &a, &mut again, &mut parts, &mut signals, Identity, plan)
+//!     .grid([1])
+//!     .launch(&device)?;
+//! assert_eq!(again.to_vec()?, c.to_vec()?);
+//! # Ok::<(), kiln_runtime::Error>(())
+//! ```
 
 mod deliver;
 mod jobs;
