@@ -28,6 +28,10 @@ unary! { Num:
 
 unary! { Float:
     /// e to the power of the value.
+    exp UnaryOp::Math(MathFn::Exp);
+    /// 2 to the power of the value.
+    exp2 UnaryOp::Exp2;
+    /// The natural logarithm.
     ///
     /// Functions of floats, each element by itself:
     ///
@@ -45,10 +49,6 @@ unary! { Float:
     /// device_assert!(x.min(1.0).eq(1.0) & x.minimum(3.0).eq(2.5) & x.mul_add(2.0, 1.0).eq(6.0));
     /// # });
     /// ```
-    exp UnaryOp::Math(MathFn::Exp);
-    /// 2 to the power of the value.
-    exp2 UnaryOp::Exp2;
-    /// The natural logarithm.
     log UnaryOp::Math(MathFn::Log);
     /// [`log`](Val::log), by its name in Rust.
     ln UnaryOp::Math(MathFn::Log);
