@@ -25,6 +25,40 @@ use crate::types::{Scalar, Shape, Space, Type};
 /// b.store(x, &[at], w, Reuse::Normal, true);
 /// assert!(verify(&kernel).is_ok());
 /// ```
+///
+/// ```
+/// use kiln_ir::*;
+/// let mut kernel = Kernel::new("tiles", Level::Tile { warps: None });
+/// let param = |name: &str, rank| Param { name: name.into(), ty: Type::view(Scalar::F32, rank, Space::Global), mutable: true, facts: Facts::default() };
+/// let (x, y) = (kernel.add_param(param("x", 2)), kernel.add_param(param("y", 1)));
+/// let mut b = Builder::new(&mut kernel);
+/// let (zero, origin) = (b.constant(Literal::f32(0.0)), b.index(0));
+/// let tile = b.load(x, &[origin, origin], zero, Shape::new(&[16, 4]), Reuse::Normal);
+/// let half = b.splat(Literal::f32(0.5), Shape::new(&[16, 4]));
+/// let large = b.compare(CompareOp::Gt, tile, half);
+/// let kept = b.select(large, tile, half);
+/// let line = b.fma(kept, tile, half);
+/// let sums = b.reduce(ReduceOp::Sum, 1, line);
+/// let running = b.scan(ReduceOp::Max, 0, false, false, sums);
+/// let across = b.transpose(line, &[1, 0]);
+/// let squares = b.broadcast(zero, Shape::new(&[4, 4]));
+/// let squares = b.dot(across, line, squares);
+/// let squares = b.dot_with(across, line, squares, Precision::Tf32);
+/// let flat = b.reshape(squares, Shape::new(&[16]));
+/// let bits = b.bitcast(flat, Scalar::U32);
+/// let numbers = b.cast(bits, Scalar::F32);
+/// let (places, rows) = (b.iota(Scalar::I64, 16), b.extent(x, 0));
+/// let (step, programs) = (b.stride(x, 0), b.num_programs(Axis::X));
+/// let gathered = b.gather(y, &[places], None, zero, Bounds::Mask);
+/// let all = b.binary(BinaryOp::Add, gathered, running);
+/// let all = b.binary(BinaryOp::Add, all, numbers);
+/// b.scatter(y, &[places], None, all, Bounds::Mask);
+/// assert_eq!(kernel.ty(sums).to_string(), "f32[16]");
+/// assert_eq!(kernel.ty(across).to_string(), "f32[4, 16]");
+/// assert_eq!(kernel.ty(squares).to_string(), "f32[4, 4]");
+/// assert_eq!([rows, step, programs].map(|v| kernel.ty(v).elem()), [Scalar::I64; 3]);
+/// assert_eq!(verify(&kernel), Ok(()));
+/// ```
 pub struct Builder<'k> {
     /// The kernel under construction.
     pub kernel: &'k mut Kernel,
@@ -90,6 +124,16 @@ impl<'k> Builder<'k> {
     }
 
     /// The thread's index in its block.
+    ///
+    /// ```
+    /// use kiln_ir::*;
+    /// let mut kernel = Kernel::new("threads", Level::Thread { block: [64, 1, 1] });
+    /// let mut b = Builder::new(&mut kernel);
+    /// let (i, n) = (b.thread_id(Axis::X), b.block_dim(Axis::X));
+    /// b.binary(BinaryOp::Sub, n, i);
+    /// assert!(kernel.to_string().contains("%0 = thread_id x : i64\n  %1 = block_dim x : i64\n  %2 = sub %1, %0 : i64"));
+    /// assert_eq!(verify(&kernel), Ok(()));
+    /// ```
     pub fn thread_id(&mut self, axis: Axis) -> Value {
         self.one(OpKind::ThreadId(axis), &[], Type::scalar(Scalar::I64))
     }
@@ -265,6 +309,14 @@ impl<'k> Builder<'k> {
     }
 
     /// Memory of the block or the thread.
+    ///
+    /// ```
+    /// use kiln_ir::*;
+    /// let mut kernel = Kernel::new("k", Level::Thread { block: [64, 1, 1] });
+    /// let view = Builder::new(&mut kernel).alloc(Space::Shared, Scalar::F32, Shape::new(&[4, 8]));
+    /// assert_eq!(kernel.ty(view).to_string(), "view<f32, 2, shared>");
+    /// assert_eq!(kernel.alloc_shape(view), Some(&Shape::new(&[4, 8])));
+    /// ```
     pub fn alloc(&mut self, space: Space, elem: Scalar, shape: Shape) -> Value {
         let ty = Type::view(elem, shape.rank() as u32, space);
         self.one(OpKind::Alloc { space, elem, shape }, &[], ty)
@@ -320,6 +372,25 @@ impl<'k> Builder<'k> {
     }
 
     /// Ends the current region with values.
+    ///
+    /// ```
+    /// use kiln_ir::*;
+    /// let mut kernel = Kernel::new("k", Level::Tile { warps: None });
+    /// let mut b = Builder::new(&mut kernel);
+    /// let condition = b.constant(Literal::bool(true));
+    /// // One of two numbers: a region for each.
+    /// let regions = [7, 9].map(|number| {
+    ///     let region = b.kernel.add_block();
+    ///     b.block = region;
+    ///     let number = b.index(number);
+    ///     b.yield_(&[number]);
+    ///     region
+    /// });
+    /// let (body, loc) = (kernel.body, Loc::default());
+    /// let choice = kernel.append(body, OpKind::If, &[condition], &[Type::scalar(Scalar::I64)], &regions, loc);
+    /// assert_eq!(kernel.op(choice).regions[..], regions);
+    /// assert_eq!(verify(&kernel), Ok(()));
+    /// ```
     pub fn yield_(&mut self, values: &[Value]) {
         self.op(OpKind::Yield, values, &[]);
     }

@@ -10,6 +10,12 @@
 //! and one after the last.
 
 /// An operation among the blocks of a cluster.
+///
+/// ```
+/// use kiln_ir::ClusterOp;
+/// assert_eq!(ClusterOp::ALL.map(|op| op.name()), ["cluster_barrier", "cluster_store_quad", "ptr_cluster_store_quad"]);
+/// assert_eq!(ClusterOp::from_name("cluster_barrier"), Some(ClusterOp::Barrier));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ClusterOp {
     /// `()`: all threads of all blocks of the cluster arrive before any leaves; what they stored

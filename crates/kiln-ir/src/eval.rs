@@ -10,6 +10,27 @@ use crate::op::{AtomicOp, BinaryOp, BinaryRule, CompareOp, ReduceOp, UnaryOp, Un
 use crate::types::Scalar;
 
 /// What is done with the function of a unary operation, whatever its types turn out to be.
+///
+/// ```
+/// use kiln_ir::eval::{UseUnary, with_unary};
+/// use kiln_ir::numeric::Element;
+/// use kiln_ir::{Scalar, UnaryOp};
+///
+/// /// Applies a function to all elements of a tile, which are held as bits.
+/// struct OfTile<'a>(&'a mut [u64]);
+///
+/// impl UseUnary for OfTile<'_> {
+///     type Output = ();
+///     fn apply<A: Element, R: Element>(self, f: impl Fn(A) -> R) {
+///         self.0.iter_mut().for_each(|bits| *bits = f(A::of_bits(*bits)).bits());
+///     }
+/// }
+///
+/// let mut tile = [1, 2, 250];
+/// assert_eq!(with_unary(UnaryOp::Neg, Scalar::U8, OfTile(&mut tile)), Some(()));
+/// assert_eq!(tile, [255, 254, 6]);
+/// assert_eq!(with_unary(UnaryOp::Neg, Scalar::Bool, OfTile(&mut tile)), None);
+/// ```
 pub trait UseUnary {
     /// What comes of it.
     type Output;
@@ -19,6 +40,25 @@ pub trait UseUnary {
 
 /// What is done with the function of a binary operation, whatever its types turn out to be. The
 /// function gives `None` for an integer divided by zero.
+///
+/// ```
+/// use kiln_ir::eval::{UseBinary, with_binary, with_compare};
+/// use kiln_ir::numeric::Element;
+/// use kiln_ir::{BinaryOp, CompareOp, Scalar};
+///
+/// /// Combines each element of a tile, held as bits, with the next one.
+/// struct Neighbors([u64; 3]);
+///
+/// impl UseBinary for Neighbors {
+///     type Output = Vec<Option<u64>>;
+///     fn apply<A: Element, R: Element>(self, f: impl Fn(A, A) -> Option<R>) -> Vec<Option<u64>> {
+///         self.0.windows(2).map(|pair| f(A::of_bits(pair[0]), A::of_bits(pair[1])).map(R::bits)).collect()
+///     }
+/// }
+///
+/// assert_eq!(with_binary(BinaryOp::Div, Scalar::U32, Neighbors([9, 2, 0])), Some(vec![Some(4), None]));
+/// assert_eq!(with_compare(CompareOp::Gt, Scalar::U32, Neighbors([9, 2, 2])), Some(vec![Some(1), Some(0)]));
+/// ```
 pub trait UseBinary {
     /// What comes of it.
     type Output;
@@ -28,6 +68,11 @@ pub trait UseBinary {
 
 /// Uses the function of a unary operation on elements of a type; `None` if the type has no such
 /// operation.
+///
+/// ```
+/// use kiln_ir::{Literal, Scalar, UnaryOp, eval::with_unary};
+/// assert_eq!(with_unary(UnaryOp::Sqrt, Scalar::F32, Literal::f32(9.0)), Some(Literal::f32(3.0)));
+/// ```
 pub fn with_unary<U: UseUnary>(op: UnaryOp, elem: Scalar, user: U) -> Option<U::Output> {
     match op.info().rule {
         UnaryRule::Float(f) => with_element!(float elem, T => user.apply(|x: T| x.via(f))),
@@ -43,6 +88,12 @@ pub fn with_unary<U: UseUnary>(op: UnaryOp, elem: Scalar, user: U) -> Option<U::
 
 /// Uses the function of a binary operation on elements of a type; `None` if the type has no such
 /// operation.
+///
+/// ```
+/// use kiln_ir::{BinaryOp, Literal, Scalar, eval::with_binary};
+/// let operands = (Literal::index(7), Literal::index(2));
+/// assert_eq!(with_binary(BinaryOp::Rem, Scalar::I64, operands), Some(Some(Literal::index(1))));
+/// ```
 pub fn with_binary<U: UseBinary>(op: BinaryOp, elem: Scalar, user: U) -> Option<U::Output> {
     macro_rules! total {
         ($class:ident, $bound:ident::$f:ident) => {
@@ -69,6 +120,12 @@ pub fn with_binary<U: UseBinary>(op: BinaryOp, elem: Scalar, user: U) -> Option<
 }
 
 /// Uses the function of a comparison on elements of a type, which gives a bool.
+///
+/// ```
+/// use kiln_ir::{CompareOp, Literal, Scalar, eval::with_compare};
+/// let operands = (Literal::index(7), Literal::index(2));
+/// assert_eq!(with_compare(CompareOp::Le, Scalar::I64, operands), Some(Some(Literal::bool(false))));
+/// ```
 pub fn with_compare<U: UseBinary>(op: CompareOp, elem: Scalar, user: U) -> Option<U::Output> {
     with_element!(any elem, T => match op {
         CompareOp::Eq => user.apply(|a: T, b: T| Some(a == b)),
@@ -130,6 +187,13 @@ pub fn binary(op: BinaryOp, a: Literal, b: Literal) -> Option<Literal> {
 }
 
 /// A comparison of operands of one type.
+///
+/// ```
+/// use kiln_ir::{CompareOp, Literal, eval};
+/// let (one, nan) = (Literal::f32(1.0), Literal::f32(f32::NAN));
+/// assert!(eval::compare(CompareOp::Lt, one, Literal::f32(2.0)).is_true());
+/// assert!(eval::compare(CompareOp::Ne, nan, nan).is_true() && !eval::compare(CompareOp::Ge, one, nan).is_true());
+/// ```
 pub fn compare(op: CompareOp, a: Literal, b: Literal) -> Literal {
     let holds = with_compare(op, a.elem(), (a, b)).flatten();
     holds.unwrap_or(Literal::bool(false))
@@ -165,12 +229,25 @@ pub fn cast(x: Literal, elem: Scalar) -> Literal {
 }
 
 /// The same bits as another element type of the same size.
+///
+/// ```
+/// use kiln_ir::{Literal, Scalar, eval};
+/// assert_eq!(eval::bitcast(Literal::f32(1.0), Scalar::U32).as_i128(), 0x3f80_0000);
+/// ```
 pub fn bitcast(x: Literal, elem: Scalar) -> Literal {
     Literal::from_bits(elem, x.bits())
 }
 
 /// What an atomic operation leaves, of the old value and its operand; `None` if the element type
 /// has no such operation.
+///
+/// ```
+/// use kiln_ir::{AtomicOp, Literal, eval};
+/// let (old, operand) = (Literal::index(5), Literal::index(3));
+/// assert_eq!(eval::atomic(AtomicOp::Max, old, operand), Some(old));
+/// assert_eq!(eval::atomic(AtomicOp::Exchange, old, operand), Some(operand));
+/// assert_eq!(eval::atomic(AtomicOp::And, Literal::f32(1.0), Literal::f32(2.0)), None);
+/// ```
 pub fn atomic(op: AtomicOp, old: Literal, operand: Literal) -> Option<Literal> {
     let combination = match op {
         AtomicOp::Add => BinaryOp::Add,
@@ -195,6 +272,12 @@ fn pair(half: Scalar, old: Literal, operand: Literal) -> Option<Literal> {
 }
 
 /// The element-wise operation that a reduction repeats; `None` for those that give an index.
+///
+/// ```
+/// use kiln_ir::{BinaryOp, ReduceOp, eval};
+/// assert_eq!(eval::combination(ReduceOp::Prod), Some(BinaryOp::Mul));
+/// assert_eq!(eval::combination(ReduceOp::ArgMin), None);
+/// ```
 pub fn combination(op: ReduceOp) -> Option<BinaryOp> {
     Some(match op {
         ReduceOp::Sum => BinaryOp::Add,

@@ -17,6 +17,14 @@ use smallvec::SmallVec;
 
 /// An explicit operation. *Shared tile* and *mbarriers* are views that the operations of these
 /// names made; *stage* and *index* are i64 scalars.
+///
+/// ```
+/// use kiln_ir::ExplicitOp;
+/// let tiles = ExplicitOp::SharedTile { stages: 4, rows: 64, columns: 128 };
+/// assert_eq!(tiles.name(), "shared_tile");
+/// assert_eq!(tiles.attributes()[..], [("stages", 4), ("rows", 64), ("columns", 128)]);
+/// assert_eq!(ExplicitOp::ProxyFence.attributes().len(), 0);
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ExplicitOp {
     /// `() -> view<elem, 3, shared>`: memory for `stages` tiles `[rows, columns]`, uninitialized,
@@ -186,6 +194,12 @@ impl Task {
 }
 
 /// A number that belongs to an operation, with the word before it in the text format.
+///
+/// ```
+/// use kiln_ir::{Attribute, ExplicitOp};
+/// let attributes: Vec<Attribute> = ExplicitOp::WgmmaWait { pending: 1 }.attributes().to_vec();
+/// assert_eq!(attributes, [("pending", 1)]);
+/// ```
 pub type Attribute = (&'static str, u32);
 
 impl ExplicitOp {

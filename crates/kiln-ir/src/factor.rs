@@ -3,6 +3,11 @@
 use crate::types::Scalar;
 
 /// The elements of a factor of a product.
+///
+/// ```
+/// use kiln_ir::{Factor, Scalar};
+/// assert_eq!((Factor::Tf32.elem(), Factor::I8.elem()), (Scalar::F32, Scalar::I8));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[allow(missing_docs)]
 pub enum Factor {
@@ -113,6 +118,13 @@ impl Factors {
 
     /// Whether fragments hold f64, each an element, and not words of 32 bits. Warpgroups do not
     /// multiply these.
+    ///
+    /// ```
+    /// use kiln_ir::{Factors, Scalar};
+    /// let of = |elem| Factors::of(elem, elem).unwrap();
+    /// assert!(of(Scalar::F64).is_f64() && of(Scalar::E4M3).has_fast_sums());
+    /// assert_eq!((of(Scalar::F64).part(), of(Scalar::BF16).part()), (Scalar::F64, Scalar::U32));
+    /// ```
     pub fn is_f64(self) -> bool {
         self.left == Factor::F64
     }

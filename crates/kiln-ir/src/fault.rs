@@ -5,6 +5,14 @@ use crate::kernel::{Block, Kernel, Op, OpData};
 use crate::op::{Bounds, OpKind};
 
 /// What an operation can do wrong while a kernel runs.
+///
+/// ```
+/// use kiln_ir::{OpFault, parse};
+/// let kernel = parse("kernel @k(%n: i64, %c: bool) tile {\n  assert %c, \"no luck\"\n  %0 = div %n, %n : i64\n  %1 = mul %n, %0 : i64\n}")?;
+/// let faults: Vec<_> = kernel.block(kernel.body).ops.iter().map(|&op| kernel.fault_of(op)).collect();
+/// assert_eq!(faults, [Some(OpFault::Assert), Some(OpFault::DivisionByZero), None]);
+/// # Ok::<(), kiln_ir::ParseError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum OpFault {
     /// The condition of an assert is false.

@@ -15,6 +15,17 @@ use rustc_hash::FxHashSet;
 pub const BUDGET_EXCEEDED: u32 = u32::MAX;
 
 /// An operation inside a fault region that can fault.
+///
+/// ```
+/// use kiln_ir::{FaultSite, Scalar, parse};
+/// let text = "kernel @k(%n: i64, %c: bool) tile {\n  %0 = const 0 : u32\n  %1, %2 = fault_region %0, %n : u32, i64 {\n    \
+///             assert %c, \"n is {}\", %n\n    yield %n\n  }\n}\n";
+/// let kernel = parse(text)?;
+/// let site: &FaultSite = &kernel.fault_sites()[0];
+/// assert_eq!((&site.message[..], &site.values[..]), ("n is {}", &[Scalar::I64][..]));
+/// assert_eq!(site.location, "unknown location");
+/// # Ok::<(), kiln_ir::ParseError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FaultSite {
     /// The operation.
@@ -73,6 +84,18 @@ impl Kernel {
     }
 
     /// Where a fault region records what failed, if it does.
+    ///
+    /// ```
+    /// let text = "kernel @k(%n: i64) thread [32, 1, 1] {\n  %0 = const 0 : u32\n  \
+    ///             %1 = alloc local u64[4] : view<u64, 1, local>\n  %2, %3 = fault_region %0, %1, %n : u32, i64 {\n    \
+    ///             %4 = div %n, %n : i64\n    yield %4\n  }\n}\n";
+    /// let kernel = kiln_ir::parse(text)?;
+    /// let ops = &kernel.block(kernel.body).ops;
+    /// let region = kernel.op(ops[2]);
+    /// assert_eq!(kernel.fault_record(region), Some(kernel.result(ops[1])));
+    /// assert_eq!(kernel.fault_fallbacks(region), [kernel.block(kernel.body).args[0]]);
+    /// # Ok::<(), kiln_ir::ParseError>(())
+    /// ```
     pub fn fault_record(&self, fault_region: &OpData) -> Option<Value> {
         fault_region.operands.get(1).copied().filter(|&v| self.ty(v).as_view().is_some())
     }
@@ -85,6 +108,11 @@ impl Kernel {
 }
 
 /// The type whose bits a fault region's record holds of a value of this type.
+///
+/// ```
+/// use kiln_ir::{Scalar, recorded};
+/// assert_eq!([Scalar::I8, Scalar::U32, Scalar::BF16].map(recorded), [Scalar::I64, Scalar::U64, Scalar::F32]);
+/// ```
 pub const fn recorded(value: Scalar) -> Scalar {
     match value {
         Scalar::F16 | Scalar::BF16 | Scalar::E4M3 | Scalar::E5M2 | Scalar::F32 => Scalar::F32,
@@ -113,6 +141,23 @@ fn in_fault_regions(kernel: &Kernel, block: Block, inside: bool, visit: &mut dyn
 /// use kiln_ir::{FaultRegions, parse};
 /// let kernel = parse("kernel @k(%n: i64) tile {\n  %0 = div %n, %n : i64\n}")?;
 /// assert!(FaultRegions::of(&kernel).is_none());
+/// # Ok::<(), kiln_ir::ParseError>(())
+/// ```
+///
+/// ```
+/// use kiln_ir::*;
+/// let text = "kernel @k(%n: i64) thread [32, 1, 1] {\n  %0 = const 0 : u32\n  %1 = thread_id x : i64\n  \
+///             %2, %3 = fault_region %0, %n : u32, i64 {\n    %4 = div %n, %1 : i64\n    yield %4\n  }\n  barrier\n}\n";
+/// let kernel = parse(text)?;
+/// let regions = FaultRegions::of(&kernel).unwrap();
+/// let region = kernel.block(kernel.body).ops[2];
+/// let division = kernel.block(kernel.op(region).regions[0]).ops[0];
+/// assert_eq!((regions.site(division), regions.site(region)), (1, 0));
+/// // The barrier comes after the region: the fault is that of the thread which divides by zero.
+/// assert!(!regions.concerns_block(division) && !regions.rounds_concern_block(division));
+/// assert!(regions.varies(kernel.op(division).right()) && !regions.varies(kernel.op(division).left()));
+/// // No loop and no condition parts the threads.
+/// assert!(!regions.parts_threads(&kernel, region) && !regions.steps_vary(&kernel, region));
 /// # Ok::<(), kiln_ir::ParseError>(())
 /// ```
 #[derive(Clone, Debug)]

@@ -128,6 +128,7 @@ float8! {
     /// assert_eq!(E4M3::from_f32(0.3).to_f32(), 0.3125);
     /// assert_eq!(E4M3::from_f32(-1e9).to_f32(), -448.0);
     /// assert_eq!(E4M3::from_bits(1).to_f32(), 2f32.powi(-9));
+    /// assert_eq!((E4M3::from_f64(1.0).to_bits(), E4M3::from_bits(0x38).to_f64()), (0x38, 1.0));
     /// ```
     E4M3, 3, -6, 0x7e
 }
@@ -141,6 +142,7 @@ float8! {
     /// assert_eq!(E5M2::from_f32(0.3).to_f32(), 0.3125);
     /// assert_eq!(E5M2::from_f32(f32::INFINITY).to_f32(), 57344.0);
     /// assert_eq!(E5M2::from_bits(0x7c).to_f32(), f32::INFINITY);
+    /// assert_eq!((E5M2::from_f64(1.0).to_bits(), E5M2::from_bits(0x3c).to_f64()), (0x3c, 1.0));
     /// ```
     E5M2, 2, -14, 0x7b
 }

@@ -14,6 +14,15 @@ use crate::warpgroup::{GroupProduct, Lines};
 use smallvec::SmallVec;
 
 /// An operation of a warp on fragments, or of a thread on copies in flight.
+///
+/// ```
+/// use kiln_ir::{Factors, FragmentOp, Scalar};
+/// let product = FragmentOp::Mma(Factors::of(Scalar::BF16, Scalar::BF16).unwrap());
+/// assert_eq!((product.name(), product.attributes().len()), ("mma_bf16", 0));
+/// let load = FragmentOp::LdMatrix { count: 4, transposed: true };
+/// assert_eq!(load.name(), "ldmatrix");
+/// assert_eq!(load.attributes()[..], [("count", 4), ("transposed", 1)]);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FragmentOp {
     /// `(u32 × 4 a, u32 × 2 b, sum × 4 c) -> sum × 4`, of f64 with f64 in place of u32: c + a · b,

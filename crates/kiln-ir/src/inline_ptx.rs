@@ -10,6 +10,18 @@ use crate::types::Scalar;
 const LEAVING: [&str; 4] = ["ret", "exit", "call", "brkpt"];
 
 /// A piece of such a text.
+///
+/// ```
+/// use kiln_ir::{PtxPart, ptx_parts};
+/// let names = ["r7", "r8"];
+/// let text: String = ptx_parts("not.b32 %0, %1;")
+///     .map(|part| match part {
+///         PtxPart::Text(text) => text,
+///         PtxPart::Operand(number) => names[number],
+///     })
+///     .collect();
+/// assert_eq!(text, "not.b32 r7, r8;");
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PtxPart<'a> {
     /// To be taken over.

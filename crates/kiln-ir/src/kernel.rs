@@ -9,6 +9,12 @@ use std::fmt;
 macro_rules! entity {
     ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
         $(#[$doc])*
+        ///
+        /// ```
+        #[doc = concat!("use kiln_ir::", stringify!($name), ";")]
+        #[doc = concat!("let third = ", stringify!($name), "::from_index(2);")]
+        #[doc = concat!("assert_eq!((third.index(), third.to_string()), (2, \"", $prefix, "2\".to_owned()));")]
+        /// ```
         #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub struct $name(pub(crate) u32);
 
@@ -53,6 +59,14 @@ entity!(
 );
 
 /// A place in source text. File 0, line 0 is "unknown".
+///
+/// ```
+/// use kiln_ir::{Kernel, Level, Loc};
+/// let mut kernel = Kernel::new("k", Level::Tile { warps: None });
+/// let file = kernel.file("src/main.rs");
+/// assert_eq!(kernel.describe(Loc { file, line: 3, column: 9 }), "src/main.rs:3:9");
+/// assert_eq!(kernel.describe(Loc::default()), "unknown location");
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Loc {
     /// An index into [`Kernel::files`].
@@ -64,6 +78,15 @@ pub struct Loc {
 }
 
 /// What is known of an integer when a kernel is specialized.
+///
+/// ```
+/// use kiln_ir::{IntFact, parse};
+/// let kernel = parse("kernel @k(%n: i64 {value=16|i32}, %m: i64 {value==7}, %l: i64) tile {\n}")?;
+/// let facts: Vec<IntFact> = kernel.params.iter().map(|param| param.facts.value).collect();
+/// assert_eq!(facts[0], IntFact { divisor: 16, equals: None, fits_i32: true });
+/// assert_eq!((facts[1].equals, facts[2]), (Some(7), IntFact::default()));
+/// # Ok::<(), kiln_ir::ParseError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct IntFact {
     /// A power of two that divides it; 1 if nothing is known.
@@ -81,6 +104,15 @@ impl Default for IntFact {
 }
 
 /// What is known of a parameter when a kernel is specialized.
+///
+/// ```
+/// use kiln_ir::{Facts, parse};
+/// let kernel = parse("kernel @k(%x: view<f32, 1, global> {align=16, extents=[=32], strides=[=1], span=i32}) tile {\n}")?;
+/// let facts: &Facts = &kernel.params[0].facts;
+/// assert_eq!((facts.align, facts.span_fits_i32), (16, true));
+/// assert_eq!((facts.extents[0].equals, facts.strides[0].equals), (Some(32), Some(1)));
+/// # Ok::<(), kiln_ir::ParseError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Facts {
     /// A power of two that divides the base address, in bytes; 0 means the element size. Views
@@ -100,6 +132,14 @@ pub struct Facts {
 ///
 /// At a launch, a view takes a buffer and `2 * rank` 64-bit numbers (extents and strides, in
 /// elements), and a scalar takes one number (its bits, zero-extended).
+///
+/// ```
+/// use kiln_ir::{Facts, Param, Scalar, Space, Type};
+/// let param = |ty| Param { name: "x".into(), ty, mutable: false, facts: Facts::default() };
+/// // Two extents and two strides; or the bits of a number.
+/// assert_eq!(param(Type::view(Scalar::F32, 2, Space::Global)).numbers(), 4);
+/// assert_eq!(param(Type::scalar(Scalar::F32)).numbers(), 1);
+/// ```
 #[derive(Clone, PartialEq, Debug)]
 pub struct Param {
     /// The name the user wrote.
@@ -126,6 +166,13 @@ impl Param {
 pub const WARP: u32 = 32;
 
 /// What one block of the launch is.
+///
+/// ```
+/// use kiln_ir::{Level, parse};
+/// assert_eq!(parse("kernel @k() tile warps 4 {\n}")?.level, Level::Tile { warps: Some(4) });
+/// assert_eq!(parse("kernel @k() thread [32, 2, 1] {\n}")?.level, Level::Thread { block: [32, 2, 1] });
+/// # Ok::<(), kiln_ir::ParseError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Level {
     /// A program over tiles: the backend chooses the number of warps, unless it is given.
@@ -141,6 +188,16 @@ pub enum Level {
 }
 
 /// An operation with its place in the data flow.
+///
+/// ```
+/// use kiln_ir::{BinaryOp, OpData, OpKind, parse};
+/// let kernel = parse("kernel @k(%n: i64) tile {\n  %0 = mul %n, %n : i64\n}")?;
+/// let product: &OpData = kernel.op(kernel.block(kernel.body).ops[0]);
+/// assert_eq!(product.kind, OpKind::Binary(BinaryOp::Mul));
+/// assert_eq!((product.left(), product.right()), (product.operands[0], product.operands[1]));
+/// assert_eq!((product.results.len(), product.regions.len()), (1, 0));
+/// # Ok::<(), kiln_ir::ParseError>(())
+/// ```
 #[derive(Clone, PartialEq, Debug)]
 pub struct OpData {
     /// What it does.
@@ -157,6 +214,14 @@ pub struct OpData {
 
 /// A block: arguments and a list of operations, the last of which ends it (the body of a kernel has
 /// no terminator).
+///
+/// ```
+/// use kiln_ir::{BlockData, parse};
+/// let kernel = parse("kernel @k(%n: i64) tile {\n  %0 = mul %n, %n : i64\n  %1 = neg %0 : i64\n}")?;
+/// let body: &BlockData = kernel.block(kernel.body);
+/// assert_eq!((body.args.len(), body.ops.len()), (1, 2));
+/// # Ok::<(), kiln_ir::ParseError>(())
+/// ```
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct BlockData {
     /// The values it begins with.
@@ -166,6 +231,15 @@ pub struct BlockData {
 }
 
 /// Where a value comes from.
+///
+/// ```
+/// use kiln_ir::{Def, parse};
+/// let kernel = parse("kernel @k(%n: i64) tile {\n  %0 = mul %n, %n : i64\n}")?;
+/// let (n, mul) = (kernel.block(kernel.body).args[0], kernel.block(kernel.body).ops[0]);
+/// assert_eq!(kernel.def(n), Def::Arg(kernel.body, 0));
+/// assert_eq!(kernel.def(kernel.result(mul)), Def::Result(mul, 0));
+/// # Ok::<(), kiln_ir::ParseError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Def {
     /// A result of an operation, by position.
@@ -175,6 +249,17 @@ pub enum Def {
 }
 
 /// What a name stands for.
+///
+/// ```
+/// use kiln_ir::{Kernel, Level, Named};
+/// let kernel = Kernel::new("k", Level::Tile { warps: None });
+/// // A debugger shows a host constant as it was when the kernel was recorded.
+/// let shown = |what: &Named| match what {
+///     Named::Value(value) => kernel.ty(*value).to_string(),
+///     Named::Host(text) => text.clone(),
+/// };
+/// assert_eq!(shown(&Named::Host("256".to_owned())), "256");
+/// ```
 #[derive(Clone, PartialEq, Debug)]
 pub enum Named {
     /// A value of the kernel.
@@ -224,6 +309,39 @@ pub const UNKNOWN_LOCATION: &str = "unknown location";
 ///
 /// Entities that no block reaches any more are allowed to stay in the arenas; [`Kernel::walk`]
 /// visits what is live.
+///
+/// ```
+/// use kiln_ir::*;
+/// let mut kernel = Kernel::new("double", Level::Tile { warps: None });
+/// let n = kernel.add_param(Param { name: "n".into(), ty: Type::scalar(Scalar::I64), mutable: false, facts: Facts::default() });
+/// let (body, loc) = (kernel.body, Loc { file: kernel.file("a.rs"), line: 3, column: 5 });
+/// let two = kernel.append(body, OpKind::Const(Literal::index(2)), &[], &[Type::scalar(Scalar::I64)], &[], loc);
+/// let two = kernel.result(two);
+/// // An operation may be made first and put into a block later.
+/// let product = kernel.add_op(OpKind::Binary(BinaryOp::Mul), &[n, two], &[Type::scalar(Scalar::I64)], &[], loc);
+/// kernel.block_mut(body).ops.push(product);
+/// assert_eq!(kernel.op_text(product), "%1 = mul %n, %0 : i64");
+/// assert_eq!(kernel.describe(kernel.op(product).loc), "a.rs:3:5");
+///
+/// // What is known of values and operations.
+/// assert_eq!((kernel.as_const(two), kernel.as_const(n)), (Some(Literal::index(2)), None));
+/// assert_eq!(kernel.defining_op(two).map(|op| &op.kind), Some(&OpKind::Const(Literal::index(2))));
+/// assert_eq!((kernel.def(n), kernel.shape(n), kernel.alloc_shape(n)), (Def::Arg(body, 0), Shape::scalar(), None));
+/// assert!(kernel.is_pure(product) && kernel.ty(n).is_scalar());
+/// assert_eq!((kernel.counts(), kernel.block(body).ops.len()), ((3, 2, 1), 2));
+///
+/// // A change, and a walk over what is there.
+/// kernel.op_mut(product).kind = OpKind::Binary(BinaryOp::Div);
+/// assert_eq!(kernel.fault_of(product), None); // 2 is not 0
+/// let mut names = Vec::new();
+/// kernel.walk(|_, op| names.push(op.kind.mnemonic()));
+/// assert_eq!(names, ["const", "div"]);
+///
+/// // A region begins as a block with arguments.
+/// let region = kernel.add_block();
+/// let index = kernel.add_arg(region, Type::scalar(Scalar::I32));
+/// assert_eq!(kernel.block(region).args[..], [index]);
+/// ```
 #[derive(Clone, Debug)]
 pub struct Kernel {
     /// The name the user wrote.

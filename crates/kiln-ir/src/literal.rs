@@ -16,6 +16,14 @@ use std::fmt;
 /// assert_eq!(Literal::from_i128(Scalar::I64, -1).unwrap().as_i128(), -1);
 /// assert_eq!(Literal::zero(Scalar::BF16).as_f64(), 0.0);
 /// ```
+///
+/// ```
+/// use kiln_ir::{Literal, Scalar};
+/// let one = Literal::one(Scalar::F32);
+/// assert_eq!((one, one.elem(), one.bits()), (Literal::f32(1.0), Scalar::F32, 0x3f80_0000));
+/// assert_eq!(Literal::from_bits(Scalar::U8, 0x1ff), Literal::wrapping(Scalar::U8, -1)); // 255
+/// assert!(Literal::index(-3).is_true() && Literal::bool(true).is_true());
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Literal {
     elem: Scalar,

@@ -33,6 +33,12 @@ impl MatrixGrid {
     }
 
     /// The first row and column of a fragment of a warp.
+    ///
+    /// ```
+    /// let grid = kiln_ir::MatrixGrid { rows: 2, columns: 4 };
+    /// // The second fragment of warp 5, which has the second part of the second row.
+    /// assert_eq!(grid.place([128, 64], 5, 1), [64 + 16, 16]);
+    /// ```
     pub fn place(self, [m, n]: [u32; 2], warp: u32, fragment: u32) -> [u32; 2] {
         let [_, wide] = self.fragments([m, n]);
         let (row, column) = (warp / self.columns % self.rows, warp % self.columns);
@@ -42,6 +48,13 @@ impl MatrixGrid {
 }
 
 /// An operation of a block on sums in fragments.
+///
+/// ```
+/// use kiln_ir::{MatrixGrid, MatrixOp};
+/// let grid = MatrixGrid { rows: 2, columns: 4 };
+/// let product = MatrixOp::Multiply { grid, depth: 32, transposed: [false, true] };
+/// assert_eq!((product.grid(), MatrixOp::Zero(grid).grid()), (grid, grid));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum MatrixOp {
     /// `(view sums)`: makes them zeros.

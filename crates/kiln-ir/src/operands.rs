@@ -56,6 +56,42 @@ impl OpData {
 
     /// Changes the operand of a name, which the operation has.
     ///
+    /// ```
+    /// use kiln_ir::*;
+    /// let mut kernel = parse(
+    ///     "kernel @k(%x: mut view<u32, 1, global>, %p: u64) thread [32, 1, 1] {
+    ///       %0 = const 3 : i64
+    ///       %1 = const 7 : u32
+    ///       %2 = shuffle.xor %1, %0 : u32
+    ///       warp_barrier %1
+    ///       sleep %1
+    ///       %3 = atomic_cas.device.check %x[%0] = %1 -> %2 : u32
+    ///       %4 = ptr_load.global.x1 %p : f32
+    ///       %5 = fault_region %1 : u32 {
+    ///         yield
+    ///       }
+    ///       store_quad.trust %x[%0] = %1, %1, %2, %2
+    ///       scatter.mask %x[%0] = %1
+    ///       cluster_store_quad %x, %0, %0, %1, %1, %2, %2
+    ///     }",
+    /// )?;
+    /// let ops = kernel.block(kernel.body).ops.clone();
+    /// let (x, p) = (kernel.block(kernel.body).args[0], kernel.block(kernel.body).args[1]);
+    /// let [three, seven, other] = [0, 1, 2].map(|at| kernel.result(ops[at]));
+    /// let op = |at: usize| kernel.op(ops[at]);
+    /// assert_eq!((op(2).lane(), op(3).lanes(), op(4).duration()), (three, seven, seven));
+    /// assert_eq!((op(5).view(), op(5).expected(), op(5).desired()), (x, seven, other));
+    /// assert_eq!((op(6).address(), op(7).budget(), op(10).rank()), (p, seven, three));
+    /// assert_eq!((op(8).stored_values(), op(9).stored_value()), (&[seven, seven, other, other][..], seven));
+    ///
+    /// // The shuffle passes on another value, by another lane.
+    /// let next = Builder::new(&mut kernel).index(1);
+    /// kernel.op_mut(ops[2]).set_operand(Operand::Lane, next);
+    /// kernel.op_mut(ops[2]).named_mut(Operand::Input)[0] = other;
+    /// assert_eq!((kernel.op(ops[2]).operand(Operand::Lane), kernel.op(ops[2]).input()), (next, other));
+    /// # Ok::<(), kiln_ir::ParseError>(())
+    /// ```
+    ///
     /// # Panics
     /// If it has not.
     pub fn set_operand(&mut self, name: Operand, value: Value) {
@@ -149,6 +185,63 @@ operands! {
     keep: Keep;
 }
 
+/// Several operands of one name, and what they are together.
+///
+/// ```
+/// use kiln_ir::*;
+/// let kernel = parse(
+///     "kernel @k(%x: mut view<i32, 1, global>, %n: i64, %c: bool) tile {
+///       %0 = const 1 : i32
+///       %1 = const 0 : i64
+///       %2 = iota : i64[8]
+///       %3 = gather.mask %x[%2] pad %0 : i32[8]
+///       %4 = select %c, %n, %1 : i64
+///       %5 = fma %n, %4, %1 : i64
+///       %6 = for %7 = %1 to %n step %5 carry (%8 = %4) : i64 {
+///         yield %8
+///       }
+///       assert %c, \"{} of {}\", %5, %6
+///     }",
+/// )?;
+/// let ops = &kernel.block(kernel.body).ops;
+/// let (n, c) = (kernel.block(kernel.body).args[1], kernel.block(kernel.body).args[2]);
+/// let (op, value) = (|at: usize| kernel.op(ops[at]), |at: usize| kernel.result(ops[at]));
+/// assert_eq!((op(3).coordinates(), op(3).access_values()), (&[value(2)][..], &[value(0)][..]));
+/// assert_eq!((op(4).condition(), op(4).if_true(), op(4).if_false()), (c, n, value(1)));
+/// assert_eq!((op(5).left(), op(5).right(), op(5).addend()), (n, value(4), value(1)));
+/// assert_eq!((op(6).for_bounds(), op(6).inits()), ([value(1), n, value(5)], &[value(4)][..]));
+/// assert_eq!(op(6).control(), op(6).for_bounds());
+/// assert_eq!((op(7).reported(), op(7).shown()), (&[value(5), value(6)][..], &[value(5), value(6)][..]));
+/// let region = kernel.block(op(6).regions[0]);
+/// assert_eq!(kernel.op(region.ops[0]).yielded(), [region.args[1]]);
+/// # Ok::<(), kiln_ir::ParseError>(())
+/// ```
+///
+/// Operations of the explicit level:
+///
+/// ```
+/// use kiln_ir::*;
+/// let kernel = parse(
+///     "kernel @k(%x: view<bf16, 2, global>, %i: i64, %j: i64, %c: bool) tile {
+///       %0 = shared_tile stages 2 rows 64 columns 64 : view<bf16, 3, shared>
+///       %1 = shared_tile stages 2 rows 64 columns 64 : view<bf16, 3, shared>
+///       %2 = mbarrier count 2 arrivals 1 : view<u64, 1, shared>
+///       tma_load %x, %i, %i, %0, %i, %j, %2, %i rows 64 multicast 0
+///       mbarrier_wait %2, %i, %j
+///       %3 = const 0.0 : f32[64, 64]
+///       %4 = wgmma %0, %i, %1, %j, %c, %3 transposed_a 0 transposed_b 0 : f32[64, 64]
+///     }",
+/// )?;
+/// let ops = &kernel.block(kernel.body).ops;
+/// let &[_, i, j, c] = &kernel.block(kernel.body).args[..] else { unreachable!() };
+/// let [left, right, barriers] = [0, 1, 2].map(|at| kernel.result(ops[at]));
+/// let [load, wait, product] = [3, 4, 6].map(|at| kernel.op(ops[at]));
+/// assert_eq!((load.tile(), load.stage(), load.row()), (left, i, j));
+/// assert_eq!((wait.mbarriers(), wait.mbarrier(), wait.phase()), (barriers, i, j));
+/// assert_eq!((product.right_tile(), product.right_stage(), product.keep()), (right, j, c));
+/// assert_eq!((product.registers(), product.sums()), (&[kernel.result(ops[5])][..], product.registers()));
+/// # Ok::<(), kiln_ir::ParseError>(())
+/// ```
 impl OpData {
     /// Where the box or the elements lie in the view, for each axis.
     pub fn coordinates(&self) -> &[Value] {

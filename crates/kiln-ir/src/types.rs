@@ -84,6 +84,14 @@ impl Scalar {
     }
 
     /// Whether this is an 8-bit float.
+    ///
+    /// ```
+    /// use kiln_ir::Scalar;
+    /// assert!(Scalar::E4M3.is_float8() && Scalar::E4M3.is_storage() && !Scalar::F16.is_float8());
+    /// assert!(Scalar::U8.is_int() && !Scalar::Bool.is_int());
+    /// assert_eq!((Scalar::BF16.name(), Scalar::BF16.accumulator()), ("bf16", Scalar::F32));
+    /// assert_eq!((Scalar::I16.accumulator(), Scalar::I64.accumulator()), (Scalar::I32, Scalar::I64));
+    /// ```
     pub const fn is_float8(self) -> bool {
         matches!(self, Scalar::E4M3 | Scalar::E5M2)
     }
@@ -182,6 +190,14 @@ impl Shape {
     }
 
     /// The shape of a scalar.
+    ///
+    /// ```
+    /// use kiln_ir::Shape;
+    /// let (scalar, matrix) = (Shape::scalar(), Shape::new(&[4, 8, 2]));
+    /// assert_eq!((scalar.rank(), scalar.len(), scalar.is_empty()), (0, 1, false));
+    /// assert_eq!(matrix.extents(), [4, 8, 2]);
+    /// assert_eq!(matrix.around(1), (4, 8, 2)); // slower, along, faster
+    /// ```
     pub fn scalar() -> Shape {
         Shape::default()
     }
@@ -253,6 +269,12 @@ impl fmt::Display for Shape {
 }
 
 /// Where memory behind a view or an address lives.
+///
+/// ```
+/// use kiln_ir::Space;
+/// assert_eq!(Space::Shared.name(), "shared");
+/// assert_eq!((Space::from_name("global"), Space::from_name("heap")), (Some(Space::Global), None));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Space {
     /// Device memory, visible to every program of a launch.
@@ -280,6 +302,12 @@ impl Space {
 }
 
 /// A tile: an element type and a static shape. Rank 0 is a scalar.
+///
+/// ```
+/// use kiln_ir::{Scalar, Shape, TileType, Type};
+/// let ty = Type::tile(Scalar::F32, Shape::new(&[16, 8]));
+/// assert_eq!(ty.as_tile(), Some(&TileType { elem: Scalar::F32, shape: Shape::new(&[16, 8]) }));
+/// ```
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct TileType {
     /// The element type.
@@ -298,6 +326,12 @@ pub const MAX_VIEW_RANK: usize = 5;
 
 /// A view of memory: a base address, and an extent and a stride (in elements) for each axis, all
 /// 64-bit.
+///
+/// ```
+/// use kiln_ir::{Scalar, Space, Type, ViewType};
+/// let ty = Type::view(Scalar::F32, 2, Space::Global);
+/// assert_eq!(ty.as_view(), Some(ViewType { elem: Scalar::F32, rank: 2, space: Space::Global }));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ViewType {
     /// The element type.
@@ -315,6 +349,15 @@ pub struct ViewType {
 /// let t = Type::tile(Scalar::F32, Shape::new(&[16, 8]));
 /// assert_eq!(t.to_string(), "f32[16, 8]");
 /// assert_eq!(Type::scalar(Scalar::I64).to_string(), "i64");
+/// ```
+///
+/// ```
+/// use kiln_ir::{Scalar, Shape, Space, Type};
+/// let (number, view) = (Type::scalar(Scalar::I64), Type::view(Scalar::F16, 3, Space::Shared));
+/// assert!(number.is_scalar() && !view.is_scalar());
+/// assert_eq!((number.elem(), view.elem()), (Scalar::I64, Scalar::F16));
+/// assert_eq!((number.as_tile().map(|tile| tile.shape.rank()), view.as_tile()), (Some(0), None));
+/// assert_eq!((number.as_view(), view.as_view().map(|view| view.rank)), (None, Some(3)));
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Type {

@@ -100,6 +100,29 @@ impl Uniformity {
     }
 
     /// Whether some threads of a block may reach an operation while others do not.
+    ///
+    /// ```
+    /// use kiln_ir::{Uniformity, parse};
+    /// let kernel = parse(
+    ///     "kernel @k() thread [64, 1, 1] {
+    ///       %0 = thread_id x : i64
+    ///       %1 = const 7 : i64
+    ///       %2 = lt %0, %1 : bool
+    ///       if %2 {
+    ///         barrier
+    ///         yield
+    ///       } else {
+    ///         yield
+    ///       }
+    ///     }",
+    /// )?;
+    /// let uniformity = Uniformity::of(&kernel);
+    /// let choice = kernel.block(kernel.body).ops[3];
+    /// let barrier = kernel.block(kernel.op(choice).regions[0]).ops[0];
+    /// assert!(uniformity.diverges(barrier) && !uniformity.diverges(choice));
+    /// assert!(uniformity.check(&kernel, barrier).unwrap_err().starts_with("a barrier that only some threads"));
+    /// # Ok::<(), kiln_ir::ParseError>(())
+    /// ```
     pub fn diverges(&self, op: Op) -> bool {
         self.divergent[op.index()]
     }

@@ -35,6 +35,14 @@ pub struct Panels {
 
 impl Panels {
     /// Bytes of a line within a panel.
+    ///
+    /// ```
+    /// use kiln_ir::Panels;
+    /// // 256 bytes of a line are two panels of 128, in which the swizzle begins anew every 8 lines.
+    /// let panels = Panels { lines: 16, bytes: 256 };
+    /// assert_eq!((panels.width(), panels.period()), (128, 1024));
+    /// assert_eq!((panels.offset_of_chunks(1, 0, 16), panels.offset_of_chunks(1, 0, 32)), (128 + 16, 128 + 32));
+    /// ```
     pub fn width(self) -> u32 {
         self.bytes.min(BANKS)
     }
@@ -60,6 +68,15 @@ impl Panels {
 }
 
 /// Along what the lines of a factor run.
+///
+/// ```
+/// use kiln_ir::{Factors, GroupProduct, Lines, Panels, Scalar};
+/// let factors = Factors::of(Scalar::BF16, Scalar::BF16).unwrap();
+/// let product = GroupProduct { factors, extents: [64, 128, 32], left: None, right: Lines::Across, keep: true };
+/// // The right factor is [32, 128]: 32 lines of 128 elements, or 128 lines of 32.
+/// assert_eq!(product.panels(Lines::Across, 128), Panels { lines: 32, bytes: 256 });
+/// assert_eq!(product.panels(Lines::Depth, 128), Panels { lines: 128, bytes: 64 });
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Lines {
     /// What is summed over.
@@ -98,6 +115,15 @@ impl GroupProduct {
     }
 
     /// How many sums a thread has for one block of 64 rows.
+    ///
+    /// ```
+    /// use kiln_ir::{Factors, GroupProduct, Lines, Scalar};
+    /// let factors = Factors::of(Scalar::BF16, Scalar::BF16).unwrap();
+    /// let product = GroupProduct { factors, extents: [64, 128, 32], left: None, right: Lines::Depth, keep: true };
+    /// // 64 × 128 sums and 64 × 32 elements, two a word, among 128 threads.
+    /// assert_eq!((product.sums(), product.words()), (64, 8));
+    /// assert_eq!(product.panels(product.right, 128).lines, 128);
+    /// ```
     pub fn sums(&self) -> usize {
         self.extents[1] as usize / 2
     }

@@ -58,6 +58,14 @@ pub fn block_tile_of<T: Elem, const K: usize>(values: [Val<T>; K]) -> Val<T> {
 }
 
 /// The thread's own element of a tile with one for each thread, as [`block_tile`] makes them.
+///
+/// ```
+#[doc = include_str!("on_interp.txt")]
+/// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+/// let squares = block_tile(thread_id(0)) * block_tile(thread_id(0));
+/// device_assert!(own_element(squares).eq(thread_id(0) * thread_id(0)));
+/// # });
+/// ```
 #[track_caller]
 pub fn own_element<D: DeviceValue>(tile: D) -> D {
     let site = Location::caller();
@@ -70,6 +78,16 @@ pub fn own_element<D: DeviceValue>(tile: D) -> D {
 
 /// The thread's own elements of a tile with several for each thread, as [`block_tile_of`] makes
 /// them.
+///
+/// ```
+#[doc = include_str!("on_interp.txt")]
+/// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+/// let i = thread_id(0);
+/// let tile = block_tile_of([2 * i, 2 * i + 1]); // 0 1 2 3 …
+/// let [first, second] = own_elements(tile + 1);
+/// device_assert!(first.eq(2 * i + 1) & second.eq(2 * i + 2));
+/// # });
+/// ```
 #[track_caller]
 pub fn own_elements<T: Elem, const K: usize>(tile: Val<T>) -> [Val<T>; K] {
     let site = Location::caller();
@@ -141,6 +159,13 @@ pub fn block_sum<T: Num>(value: Val<T>) -> Val<T> {
 }
 
 /// The smallest of the values of all threads of the block, in each of them.
+///
+/// ```
+#[doc = include_str!("on_interp.txt")]
+/// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+/// device_assert!(block_min(100 - thread_id(0)).eq(37));
+/// # });
+/// ```
 #[track_caller]
 pub fn block_min<T: Num>(value: Val<T>) -> Val<T> {
     match has_tiles("block_min", Location::caller()) {
@@ -151,6 +176,13 @@ pub fn block_min<T: Num>(value: Val<T>) -> Val<T> {
 }
 
 /// The largest of the values of all threads of the block, in each of them.
+///
+/// ```
+#[doc = include_str!("on_interp.txt")]
+/// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+/// device_assert!(block_max(100 - thread_id(0)).eq(100));
+/// # });
+/// ```
 #[track_caller]
 pub fn block_max<T: Num>(value: Val<T>) -> Val<T> {
     match has_tiles("block_max", Location::caller()) {
@@ -184,6 +216,14 @@ pub fn block_inclusive_scan<D: DeviceValue>(value: D, combine: impl Fn(D, D) -> 
 }
 
 /// As [`block_inclusive_scan`], without the thread's own value: the first thread gets `first`.
+///
+/// ```
+#[doc = include_str!("on_interp.txt")]
+/// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+/// let i = thread_id(0);
+/// device_assert!(block_exclusive_scan(i, val(-1), |a, b| a.max(b)).eq(i - 1));
+/// # });
+/// ```
 #[track_caller]
 pub fn block_exclusive_scan<D: DeviceValue>(value: D, first: D, combine: impl Fn(D, D) -> D) -> D {
     let site = Location::caller();
@@ -199,6 +239,14 @@ pub fn block_exclusive_scan<D: DeviceValue>(value: D, first: D, combine: impl Fn
 }
 
 /// The sum of the values of threads of numbers up to this one's.
+///
+/// ```
+#[doc = include_str!("on_interp.txt")]
+/// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+/// let i = thread_id(0);
+/// device_assert!(block_inclusive_sum(i).eq(i * (i + 1) / 2));
+/// # });
+/// ```
 #[track_caller]
 pub fn block_inclusive_sum<T: Num>(value: Val<T>) -> Val<T> {
     match has_tiles("block_inclusive_sum", Location::caller()) {
@@ -280,6 +328,13 @@ pub fn barrier_count(predicate: impl IntoVal<bool>) -> Val<u32> {
 
 /// Waits as [`barrier`](crate::barrier) does, and gives whether the predicate holds in all threads
 /// of the block.
+///
+/// ```
+#[doc = include_str!("on_interp.txt")]
+/// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+/// device_assert!(barrier_and(thread_id(0).lt(64)) & !barrier_and(thread_id(0).ne(40)));
+/// # });
+/// ```
 #[track_caller]
 pub fn barrier_and(predicate: impl IntoVal<bool>) -> Val<bool> {
     let predicate = predicate.into_val();
@@ -410,6 +465,15 @@ pub fn striped_to_blocked<T: Elem, const K: usize>(values: [Val<T>; K]) -> [Val<
 }
 
 /// The other way round: see [`striped_to_blocked`].
+///
+/// ```
+#[doc = include_str!("on_interp.txt")]
+/// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+/// let i = thread_id(0);
+/// let [low, high] = blocked_to_striped([2 * i, 2 * i + 1]);
+/// device_assert!(low.eq(i) & high.eq(i + 64));
+/// # });
+/// ```
 #[track_caller]
 pub fn blocked_to_striped<T: Elem, const K: usize>(values: [Val<T>; K]) -> [Val<T>; K] {
     let site = Location::caller();

@@ -48,6 +48,21 @@ macro_rules! device_print {
 }
 
 /// What a message can show: scalars of the device and numbers of the host.
+///
+/// ```
+#[doc = include_str!("on_interp.txt")]
+/// # on_interp(Level::Tile { warps: None }, &|memory| {
+/// use kiln_lang::diag::Shown;
+///
+/// /// Checks a limit of the host or the device, which the message shows.
+/// fn limited(x: Val<i32>, limit: impl IntoVal<i32> + Shown) {
+///     device_assert!(x.le(limit), "{} is more than {}", x, limit);
+/// }
+///
+/// limited(val(3), 7);
+/// limited(val(3), val(3));
+/// # });
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be shown from a device",
     note = "messages show scalars of the device, and numbers and bools of the host"
@@ -160,6 +175,22 @@ fn emit(
 }
 
 /// Reports a mistake in code that builds on the language, with a location and what to do.
+///
+/// ```
+/// use kiln_lang::{Level, Val, diag, trace, val};
+///
+/// /// A mean of at least one value.
+/// fn mean(values: &[Val<f32>]) -> Val<f32> {
+///     if values.is_empty() {
+///         diag::report("a mean of nothing", "give it a value");
+///         return val(0.0);
+///     }
+///     values.iter().fold(val(0.0), |sum, &x| sum + x) / values.len()
+/// }
+///
+/// let errors = trace("k", Level::Tile { warps: None }, |_| _ = mean(&[])).unwrap_err();
+/// assert_eq!((&errors.errors()[0].message[..], &errors.errors()[0].help[..]), ("a mean of nothing", "give it a value"));
+/// ```
 #[track_caller]
 pub fn report(message: impl Into<String>, help: impl Into<String>) {
     error(Location::caller(), message, help);

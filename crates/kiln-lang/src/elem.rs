@@ -27,6 +27,11 @@ pub trait Elem: Copy + Debug + Display + PartialEq + Send + Sync + sealed::Seale
     fn literal(self) -> Literal;
 
     /// The element with these bits; bits above the type's width are ignored.
+    ///
+    /// ```
+    /// use kiln_lang::Elem;
+    /// assert_eq!((<f32 as Elem>::from_bits(0x3f80_0000), <u8 as Elem>::from_bits(0x1ff)), (1.0, 255));
+    /// ```
     fn from_bits(bits: u64) -> Self;
 }
 
@@ -57,10 +62,35 @@ pub enum Untyped {}
 
 /// An element type of numbers: all but `bool`. Those for storage (`E4M3`, `E5M2`) are loaded,
 /// stored, moved, converted and multiplied by [`dot`](crate::dot); what computes takes a [`Num`].
+///
+/// ```
+#[doc = include_str!("on_interp.txt")]
+/// # on_interp(Level::Tile { warps: None }, &|memory| {
+/// /// Moves and converts numbers of any type, those for storage too.
+/// fn halves<T: Numeric>(x: Val<T>) -> Val<f32> {
+///     x.cast::<f32>() * 0.5
+/// }
+///
+/// device_assert!(halves(val::<E4M3>(3)).eq(1.5) & halves(val::<i8>(-3)).eq(-1.5));
+/// # });
+/// ```
 #[diagnostic::on_unimplemented(message = "`{Self}` is not an element type of numbers")]
 pub trait Numeric: Elem {}
 
 /// An element type with an order: all but `bool` and those for storage.
+///
+/// ```
+#[doc = include_str!("on_interp.txt")]
+/// # on_interp(Level::Tile { warps: None }, &|memory| {
+/// use kiln_lang::Ordered;
+///
+/// fn is_between<T: Ordered>(x: Val<T>, low: Val<T>, high: Val<T>) -> Val<bool> {
+///     x.ge(low) & x.lt(high)
+/// }
+///
+/// device_assert!(is_between(val::<u8>(3), val(3), val(4)));
+/// # });
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no order on a device",
     label = "`<`, `<=`, `>` and `>=` compare numbers",
@@ -69,6 +99,17 @@ pub trait Numeric: Elem {}
 pub trait Ordered: Elem {}
 
 /// An element type with arithmetic: all but `bool` and those for storage.
+///
+/// ```
+#[doc = include_str!("on_interp.txt")]
+/// # on_interp(Level::Tile { warps: None }, &|memory| {
+/// fn square<T: Num>(x: Val<T>) -> Val<T> {
+///     x * x
+/// }
+///
+/// device_assert!(square(val::<f32>(-1.5)).eq(2.25) & square(val::<u32>(3)).eq(9));
+/// # });
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no arithmetic on a device",
     note = "use `select` or `cast` to make a number of a bool; E4M3 and E5M2 are for storage: `cast` them first"
@@ -76,10 +117,32 @@ pub trait Ordered: Elem {}
 pub trait Num: Numeric + HostNumber + Ordered {}
 
 /// An integer element type.
+///
+/// ```
+#[doc = include_str!("on_interp.txt")]
+/// # on_interp(Level::Tile { warps: None }, &|memory| {
+/// fn is_power_of_two<T: Int>(x: Val<T>) -> Val<bool> {
+///     x.popcount().eq(1)
+/// }
+///
+/// device_assert!(is_power_of_two(val::<u8>(64)) & !is_power_of_two(val::<i32>(65)));
+/// # });
+/// ```
 #[diagnostic::on_unimplemented(message = "`{Self}` is not an integer element type")]
 pub trait Int: Num + Bits {}
 
 /// A floating-point element type.
+///
+/// ```
+#[doc = include_str!("on_interp.txt")]
+/// # on_interp(Level::Tile { warps: None }, &|memory| {
+/// fn length<T: Float>(x: Val<T>, y: Val<T>) -> Val<T> {
+///     (x * x + y * y).sqrt()
+/// }
+///
+/// device_assert!(length(val::<f64>(3.0), val(4.0)).eq(5.0) & length(val::<f16>(3), val(4)).eq(5));
+/// # });
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a floating-point element type",
     note = "convert with `.cast::<f32>()` first"
@@ -87,6 +150,18 @@ pub trait Int: Num + Bits {}
 pub trait Float: Num {}
 
 /// An element type of 4 or 8 bytes, which memory moves in one piece.
+///
+/// ```
+#[doc = include_str!("on_interp.txt")]
+/// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+/// /// What another thread has released.
+/// fn received<T: Word>(inbox: View<T, 1>, at: usize) -> Val<T> {
+///     inbox.get_ordered(at, Order::Acquire, Scope::Device)
+/// }
+///
+/// device_assert!(received(*memory, 7).eq(0));
+/// # });
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no ordered accesses",
     note = "memory moves 4 or 8 bytes in one piece: use i32, u32, i64, u64, f32 or f64"
@@ -94,10 +169,27 @@ pub trait Float: Num {}
 pub trait Word: Num {}
 
 /// An element type with bits to combine: the integers and `bool`.
+///
+/// ```
+#[doc = include_str!("on_interp.txt")]
+/// # on_interp(Level::Tile { warps: None }, &|memory| {
+/// /// What is in one set of bits, or in one bool, and not in the other.
+/// fn without<T: Bits>(a: Val<T>, b: Val<T>) -> Val<T> {
+///     a & !b
+/// }
+///
+/// device_assert!(without(val::<u32>(7), val(2)).eq(5) & without(val(true), val(false)));
+/// # });
+/// ```
 #[diagnostic::on_unimplemented(message = "`{Self}` is neither an integer type nor bool")]
 pub trait Bits: Elem {}
 
 /// A number on the host, before it is known what it becomes on the device.
+///
+/// ```
+/// use kiln_lang::{HostNumber, Number};
+/// assert_eq!((7u8.number(), 2.5f32.number()), (Number::Int(7), Number::Float(2.5)));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
     /// An integer.
@@ -107,6 +199,19 @@ pub enum Number {
 }
 
 /// A number type of the host.
+///
+/// ```
+/// use kiln_lang::{HostNumber, Number};
+///
+/// fn is_whole(x: impl HostNumber) -> bool {
+///     match x.number() {
+///         Number::Int(_) => true,
+///         Number::Float(x) => x.fract() == 0.0,
+///     }
+/// }
+///
+/// assert!(is_whole(3i64) && is_whole(2.0f32) && !is_whole(0.5f64));
+/// ```
 #[diagnostic::on_unimplemented(message = "`{Self}` is not a number type of the host")]
 pub trait HostNumber: Copy {
     /// The number.

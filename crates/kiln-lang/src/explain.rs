@@ -12,6 +12,14 @@ use std::iter::Empty;
 use std::ops::{Index, IndexMut};
 
 /// What a tensor, shared memory or a tile may be indexed with by `[]`: nothing.
+///
+/// ```
+#[doc = include_str!("on_interp.txt")]
+/// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+/// memory.set(thread_index(), 3); // not `memory[i] = 3`
+/// device_assert!(memory.get(thread_id(0)).eq(3)); // not `memory[i]`
+/// # });
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`[]` does not index memory or values of the device",
     label = "an index of the device",
@@ -22,6 +30,19 @@ use std::ops::{Index, IndexMut};
 pub trait Subscript {}
 
 /// Tensors that a kernel may store into: those behind `&mut`.
+///
+/// ```
+#[doc = include_str!("on_interp.txt")]
+/// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+/// /// A `View` is read alone; a `ViewMut` is written, and read by what reads views.
+/// fn add_one(y: ViewMut<u32, 1>) {
+///     y.set(thread_index(), y.get(thread_id(0)) + 1);
+/// }
+///
+/// add_one(memory);
+/// device_assert!(memory.get(thread_id(0)).eq(1));
+/// # });
+/// ```
 #[diagnostic::on_unimplemented(
     message = "this tensor is read only: the kernel has it as `&Tensor`",
     label = "stores into a tensor",
@@ -30,6 +51,14 @@ pub trait Subscript {}
 pub trait Writable {}
 
 /// Values that are optional: none of the device.
+///
+/// ```
+#[doc = include_str!("on_interp.txt")]
+/// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+/// // Not `memory.get(i).unwrap_or(7)`: another value is for indices outside.
+/// device_assert!(memory.get_or(thread_id(0) + 64, 7).eq(7));
+/// # });
+/// ```
 #[diagnostic::on_unimplemented(
     message = "a device value is there: it is no `Option` and no `Result`",
     label = "not optional",
@@ -38,6 +67,25 @@ pub trait Writable {}
 pub trait Optional {}
 
 /// What has elements to iterate over on the host: nothing of the device.
+///
+/// ```
+#[doc = include_str!("on_interp.txt")]
+/// # on_interp(Level::Tile { warps: None }, &|memory| {
+/// /// Not `for v in x.iter()`: the loop counts.
+/// #[device(crate = kiln_lang)]
+/// fn ones(x: View<u32, 1>) -> Val<i64> {
+///     let mut count: Val<i64> = 0;
+///     for i in 0..x.extent(0) {
+///         if x.get(i) == 1 {
+///             count += 1;
+///         }
+///     }
+///     count
+/// }
+///
+/// device_assert!(ones(*memory).eq(0));
+/// # });
+/// ```
 #[diagnostic::on_unimplemented(
     message = "elements of the device cannot be iterated over",
     label = "no iterator",

@@ -37,6 +37,19 @@ impl<T: Elem, const R: usize> Deref for Shared<T, R> {
 }
 
 /// Allocates shared memory of a static shape.
+///
+/// ```
+#[doc = include_str!("on_interp.txt")]
+/// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+/// let total = shared::<u32, 1>([1]);
+/// // SAFETY: all threads write the same, and a barrier comes before others touch it.
+/// unsafe { total.put(0, 0) };
+/// barrier();
+/// total.atomic_add(0, 1);
+/// barrier();
+/// device_assert!(total.get(0).eq(64));
+/// # });
+/// ```
 #[track_caller]
 pub fn shared<T: Elem, const R: usize>(shape: [usize; R]) -> Shared<T, R> {
     Shared { view: ViewMut::from_core(alloc(Space::Shared, T::SCALAR, &shape, Location::caller())) }
@@ -120,6 +133,17 @@ pub struct Local<T: Elem> {
 }
 
 /// Allocates an array of `len` elements for each thread.
+///
+/// ```
+#[doc = include_str!("on_interp.txt")]
+/// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+/// let powers = local::<i64>(4);
+/// for k in 0..4 {
+///     powers.set(k, thread_id(0) << k);
+/// }
+/// device_assert!(powers.get(3).eq(thread_id(0) * 8));
+/// # });
+/// ```
 #[track_caller]
 pub fn local<T: Elem>(len: usize) -> Local<T> {
     Local { view: ViewMut::from_core(alloc(Space::Local, T::SCALAR, &[len], Location::caller())) }

@@ -131,6 +131,43 @@ pub trait KernelParam {
 }
 
 /// The parameters of a kernel: a tuple of [`KernelParam`]s.
+///
+/// ```
+/// use kiln_lang::param::{ArgSink, FunctionId, KernelFn, KernelParams, KernelSite, SpecKey, ViewArg, trace_function};
+/// use kiln_lang::prelude::*;
+/// use std::any::TypeId;
+///
+/// /// Collects the numbers of a launch; a runtime takes views too.
+/// struct Numbers(Vec<kiln_ir::Literal>);
+///
+/// impl ArgSink for Numbers {
+///     fn scalar(&mut self, value: kiln_ir::Literal) {
+///         self.0.push(value);
+///     }
+///     unsafe fn view(&mut self, _: ViewArg<'_>) {}
+/// }
+///
+/// static SITE: KernelSite = KernelSite::new("scaled", "x twice", "a.rs", 3, 1).contracted();
+/// type Params = (Val<f32>, bool); // a number of the launch, and a host constant
+/// let function: KernelFn<Params> = KernelFn::new(&SITE, TypeId::of::<Params>(), |(x, twice): (Val<f32>, bool)| {
+///     device_assert!((if twice { x * 2.0 } else { x }).gt(0.0));
+/// });
+/// let kernel = trace_function(&SITE, Level::Tile { warps: None }, &mut || function.record(&(1.5, true)))?;
+/// assert_eq!((&kernel.name[..], &kernel.params[0].name[..], kernel.contract), ("scaled", "x", true));
+///
+/// // The constant decides on the specialization, and is not passed; the number is passed alone.
+/// let key = |args: &(f32, bool)| -> SpecKey {
+///     let mut key = SpecKey::of_function(function.id());
+///     Params::key(args, &mut key);
+///     key
+/// };
+/// assert!(key(&(1.5, true)) == key(&(2.5, true)) && key(&(1.5, true)) != key(&(1.5, false)));
+/// let mut numbers = Numbers(Vec::new());
+/// Params::pack(&(1.5, true), &mut numbers);
+/// assert_eq!(numbers.0, [1.5f32.literal()]);
+/// # let _: FunctionId = function.id();
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
 pub trait KernelParams {
     /// What a launch holds.
     type Args;
@@ -141,6 +178,17 @@ pub trait KernelParams {
     fn key(args: &Self::Args, key: &mut SpecKey);
 
     /// Declares all parameters, which take the names of the declarations in turn.
+    ///
+    /// ```
+    /// use kiln_lang::{param::KernelParams, prelude::*};
+    /// let kernel = trace("k", Level::Tile { warps: None }, |p| {
+    ///     let (x, block): (Val<f32>, usize) = <(Val<f32>, usize)>::declare(&(1.5, 64), p);
+    ///     device_assert!(x.gt(0.0));
+    ///     assert_eq!(block, 64);
+    /// })?;
+    /// assert_eq!(kernel.params.len(), 1); // the host constant is none
+    /// # Ok::<(), kiln_lang::TraceErrors>(())
+    /// ```
     fn declare(args: &Self::Args, decl: &mut ParamDecl) -> Self::Traced;
 
     /// Packs all arguments, in order.
@@ -204,6 +252,15 @@ kernel_params!(A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8 J 9 K 10 L 11 M 12 N 13 O 14 
 /// What distinguishes one specialization of a kernel from another. Equal keys give equal traces.
 ///
 /// A key is meaningful in one process only.
+///
+/// ```
+/// use kiln_lang::param::SpecKey;
+/// let mut key = SpecKey::of_ir([1, 2, 3, 4]);
+/// assert_eq!(key, SpecKey::of_ir([1, 2, 3, 4]));
+/// key.word(64);
+/// key.hashed(&"a setting");
+/// assert_ne!(key, SpecKey::of_ir([1, 2, 3, 4]));
+/// ```
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SpecKey {
     site: usize,
@@ -213,6 +270,14 @@ pub struct SpecKey {
 
 impl SpecKey {
     /// The key of a kernel function, to which its arguments add.
+    ///
+    /// ```
+    /// use kiln_lang::param::{KernelFn, KernelSite, SpecKey};
+    /// use std::any::TypeId;
+    /// static SITE: KernelSite = KernelSite::new("k", "", "a.rs", 3, 1);
+    /// let function = KernelFn::<()>::new(&SITE, TypeId::of::<()>(), |()| ());
+    /// assert_eq!(SpecKey::of_function(function.id()), SpecKey::of_function(function.id()));
+    /// ```
     pub fn of_function(function: FunctionId) -> SpecKey {
         let site = std::ptr::from_ref(function.site) as usize;
         SpecKey { site, types: function.types, words: SmallVec::new() }
@@ -244,6 +309,21 @@ impl SpecKey {
 }
 
 /// A view as a runtime's tensor packs it: where its elements are.
+///
+/// ```
+/// use kiln_lang::param::ViewArg;
+///
+/// /// Bytes from the first element to behind the last one.
+/// fn span(view: &ViewArg<'_>) -> usize {
+///     let last: usize = view.extents.iter().zip(view.strides).map(|(extent, stride)| (extent - 1) * stride).sum();
+///     (last + 1) * view.elem.bytes() as usize
+/// }
+///
+/// let storage = vec![0f32; 64];
+/// let (elem, extents, strides) = (kiln_ir::Scalar::F32, &[4, 8][..], &[16, 1][..]);
+/// let view = ViewArg { storage: &storage, byte_offset: 0, elem, mutable: false, extents, strides };
+/// assert_eq!(span(&view), (3 * 16 + 8) * 4);
+/// ```
 #[derive(Clone, Copy)]
 pub struct ViewArg<'a> {
     /// The storage of the elements, of a type of the runtime's.
@@ -261,6 +341,31 @@ pub struct ViewArg<'a> {
 }
 
 /// Where a runtime collects the packed arguments of a launch.
+///
+/// ```
+/// use kiln_lang::param::{ArgSink, KernelParam, ViewArg};
+/// use kiln_lang::prelude::*;
+///
+/// #[derive(Default)]
+/// struct Count {
+///     numbers: usize,
+///     views: usize,
+/// }
+///
+/// impl ArgSink for Count {
+///     fn scalar(&mut self, _: kiln_ir::Literal) {
+///         self.numbers += 1;
+///     }
+///     unsafe fn view(&mut self, _: ViewArg<'_>) {
+///         self.views += 1;
+///     }
+/// }
+///
+/// let mut count = Count::default();
+/// <Val<f32> as KernelParam>::pack(&1.5, &mut count);
+/// <usize as KernelParam>::pack(&64, &mut count); // a host constant packs nothing
+/// assert_eq!((count.numbers, count.views), (1, 0));
+/// ```
 pub trait ArgSink {
     /// The value of a scalar parameter.
     fn scalar(&mut self, value: Literal);
@@ -305,6 +410,22 @@ pub fn trace(name: &str, level: Level, body: impl FnOnce(&mut ParamDecl)) -> Res
 }
 
 /// The declarations of a kernel's parameters.
+///
+/// ```
+/// use kiln_lang::param::{Facts, IntFact, ParamDecl};
+/// use kiln_lang::prelude::*;
+///
+/// /// Declares a tensor and how many of its elements count.
+/// fn declared(p: &mut ParamDecl) -> (View<f32, 1>, Val<i64>) {
+///     let fact = IntFact { divisor: 16, ..IntFact::default() };
+///     (p.view("x", Facts::default()), p.scalar("n", fact))
+/// }
+///
+/// let kernel = trace("k", Level::Tile { warps: None }, |p| _ = declared(p))?;
+/// assert_eq!(kernel.params[0].ty.to_string(), "view<f32, 1, global>");
+/// assert_eq!((&kernel.params[1].name[..], kernel.params[1].facts.value.divisor), ("n", 16));
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
 pub struct ParamDecl {
     /// The names that parameters in order take, those that are left.
     names: &'static str,
@@ -366,6 +487,23 @@ impl ParamDecl {
     }
 
     /// Records that the kernel reads and writes, as [`records`](Self::records).
+    ///
+    /// ```
+    /// use kiln_lang::{param::Facts, prelude::*};
+    /// #[derive(Clone, Copy, Record)]
+    /// #[kiln(crate = kiln_lang)]
+    /// struct Pixel {
+    ///     red: u8,
+    ///     green: u8,
+    /// }
+    ///
+    /// let kernel = trace("k", Level::Thread { block: [64, 1, 1] }, |p| {
+    ///     let image: RecordViewMut<Pixel, 1> = p.records_mut("image", &mut |_| Facts::default());
+    ///     image.set_or_skip(thread_index(), Pixel { red: 255, green: 0 });
+    /// })?;
+    /// assert!(kernel.params.len() == 2 && kernel.params.iter().all(|param| param.mutable));
+    /// # Ok::<(), kiln_lang::TraceErrors>(())
+    /// ```
     pub fn records_mut<B: Record, const R: usize>(
         &mut self,
         name: &str,
@@ -508,12 +646,28 @@ impl KernelSite {
     }
 
     /// The same kernel, whose products and sums may become multiply-adds.
+    ///
+    /// ```
+    /// use kiln_lang::param::KernelSite;
+    /// let site = KernelSite::new("k", "", "a.rs", 3, 1);
+    /// assert!(!site.contract && site.contracted().contract);
+    /// ```
     pub const fn contracted(self) -> KernelSite {
         KernelSite { contract: true, ..self }
     }
 }
 
 /// A kernel function with its generic arguments, which differs from any other in this process.
+///
+/// ```
+/// use kiln_lang::param::{FunctionId, KernelFn, KernelSite, SpecKey};
+/// use std::any::TypeId;
+/// static SITE: KernelSite = KernelSite::new("k", "block", "a.rs", 3, 1);
+/// let of = |types| KernelFn::<(usize,)>::new(&SITE, types, |_| ()).id();
+/// let (floats, doubles): (FunctionId, FunctionId) = (of(TypeId::of::<f32>()), of(TypeId::of::<f64>()));
+/// assert_eq!((floats.site.name, floats.site.params), ("k", "block"));
+/// assert_ne!(SpecKey::of_function(floats), SpecKey::of_function(doubles)); // generic arguments differ
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct FunctionId {
     /// Where the function stands in the source.
@@ -522,6 +676,20 @@ pub struct FunctionId {
 }
 
 /// A kernel function with its generic arguments: what to trace.
+///
+/// ```
+/// use kiln_lang::param::{KernelFn, KernelSite, trace_function};
+/// use kiln_lang::prelude::*;
+/// use std::any::TypeId;
+///
+/// static SITE: KernelSite = KernelSite::new("counted", "n block", "a.rs", 3, 1);
+/// let body: fn((Val<i32>, usize)) = |(n, block)| device_assert!(n.lt(block));
+/// let function = KernelFn::<(Val<i32>, usize)>::new(&SITE, TypeId::of::<()>(), body);
+/// let record = &mut || function.record(&(7, 64));
+/// let kernel = trace_function(function.id().site, Level::Tile { warps: None }, record)?;
+/// assert_eq!((&kernel.name[..], &kernel.params[0].name[..]), ("counted", "n"));
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
 pub struct KernelFn<P: KernelParams> {
     id: FunctionId,
     body: fn(P::Traced),
@@ -556,6 +724,15 @@ impl<P: KernelParams> KernelFn<P> {
 
 /// Records the specialization of a kernel function that `record` runs once, by
 /// [`KernelFn::record`]. Not generic, as every kernel of a program would have a copy.
+///
+/// ```
+/// use kiln_lang::param::{KernelSite, trace_function};
+/// use kiln_lang::{Level, iota};
+/// let site = KernelSite::new("sums", "", "a.rs", 3, 1);
+/// let kernel = trace_function(&site, Level::Tile { warps: None }, &mut || _ = iota::<i32>(8).sum())?;
+/// assert_eq!(kernel.name, "sums");
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
 ///
 /// # Errors
 ///

@@ -42,12 +42,26 @@ pub fn program_id(axis: usize) -> Idx {
 }
 
 /// How many programs (blocks) the launch has on an axis.
+///
+/// ```
+#[doc = include_str!("on_interp.txt")]
+/// # on_interp(Level::Tile { warps: None }, &|memory| {
+/// device_assert!(program_id(0).lt(num_programs(0)) & num_programs(1).eq(1));
+/// # });
+/// ```
 #[track_caller]
 pub fn num_programs(axis: usize) -> Idx {
     query(OpKind::NumPrograms, axis, Location::caller())
 }
 
 /// The thread's index in its block, on an axis. Needs a launch with threads.
+///
+/// ```
+#[doc = include_str!("on_interp.txt")]
+/// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+/// device_assert!(thread_id(0).lt(64) & thread_id(1).eq(0));
+/// # });
+/// ```
 #[track_caller]
 pub fn thread_id(axis: usize) -> Idx {
     let site = Location::caller();
@@ -60,6 +74,13 @@ pub fn thread_id(axis: usize) -> Idx {
 }
 
 /// The block's extent on an axis: a constant of the specialization. Needs a launch with threads.
+///
+/// ```
+#[doc = include_str!("on_interp.txt")]
+/// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+/// device_assert!(block_dim(0).eq(64) & block_dim(2).eq(1));
+/// # });
+/// ```
 #[track_caller]
 pub fn block_dim(axis: usize) -> Idx {
     let site = Location::caller();
@@ -76,12 +97,26 @@ pub(crate) fn thread_in_block() -> Idx {
 }
 
 /// The thread's lane in its warp of 32.
+///
+/// ```
+#[doc = include_str!("on_interp.txt")]
+/// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+/// device_assert!(lane_id().eq(thread_id(0) % 32));
+/// # });
+/// ```
 #[track_caller]
 pub fn lane_id() -> Idx {
     thread_in_block() % i64::from(WARP)
 }
 
 /// The number of the thread's warp in its block.
+///
+/// ```
+#[doc = include_str!("on_interp.txt")]
+/// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+/// device_assert!(warp_id().eq(thread_id(0) / 32));
+/// # });
+/// ```
 #[track_caller]
 pub fn warp_id() -> Idx {
     thread_in_block() / i64::from(WARP)
@@ -91,6 +126,18 @@ pub fn warp_id() -> Idx {
 /// visible after.
 ///
 /// All threads of the block must reach the same barrier.
+///
+/// ```
+#[doc = include_str!("on_interp.txt")]
+/// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+/// let s = shared::<i64, 1>([64]);
+/// let i = thread_id(0);
+/// // SAFETY: each thread writes its own element, and the barrier comes before any is read.
+/// unsafe { s.put(i, i * i) };
+/// barrier();
+/// device_assert!(s.get(63 - i).eq((63 - i) * (63 - i)));
+/// # });
+/// ```
 #[track_caller]
 pub fn barrier() {
     let site = Location::caller();
@@ -174,6 +221,18 @@ fn warp_barrier(lanes: Raw, name: &str, site: Site) {
 /// All threads of the cluster must reach the same barrier, or have ended. A block's shared memory
 /// is there from when the block begins until it ends: such a barrier comes before anybody's first
 /// [store](crate::Shared::set_quad_of) to another block's, and one after the last.
+///
+/// ```
+/// use kiln_lang::{explicit::cluster, prelude::*, cluster_barrier};
+/// let kernel = trace("k", Level::Thread { block: [32, 1, 1] }, |_| {
+///     cluster(2);
+///     cluster_barrier(); // both blocks have begun
+///     // Here each may store to the other's shared memory.
+///     cluster_barrier(); // and neither has ended
+/// })?;
+/// assert_eq!((kernel.cluster, kernel.block(kernel.body).ops.len()), (2, 2));
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
 #[track_caller]
 pub fn cluster_barrier() {
     let site = Location::caller();
@@ -220,6 +279,21 @@ pub fn grid_barrier() {
 
 /// Orders this thread's earlier accesses of memory before its later ones, as other threads of the
 /// device see them. In a kernel over tiles they are those of the whole program.
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// let kernel = trace("k", Level::Thread { block: [32, 1, 1] }, |p| {
+///     let (data, flag) = (p.view_mut::<u32, 1>("data", Default::default()), p.view_mut::<u32, 1>("flag", Default::default()));
+///     // SAFETY: all threads store the same, and who reads the data has seen the flag.
+///     unsafe {
+///         data.set_ordered(0, 7, Order::Relaxed, Scope::Device);
+///         fence(); // whoever sees the flag sees the data
+///         flag.set_ordered(0, 1, Order::Relaxed, Scope::Device);
+///     }
+/// })?;
+/// assert!(kernel.to_string().contains("fence.device"));
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
 #[track_caller]
 pub fn fence() {
     let site = Location::caller();
@@ -317,6 +391,14 @@ pub fn shuffle_idx<T: Elem>(value: Val<T>, lane: impl IntoIndex) -> Val<T> {
 
 /// The value that the lane `by` below has, modulo 32; the lowest lanes keep their own. As for
 /// [`shuffle_idx`], all threads of a warp reach it together.
+///
+/// ```
+#[doc = include_str!("on_interp.txt")]
+/// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+/// let lane = lane_id();
+/// device_assert!(shuffle_up(lane, 1).eq((lane - 1).max(0))); // lane 0 keeps its own
+/// # });
+/// ```
 #[track_caller]
 pub fn shuffle_up<T: Elem>(value: Val<T>, by: impl IntoIndex) -> Val<T> {
     shuffle(ShuffleMode::Up, value, by.into_index(), Location::caller())
@@ -324,6 +406,14 @@ pub fn shuffle_up<T: Elem>(value: Val<T>, by: impl IntoIndex) -> Val<T> {
 
 /// The value that the lane `by` above has, modulo 32; the highest lanes keep their own. As for
 /// [`shuffle_idx`], all threads of a warp reach it together.
+///
+/// ```
+#[doc = include_str!("on_interp.txt")]
+/// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+/// let lane = lane_id();
+/// device_assert!(shuffle_down(lane, 1).eq((lane + 1).min(31))); // lane 31 keeps its own
+/// # });
+/// ```
 #[track_caller]
 pub fn shuffle_down<T: Elem>(value: Val<T>, by: impl IntoIndex) -> Val<T> {
     shuffle(ShuffleMode::Down, value, by.into_index(), Location::caller())
@@ -331,6 +421,18 @@ pub fn shuffle_down<T: Elem>(value: Val<T>, by: impl IntoIndex) -> Val<T> {
 
 /// The value that the lane whose number differs by exclusive or with `mask` has, modulo 32. As for
 /// [`shuffle_idx`], all threads of a warp reach it together.
+///
+/// ```
+#[doc = include_str!("on_interp.txt")]
+/// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+/// // The sum of a warp, by halves.
+/// let mut sum = lane_id();
+/// for mask in [16, 8, 4, 2, 1] {
+///     sum += shuffle_xor(sum, mask);
+/// }
+/// device_assert!(sum.eq(31 * 32 / 2));
+/// # });
+/// ```
 #[track_caller]
 pub fn shuffle_xor<T: Elem>(value: Val<T>, mask: impl IntoIndex) -> Val<T> {
     shuffle(ShuffleMode::Xor, value, mask.into_index(), Location::caller())
@@ -349,6 +451,13 @@ fn vote<U: Elem>(mode: VoteMode, predicate: Val<bool>, site: Site) -> Val<U> {
 
 /// Whether the predicate holds in every thread of the warp. As for [`shuffle_idx`], all of them
 /// reach it together.
+///
+/// ```
+#[doc = include_str!("on_interp.txt")]
+/// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+/// device_assert!(vote_all(lane_id().lt(32)) & !vote_all(lane_id().lt(31)));
+/// # });
+/// ```
 #[track_caller]
 pub fn vote_all(predicate: impl IntoVal<bool>) -> Val<bool> {
     vote(VoteMode::All, predicate.into_val(), Location::caller())
@@ -356,6 +465,13 @@ pub fn vote_all(predicate: impl IntoVal<bool>) -> Val<bool> {
 
 /// Whether the predicate holds in some thread of the warp. As for [`shuffle_idx`], all of them
 /// reach it together.
+///
+/// ```
+#[doc = include_str!("on_interp.txt")]
+/// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+/// device_assert!(vote_any(lane_id().eq(31)) & !vote_any(lane_id().eq(32)));
+/// # });
+/// ```
 #[track_caller]
 pub fn vote_any(predicate: impl IntoVal<bool>) -> Val<bool> {
     vote(VoteMode::Any, predicate.into_val(), Location::caller())
@@ -363,6 +479,13 @@ pub fn vote_any(predicate: impl IntoVal<bool>) -> Val<bool> {
 
 /// A bit for each lane of the warp in which the predicate holds. As for [`shuffle_idx`], all
 /// threads of a warp reach it together.
+///
+/// ```
+#[doc = include_str!("on_interp.txt")]
+/// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+/// device_assert!(ballot(lane_id().lt(4)).eq(0b1111));
+/// # });
+/// ```
 #[track_caller]
 pub fn ballot(predicate: impl IntoVal<bool>) -> Val<u32> {
     vote(VoteMode::Ballot, predicate.into_val(), Location::caller())

@@ -32,18 +32,46 @@ fn clock(what: &str, unit: ClockUnit) -> Val<u64> {
 /// a microsecond at worst.
 ///
 /// In the interpreter both clocks count operations, so that runs repeat exactly.
+///
+/// ```
+#[doc = include_str!("on_interp.txt")]
+/// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+/// let begin = clock_ns();
+/// sleep_ns(200);
+/// device_assert!(clock_ns().ge(begin));
+/// # });
+/// ```
 #[track_caller]
 pub fn clock_ns() -> Val<u64> {
     clock("clock_ns", ClockUnit::Nanos)
 }
 
 /// Cycles of the core that runs the thread: only differences taken by one thread mean something.
+///
+/// ```
+#[doc = include_str!("on_interp.txt")]
+/// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+/// let begin = clock_cycles();
+/// let x = lane_id().cast::<f32>().sqrt();
+/// let cycles = clock_cycles() - begin;
+/// device_assert!(x.ge(0.0) & cycles.gt(0));
+/// # });
+/// ```
 #[track_caller]
 pub fn clock_cycles() -> Val<u64> {
     clock("clock_cycles", ClockUnit::Cycles)
 }
 
 /// Rests for about so many nanoseconds, at most a millisecond: a hint to let others work.
+///
+/// ```
+#[doc = include_str!("on_interp.txt")]
+/// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+/// let begin = clock_ns();
+/// sleep_ns(1000);
+/// device_assert!((clock_ns() - begin).lt(1_000_000_000));
+/// # });
+/// ```
 #[track_caller]
 pub fn sleep_ns(nanoseconds: impl IntoVal<u32>) {
     let (site, time) = (Location::caller(), nanoseconds.into_val());

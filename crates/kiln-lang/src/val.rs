@@ -31,6 +31,14 @@ pub struct Val<T> {
 pub type Tile<T> = Val<T>;
 
 /// The type of indices, extents and program ids.
+///
+/// ```
+#[doc = include_str!("on_interp.txt")]
+/// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+/// let (row, column): (Idx, Idx) = (thread_id(0) / 8, thread_id(0) % 8);
+/// device_assert!((row * 8 + column).eq(thread_id(0)));
+/// # });
+/// ```
 pub type Idx = Val<i64>;
 
 impl<T> Clone for Val<T> {
@@ -60,6 +68,20 @@ impl<T> Val<T> {
     }
 
     /// The same value, for what does not look at its element type.
+    ///
+    /// ```
+    #[doc = include_str!("on_interp.txt")]
+    /// # on_interp(Level::Tile { warps: None }, &|memory| {
+    /// use kiln_lang::{Untyped, Val};
+    ///
+    /// /// Needs no copy for each element type.
+    /// fn same(a: Val<Untyped>, b: Val<Untyped>) -> bool {
+    ///     std::mem::size_of_val(&a) == std::mem::size_of_val(&b)
+    /// }
+    ///
+    /// assert!(same(val::<f32>(1.0).untyped(), iota::<i64>(8).untyped()));
+    /// # });
+    /// ```
     pub fn untyped(self) -> Val<Untyped> {
         Val::from_raw(self.raw)
     }
@@ -128,6 +150,18 @@ pub fn val<T: Elem>(x: impl IntoVal<T>) -> Val<T> {
 }
 
 /// What converts to a device value of element type `T`: itself, or a host number.
+///
+/// ```
+#[doc = include_str!("on_interp.txt")]
+/// # on_interp(Level::Tile { warps: None }, &|memory| {
+/// /// Takes values of the device, and numbers of the host.
+/// fn halved(x: impl IntoVal<f32>) -> Val<f32> {
+///     x.into_val() * 0.5
+/// }
+///
+/// device_assert!(halved(3).eq(1.5) & halved(val(3.0)).eq(1.5));
+/// # });
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not convert to a device value of `{T}`",
     note = "device values convert with `.cast::<T>()`; only host numbers convert by themselves"
@@ -187,6 +221,18 @@ fn constant(number: Number, elem: Scalar, site: Site) -> Raw {
 }
 
 /// What serves as an index: an integer of the device or the host.
+///
+/// ```
+#[doc = include_str!("on_interp.txt")]
+/// # on_interp(Level::Tile { warps: None }, &|memory| {
+/// /// Takes integers of every type.
+/// fn block(number: impl IntoIndex) -> Idx {
+///     number.into_index() * 64
+/// }
+///
+/// device_assert!(block(2).eq(128) & block(val::<u32>(2)).eq(128));
+/// # });
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an index",
     note = "an index is an integer: a `Val<i64>`, `Val<i32>`, `Val<u32>`, `Val<u64>` or a host integer"

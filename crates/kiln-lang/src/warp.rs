@@ -34,12 +34,40 @@ use std::panic::Location;
 /// # })?;
 /// # Ok::<(), kiln_lang::TraceErrors>(())
 /// ```
+///
+/// What the lanes of a group do together:
+///
+/// ```
+#[doc = include_str!("on_interp.txt")]
+/// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+/// let (group, lane) = (lane_group(4), lane_id() % 4);
+/// let x = lane + 1; // 1 2 3 4 in each group
+/// assert_eq!(group.size(), 4);
+/// device_assert!(group.min(x).eq(1) & group.inclusive_sum(x).eq(x * (x + 1) / 2));
+/// device_assert!(group.exclusive_sum(x).eq(x * (x - 1) / 2));
+/// device_assert!(group.inclusive_scan(x, |a, b| a.max(b)).eq(x));
+/// device_assert!(group.and_bits(x).eq(0) & group.or_bits(x).eq(7) & group.xor_bits(x).eq(4));
+/// device_assert!(group.ballot(x.gt(2)).eq(0b1100) & group.any(x.eq(4)));
+/// device_assert!(group.match_all(lane_id() / 4));
+/// device_assert!(group.shuffle_idx(x, 2).eq(3) & group.shuffle_xor(x, 3).eq(5 - x));
+/// device_assert!(group.shuffle_up(x, 1).eq((x - 1).max(1)));
+/// device_assert!(group.shuffle_down(x, 1).eq((x + 1).min(4)));
+/// # });
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneGroup {
     size: u32,
 }
 
 /// Groups of so many lanes: 1, 2, 4, 8, 16 or 32. Needs a launch with threads.
+///
+/// ```
+#[doc = include_str!("on_interp.txt")]
+/// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+/// let rows = lane_group(8); // four in a warp
+/// device_assert!(rows.sum(val::<i32>(1)).eq(8) & rows.rank().eq(lane_id() % 8));
+/// # });
+/// ```
 #[track_caller]
 pub fn lane_group(size: usize) -> LaneGroup {
     if size.is_power_of_two() && size <= WARP as usize {
@@ -67,6 +95,13 @@ pub fn warp() -> LaneGroup {
 
 /// A bit for each lane of the warp that the block has. Threads that wait elsewhere are none that
 /// are missing: all of a warp reach this together.
+///
+/// ```
+#[doc = include_str!("on_interp.txt")]
+/// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+/// device_assert!(active_mask().eq(u32::MAX)); // warps of this block are full
+/// # });
+/// ```
 #[track_caller]
 pub fn active_mask() -> Val<u32> {
     ballot(true)
@@ -93,12 +128,27 @@ pub fn lane_in(lanes: impl IntoVal<u32>) -> Val<bool> {
 }
 
 /// A bit for each lane of the warp that has the same value: see [`LaneGroup::match_any`].
+///
+/// ```
+#[doc = include_str!("on_interp.txt")]
+/// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+/// let odd = match_any(lane_id() % 2);
+/// device_assert!(odd.eq(select((lane_id() % 2).eq(1), 0xaaaa_aaaau32, 0x5555_5555)));
+/// # });
+/// ```
 #[track_caller]
 pub fn match_any<T: Num>(value: Val<T>) -> Val<u32> {
     warp().match_any(value)
 }
 
 /// Whether all lanes of the warp have the same value: see [`LaneGroup::match_all`].
+///
+/// ```
+#[doc = include_str!("on_interp.txt")]
+/// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+/// device_assert!(match_all(warp_id()) & !match_all(lane_id()));
+/// # });
+/// ```
 #[track_caller]
 pub fn match_all<T: Num>(value: Val<T>) -> Val<bool> {
     warp().match_all(value)

@@ -39,6 +39,39 @@ use syn::parse_macro_input;
 /// so that sums, products, quotients and square roots have the same bits on every device.
 ///
 /// `#[kernel(crate = path)]` names the crate that the expansion refers to, `::kiln` by default.
+///
+/// ```
+/// # // What a runtime provides beside the language: see `kiln_lang::param`.
+/// # mod runtime {
+/// #     pub mod __private {
+/// #         pub use kiln_lang::__private::*;
+/// #         pub struct Launch<P: KernelParams>(pub KernelFn<P>, pub P::Args);
+/// #         impl<P: KernelParams> Launch<P> {
+/// #             pub fn new(kernel: KernelFn<P>, args: P::Args) -> Self {
+/// #                 Launch(kernel, args)
+/// #             }
+/// #         }
+/// #     }
+/// # }
+/// use kiln_lang::{param::trace_function, prelude::*};
+///
+/// /// Checks a number of the launch; `strictly` is a host constant.
+/// #[kernel(crate = runtime)]
+/// fn positive(x: Val<f32>, strictly: bool) {
+///     if strictly {
+///         device_assert!(x > 0.0, "x is {}", x);
+///     } else {
+///         device_assert!(x >= 0.0, "x is {}", x);
+///     }
+/// }
+///
+/// let launch = positive(1.5, true);
+/// let record = &mut || launch.0.record(&launch.1);
+/// let kernel = trace_function(launch.0.id().site, Level::Tile { warps: None }, record)?;
+/// assert_eq!((&kernel.name[..], &kernel.params[0].name[..]), ("positive", "x"));
+/// assert_eq!(kernel.to_string().matches("assert").count(), 1);
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
 #[proc_macro_attribute]
 pub fn kernel(args: TokenStream, item: TokenStream) -> TokenStream {
     let options = parse_macro_input!(args as options::Options);
@@ -50,6 +83,21 @@ pub fn kernel(args: TokenStream, item: TokenStream) -> TokenStream {
 ///
 /// Functions and methods that only compute need no attribute. `#[device(crate = path)]` as for
 /// `kernel`.
+///
+/// ```
+/// use kiln_lang::prelude::*;
+///
+/// #[device(crate = kiln_lang)]
+/// fn magnitude(x: Val<i32>) -> Val<i32> {
+///     if x < 0 { -x } else { x }
+/// }
+///
+/// let kernel = trace("k", Level::Tile { warps: None }, |p| {
+///     device_print!("{}", magnitude(p.scalar("n", Default::default())));
+/// })?;
+/// assert_eq!(kernel.to_string().matches(" if ").count(), 1);
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
 #[proc_macro_attribute]
 pub fn device(args: TokenStream, item: TokenStream) -> TokenStream {
     let options = parse_macro_input!(args as options::Options);
@@ -60,6 +108,34 @@ pub fn device(args: TokenStream, item: TokenStream) -> TokenStream {
 /// Makes a struct a device value, so that `let mut`, assignment and `if` work on it as a whole.
 ///
 /// Fields are device values, or host values with `Clone + PartialEq`.
+///
+/// ```
+/// use kiln_lang::prelude::*;
+///
+/// #[derive(Clone, Copy, DeviceValue)]
+/// #[kiln(crate = kiln_lang)]
+/// struct Range {
+///     low: Val<i32>,
+///     high: Val<i32>,
+/// }
+///
+/// /// Takes a number into a range.
+/// #[device(crate = kiln_lang)]
+/// fn with(mut range: Range, x: Val<i32>) -> Range {
+///     if x < range.low {
+///         range = Range { low: x, ..range };
+///     }
+///     range
+/// }
+///
+/// let kernel = trace("k", Level::Tile { warps: None }, |p| {
+///     let n = p.scalar("n", Default::default());
+///     let range = with(Range { low: val(0), high: val(9) }, n);
+///     device_assert!(range.low.le(range.high));
+/// })?;
+/// assert_eq!(kernel.to_string().matches(" if ").count(), 1);
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
 #[proc_macro_derive(DeviceValue, attributes(kiln))]
 pub fn derive_device_value(item: TokenStream) -> TokenStream {
     let item = parse_macro_input!(item as syn::DeriveInput);
@@ -67,6 +143,35 @@ pub fn derive_device_value(item: TokenStream) -> TokenStream {
 }
 
 /// Makes a type with `Copy + Hash` a host constant that kernels can take as a parameter.
+///
+/// ```
+/// use kiln_lang::param::{KernelParam, SpecKey};
+/// use kiln_lang::prelude::*;
+///
+/// #[derive(Clone, Copy, PartialEq, Hash, KernelConst)]
+/// #[kiln(crate = kiln_lang)]
+/// enum Activation {
+///     None,
+///     Relu,
+/// }
+///
+/// /// The choice is made while the kernel is specialized.
+/// fn activated(x: Val<f32>, activation: Activation) -> Val<f32> {
+///     match activation {
+///         Activation::None => x,
+///         Activation::Relu => x.max(0.0),
+///     }
+/// }
+///
+/// let key = |activation| {
+///     let mut key = SpecKey::of_ir([0; 4]);
+///     <Activation as KernelParam>::key(&activation, &mut key);
+///     key
+/// };
+/// assert!(key(Activation::Relu) == key(Activation::Relu) && key(Activation::Relu) != key(Activation::None));
+/// # trace("k", Level::Tile { warps: None }, |_| _ = activated(val(1.0), Activation::Relu))?;
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
 #[proc_macro_derive(KernelConst, attributes(kiln))]
 pub fn derive_kernel_const(item: TokenStream) -> TokenStream {
     let item = parse_macro_input!(item as syn::DeriveInput);
@@ -75,6 +180,27 @@ pub fn derive_kernel_const(item: TokenStream) -> TokenStream {
 
 /// Makes a struct of numbers and bools an element of tensors, of shared and of local memory, and
 /// makes a struct `NameVal` of device values for kernels.
+///
+/// ```
+/// use kiln_lang::prelude::*;
+///
+/// #[derive(Clone, Copy, Record)]
+/// #[kiln(crate = kiln_lang)]
+/// struct Particle {
+///     x: f32,
+///     v: f32,
+/// }
+///
+/// let kernel = trace("step", Level::Thread { block: [64, 1, 1] }, |p| {
+///     let particles: RecordViewMut<Particle, 1> = p.records_mut("particles", &mut |_| Default::default());
+///     let i = thread_index();
+///     let own = particles.get_or(i, Particle { x: 0.0, v: 0.0 });
+///     particles.set_or_skip(i, ParticleVal { x: own.x + own.v, ..own });
+/// })?;
+/// let names: Vec<&str> = kernel.params.iter().map(|param| &param.name[..]).collect();
+/// assert_eq!(names, ["particles_x", "particles_v"]);
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
 #[proc_macro_derive(Record, attributes(kiln))]
 pub fn derive_record(item: TokenStream) -> TokenStream {
     let item = parse_macro_input!(item as syn::DeriveInput);

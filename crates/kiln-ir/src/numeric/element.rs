@@ -7,6 +7,20 @@ use half::{bf16, f16};
 use std::fmt::Display;
 
 /// A Rust type that an IR element type is held as.
+///
+/// ```
+/// use kiln_ir::Scalar;
+/// use kiln_ir::numeric::Element;
+///
+/// assert_eq!((<i8 as Element>::SCALAR, Element::bits(-1i8), <i8 as Element>::of_bits(0xff)), (Scalar::I8, 0xff, -1));
+/// // Conversions saturate from floats and wrap between integers.
+/// assert_eq!((<u8 as Element>::of_f32(300.0), <u8 as Element>::of_f64(-1.0)), (255, 0));
+/// assert_eq!((<i8 as Element>::of_i64(200), <u32 as Element>::of_u64(1 << 32)), (-56, 0));
+/// assert_eq!(Element::cast::<i32>(2.9f32), 2);
+/// // NaN loses, and a negative zero is below a zero.
+/// assert_eq!((f32::NAN.least(1.0), 1f32.greatest(f32::NAN)), (1.0, 1.0));
+/// assert!((-0f32).below(0.0) && Element::is_nan(f32::NAN));
+/// ```
 pub trait Element: Copy + PartialOrd + Display + 'static {
     /// The IR type.
     const SCALAR: Scalar;

@@ -6,6 +6,13 @@ use super::number::Number;
 use half::{bf16, f16};
 
 /// Floating-point types.
+///
+/// ```
+/// use kiln_ir::numeric::Float;
+/// // Computed in f64 and rounded once.
+/// assert_eq!(0.1f32.via(f64::exp), f64::exp(0.1f32.into()) as f32);
+/// assert_eq!(3f32.via2(4.0, f64::hypot), 5.0);
+/// ```
 pub trait Float: Number {
     /// The value of `f` at this point, rounded to the type.
     fn via(self, f: impl Fn(f64) -> f64) -> Self;

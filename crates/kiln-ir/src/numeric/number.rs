@@ -5,6 +5,22 @@ use crate::rounding;
 use half::{bf16, f16};
 
 /// Integers, which wrap, and floats.
+///
+/// ```
+/// use kiln_ir::numeric::Number;
+///
+/// /// a · b + 1 and the remainder of a by b, of whichever type.
+/// fn example<T: Number>(a: T, b: T) -> (T, Option<T>) {
+///     (T::add(T::mul(a, b), T::ONE), T::rem(a, b))
+/// }
+///
+/// assert_eq!((example(7, 2), example(7.5, 2.0)), ((15, Some(1)), (16.0, Some(1.5))));
+/// assert_eq!((Number::sub(0u8, 1), Number::neg(i32::MIN), Number::abs(-3)), (255, i32::MIN, 3));
+/// assert_eq!((Number::div(7, 0), Number::div(7.0, 2.0), Number::fma(2.0, 3.0, 1.0)), (None, Some(3.5), 7.0));
+/// // 16-bit floats accumulate in f32, and are rounded once at the end.
+/// let sum: f32 = half::f16::ONE.widen();
+/// assert_eq!(half::f16::narrow(sum + 1e-9), half::f16::ONE);
+/// ```
 pub trait Number: Element {
     /// The type that sums and dot products accumulate in.
     type Acc: Number;
@@ -37,6 +53,12 @@ pub trait Number: Element {
 }
 
 /// Bool and integers.
+///
+/// ```
+/// use kiln_ir::numeric::Bits;
+/// assert_eq!((Bits::and(6u32, 3), Bits::or(6u32, 3), Bits::xor(6u32, 3), Bits::not(6u8)), (2, 7, 5, 249));
+/// assert_eq!((Bits::xor(true, true), Bits::not(<bool as Bits>::NONE)), (false, <bool as Bits>::ALL));
+/// ```
 pub trait Bits: Element {
     /// The identity of `and`.
     const ALL: Self;
@@ -53,6 +75,13 @@ pub trait Bits: Element {
 }
 
 /// Integers.
+///
+/// ```
+/// use kiln_ir::numeric::Int;
+/// // Amounts count modulo the width; signed numbers keep their sign.
+/// assert_eq!((Int::shl(1u32, 33), Int::shr(-8i32, 1), Int::shr(0x80u8, 7)), (2, -4, 1));
+/// assert_eq!((7u8.to_index(), u64::MAX.to_index()), (7, i64::MAX));
+/// ```
 pub trait Int: Number + Bits {
     /// Shift left by an amount modulo the width.
     fn shl(self, amount: Self) -> Self;

@@ -138,6 +138,20 @@ pub enum ClockUnit {
 }
 
 /// How soon loaded or stored data will be used again.
+///
+/// ```
+/// use kiln_ir::{OpKind, Reuse, parse};
+/// let kernel = parse(
+///     "kernel @k(%x: view<f32, 1, global>) tile {
+///       %0 = const 0 : i64
+///       %1 = const 0.0 : f32
+///       %2 = load.streaming %x[%0] pad %1 : f32[8]
+///     }",
+/// )?;
+/// let load = kernel.op(kernel.block(kernel.body).ops[2]);
+/// assert_eq!(load.kind, OpKind::Load(Reuse::Streaming));
+/// # Ok::<(), kiln_ir::ParseError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Reuse {
     /// Nothing is known.
@@ -148,6 +162,12 @@ pub enum Reuse {
 }
 
 /// What a check of the whole block, or a deferred one, is about.
+///
+/// ```
+/// use kiln_ir::{Check, Message, OpKind};
+/// let mnemonics = [Check::Assert(Message(0)), Check::Bounds, Check::Divisor].map(|check| OpKind::BlockCheck(check).mnemonic());
+/// assert_eq!(mnemonics, ["block_assert", "block_check_bounds", "block_check_divisor"]);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Check {
     /// As for `OpKind::Assert`.
@@ -159,6 +179,13 @@ pub enum Check {
 }
 
 /// An index into [`Kernel::messages`](crate::Kernel::messages).
+///
+/// ```
+/// use kiln_ir::{Kernel, Level, Message};
+/// let mut kernel = Kernel::new("k", Level::Tile { warps: None });
+/// assert_eq!([kernel.message("a"), kernel.message("b"), kernel.message("a")], [0, 1, 0].map(Message));
+/// assert_eq!(kernel.messages, ["a", "b"]);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Message(pub u32);
 
@@ -177,6 +204,14 @@ macro_rules! words {
             }
 
             #[doc = concat!("The ", $what, " with this name in the text format.")]
+            ///
+            /// ```
+            #[doc = concat!("use kiln_ir::", stringify!($ty), ";")]
+            #[doc = concat!("let names: Vec<&str> = ", stringify!($ty), "::ALL.iter().map(|each| each.name()).collect();")]
+            #[doc = concat!("assert_eq!(names, [", $("\"", $name, "\", ",)* "]);")]
+            #[doc = concat!("assert_eq!(", stringify!($ty), "::from_name(names[1]), Some(", stringify!($ty), "::ALL[1]));")]
+            #[doc = concat!("assert_eq!(", stringify!($ty), "::from_name(\"nothing\"), None);")]
+            /// ```
             pub fn from_name(name: &str) -> Option<$ty> {
                 Self::ALL.iter().copied().find(|v| v.name() == name)
             }

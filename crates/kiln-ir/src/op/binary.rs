@@ -63,6 +63,13 @@ listed! {
 }
 
 /// What a binary operation computes.
+///
+/// ```
+/// use kiln_ir::{BinaryOp, BinaryRule};
+/// assert!(matches!(BinaryOp::FastDiv.info().rule, BinaryRule::Div));
+/// let BinaryRule::Float(power) = BinaryOp::Pow.info().rule else { unreachable!() };
+/// assert_eq!(power(2.0, 10.0), 1024.0);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub enum BinaryRule {
     /// A function of floats as f64. The result is rounded once to the element type.
@@ -94,6 +101,13 @@ pub enum BinaryRule {
 }
 
 /// A row of the table.
+///
+/// ```
+/// use kiln_ir::{BinaryInfo, BinaryOp, Class};
+/// let info: BinaryInfo = BinaryOp::Rem.info();
+/// assert_eq!((info.name, info.class), ("rem", Class::Number));
+/// assert!(info.divides && !info.cheap && !info.expanded);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct BinaryInfo {
     /// The name in the text format.
@@ -160,6 +174,11 @@ impl BinaryOp {
     }
 
     /// The operation with this name in the text format.
+    ///
+    /// ```
+    /// use kiln_ir::BinaryOp;
+    /// assert_eq!((BinaryOp::from_name("atan2"), BinaryOp::from_name("atan3")), (Some(BinaryOp::Atan2), None));
+    /// ```
     pub fn from_name(name: &str) -> Option<BinaryOp> {
         Self::ALL.iter().copied().find(|op| op.name() == name)
     }
@@ -179,6 +198,13 @@ impl CompareOp {
     }
 
     /// The comparison with this name in the text format.
+    ///
+    /// ```
+    /// use kiln_ir::CompareOp;
+    /// let names: Vec<&str> = CompareOp::ALL.iter().map(|op| op.name()).collect();
+    /// assert_eq!(names, ["eq", "ne", "lt", "le", "gt", "ge"]);
+    /// assert_eq!(CompareOp::from_name("le"), Some(CompareOp::Le));
+    /// ```
     pub fn from_name(name: &str) -> Option<CompareOp> {
         Self::ALL.iter().copied().find(|op| op.name() == name)
     }
@@ -197,7 +223,8 @@ impl AtomicOp {
     /// The type of which words of u32 hold two elements, if the operation is on these.
     ///
     /// ```
-    /// use kiln_ir::{AtomicOp, Scalar};
+    /// use kiln_ir::{AtomicOp, Class, Scalar};
+    /// assert_eq!((AtomicOp::Add.class(), AtomicOp::Or.class()), (Class::Number, Class::Integer));
     /// assert_eq!((AtomicOp::AddF16x2.pair_of(), AtomicOp::Add.pair_of()), (Some(Scalar::F16), None));
     /// ```
     pub const fn pair_of(self) -> Option<Scalar> {
@@ -221,6 +248,12 @@ impl ReduceOp {
     }
 
     /// Whether the result is an index.
+    ///
+    /// ```
+    /// use kiln_ir::{Class, ReduceOp};
+    /// assert!(ReduceOp::ArgMax.gives_index() && !ReduceOp::Max.gives_index());
+    /// assert_eq!((ReduceOp::ArgMax.class(), ReduceOp::Xor.class()), (Class::Number, Class::Bits));
+    /// ```
     pub const fn gives_index(self) -> bool {
         matches!(self, ReduceOp::ArgMin | ReduceOp::ArgMax)
     }

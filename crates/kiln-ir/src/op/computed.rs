@@ -7,6 +7,13 @@ use crate::types::Shape;
 
 /// A value that depends on operands and on the place in the launch alone, as analyses of
 /// arithmetic see it.
+///
+/// ```
+/// use kiln_ir::{Axis, BinaryOp, Computed, OpKind};
+/// assert_eq!(OpKind::Binary(BinaryOp::Add).computed(), Some(Computed::Binary(BinaryOp::Add)));
+/// assert_eq!(OpKind::ProgramId(Axis::X).computed(), Some(Computed::ProgramId(Axis::X)));
+/// assert_eq!(OpKind::Barrier.computed(), None); // it does more than compute
+/// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Computed<'a> {
     /// Every element is the literal.

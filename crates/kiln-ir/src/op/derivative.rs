@@ -8,6 +8,15 @@ use Expr::{A, B, Y};
 use std::f64::consts::{FRAC_2_SQRT_PI, LN_2};
 
 /// An expression of floats.
+///
+/// ```
+/// use kiln_ir::{BinaryOp, Expr, MathFn, UnaryOp};
+/// let expr = (Expr::A.power(Expr::B) * 2.0).of(MathFn::Exp).then(UnaryOp::Neg);
+/// let Expr::Unary(UnaryOp::Neg, inner) = expr else { unreachable!() };
+/// assert!(matches!(*inner, Expr::Unary(UnaryOp::Math(MathFn::Exp), _)));
+/// // The derivative of the magnitude.
+/// assert_eq!(UnaryOp::Abs.derivative().unwrap()(), Expr::A.less(0.0, -1.0, 1.0));
+/// ```
 #[derive(Clone, PartialEq, Debug)]
 pub enum Expr {
     /// The first operand.
@@ -27,6 +36,12 @@ pub enum Expr {
 }
 
 /// A derivative.
+///
+/// ```
+/// use kiln_ir::{Derivative, Expr, MathFn};
+/// let slope: Derivative = MathFn::Tanh.derivative();
+/// assert_eq!(slope(), 1.0 - Expr::Y * Expr::Y);
+/// ```
 pub type Derivative = fn() -> Expr;
 
 /// An expression, from a number too.
@@ -100,6 +115,12 @@ const fn one() -> Expr {
 
 impl UnaryOp {
     /// The derivative, of operations on floats whose result is one.
+    ///
+    /// ```
+    /// use kiln_ir::{Expr, UnaryOp};
+    /// assert_eq!(UnaryOp::Sqrt.derivative().map(|slope| slope()), Some(0.5 / Expr::Y));
+    /// assert_eq!(UnaryOp::Popcount.derivative(), None);
+    /// ```
     pub fn derivative(self) -> Option<Derivative> {
         Some(match self {
             UnaryOp::Math(function) => function.derivative(),
@@ -139,6 +160,12 @@ impl MathFn {
 
 impl BinaryOp {
     /// The derivatives with respect to both operands, of operations on floats.
+    ///
+    /// ```
+    /// use kiln_ir::{BinaryOp, Expr};
+    /// assert_eq!(BinaryOp::Mul.derivatives().map(|both| both.map(|slope| slope())), Some([Expr::B, Expr::A]));
+    /// assert!(BinaryOp::Xor.derivatives().is_none());
+    /// ```
     pub fn derivatives(self) -> Option<[Derivative; 2]> {
         Some(match self {
             BinaryOp::Add => [one, one],

@@ -16,6 +16,15 @@ use super::{AtomicOp, Order, Reuse, Scope};
 
 /// An access of a view at a linear index. Its operands are `(view, i32 or i64 index, [bool
 /// predicate], …)` and those that it names below.
+///
+/// ```
+/// use kiln_ir::{LinearOp, OpKind, Reuse, parse};
+/// let kernel = parse("kernel @k(%x: view<f32, 1, global>, %i: i32) thread [32, 1, 1] {\n  %0, %1 = view_load.x2 %x[%i] : f32, f32\n}")?;
+/// let load = kernel.op(kernel.block(kernel.body).ops[0]);
+/// let op = LinearOp::Load { lanes: 2, reuse: Reuse::Normal };
+/// assert_eq!(load.kind, OpKind::Linear { op, predicated: false });
+/// # Ok::<(), kiln_ir::ParseError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LinearOp {
     /// `-> elem × lanes`: a load of adjacent elements; zeros where the predicate is false.

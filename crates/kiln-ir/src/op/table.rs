@@ -10,6 +10,12 @@ use Effect::{Observes, Pure, Stays};
 use Operand::*;
 
 /// What passes may do with an operation.
+///
+/// ```
+/// use kiln_ir::{Effect, OpKind, Reuse};
+/// let effects = [OpKind::Select, OpKind::Load(Reuse::Normal), OpKind::Barrier].map(|kind| kind.info().effect);
+/// assert_eq!(effects, [Effect::Pure, Effect::Observes, Effect::Stays]);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Effect {
     /// It depends on its operands alone: it can be removed, merged and moved.
@@ -22,6 +28,12 @@ pub enum Effect {
 }
 
 /// The kernels that may have an operation.
+///
+/// ```
+/// use kiln_ir::{Availability, OpKind};
+/// let places = [OpKind::Select, OpKind::Barrier, OpKind::Address].map(|kind| kind.info().availability);
+/// assert_eq!(places, [Availability::Anywhere, Availability::Threads, Availability::Lowered]);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Availability {
     /// All.
@@ -33,6 +45,12 @@ pub enum Availability {
 }
 
 /// What an operation does with the regions that it holds.
+///
+/// ```
+/// use kiln_ir::{ControlFlow, OpKind};
+/// assert_eq!(OpKind::For.info().control, Some(ControlFlow::For));
+/// assert_eq!((OpKind::If.info().regions, OpKind::For.info().regions), (2, 1));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ControlFlow {
     /// It runs one of two.
@@ -48,6 +66,11 @@ pub enum ControlFlow {
 }
 
 /// The names of operands.
+///
+/// ```
+/// use kiln_ir::{OpKind, Operand};
+/// assert_eq!(OpKind::Select.info().operands.first, [Operand::Condition, Operand::IfTrue, Operand::IfFalse]);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Operand {
     /// What an operation computes with, where there is one such operand.
@@ -138,6 +161,12 @@ pub enum Operand {
 }
 
 /// The names of an operation's operands: some first ones, a list of any length, some last ones.
+///
+/// ```
+/// use kiln_ir::{OpKind, Operand, Operands, Reuse};
+/// let load: Operands = OpKind::Load(Reuse::Normal).info().operands;
+/// assert_eq!((load.first, load.list, load.last), (&[Operand::View][..], Some(Operand::Offset), &[Operand::Padding][..]));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Operands {
     /// Before the list.
@@ -149,6 +178,13 @@ pub struct Operands {
 }
 
 /// A row of the table.
+///
+/// ```
+/// use kiln_ir::{Effect, OpInfo, OpKind, Operand};
+/// let info: OpInfo = OpKind::Fma.info();
+/// assert_eq!((info.name, info.effect), ("fma", Effect::Pure));
+/// assert_eq!(info.operands.first, [Operand::Left, Operand::Right, Operand::Addend]);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct OpInfo {
     /// The first word in the text format, without its modifiers.
@@ -208,6 +244,23 @@ const STORED: [&[Operand]; 2] = [&[Stored], &[Mask, Stored]];
 
 impl OpKind {
     /// The row of the operation.
+    ///
+    /// ```
+    /// use kiln_ir::{Axis, BinaryOp, Bounds, Computed, OpKind, Order, Scope};
+    /// let (sum, quotient) = (OpKind::Binary(BinaryOp::Add), OpKind::Binary(BinaryOp::Div));
+    /// assert_eq!((sum.info().name, sum.mnemonic()), ("add", "add"));
+    /// assert!(sum.is_elementwise() && sum.is_pure() && !sum.divides() && quotient.divides());
+    /// assert!(OpKind::Barrier.has_effect() && OpKind::Yield.is_terminator());
+    /// assert!(OpKind::CheckDivisor.is_check() && OpKind::CheckDivisor.is_below_tiles());
+    /// assert_eq!(OpKind::ThreadId(Axis::Y).computed(), Some(Computed::ThreadId(Axis::Y)));
+    ///
+    /// let ordered = OpKind::OrderedLoad { order: Order::Acquire, scope: Scope::Device, bounds: Bounds::Check };
+    /// assert!(ordered.is_ordered_load() && ordered.bounds() == Some(Bounds::Check));
+    /// let mut gather = OpKind::Gather { bounds: Bounds::Check, masked: true };
+    /// *gather.bounds_mut().unwrap() = Bounds::Trust;
+    /// *gather.masked_mut().unwrap() = false;
+    /// assert_eq!(gather, OpKind::Gather { bounds: Bounds::Trust, masked: false });
+    /// ```
     pub fn info(&self) -> OpInfo {
         match self {
             OpKind::Const(_) => pure("const", NONE),

@@ -53,6 +53,12 @@ listed! {
 listed! {
     /// Mathematical functions of a float, for which GPUs have no instruction: within a few ulp,
     /// special values as in IEEE 754.
+    ///
+    /// ```
+    /// use kiln_ir::{Expr, MathFn};
+    /// assert_eq!((MathFn::Erf.info().name, MathFn::Erf.info().exact), ("erf", false));
+    /// assert_eq!(MathFn::Exp.derivative()(), Expr::Y); // that of e^x is its result
+    /// ```
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
     pub enum MathFn {
         /// e^x.
@@ -77,6 +83,13 @@ listed! {
 }
 
 /// What a unary operation computes.
+///
+/// ```
+/// use kiln_ir::{UnaryOp, UnaryRule};
+/// let UnaryRule::Bits(zeros) = UnaryOp::Clz.info().rule else { unreachable!() };
+/// assert_eq!((zeros(1, 32), zeros(1, 8)), (31, 7));
+/// assert!(matches!(UnaryOp::Neg.info().rule, UnaryRule::Negate));
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub enum UnaryRule {
     /// A function of a float as an f64. The result is rounded once to the element type.
@@ -95,6 +108,12 @@ pub enum UnaryRule {
 
 /// Which floats a GPU has no instruction for, so that the compiler expands the operation. Those of
 /// 16 bits are always computed in f32.
+///
+/// ```
+/// use kiln_ir::{Expansion, Scalar, UnaryOp};
+/// assert_eq!(UnaryOp::Exp2.info().expansion, Expansion::F64);
+/// assert!(Expansion::F64.is_needed(Scalar::F64) && !Expansion::F64.is_needed(Scalar::F32));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Expansion {
     /// There is an instruction for all.
@@ -117,6 +136,13 @@ impl Expansion {
 }
 
 /// A row of the table.
+///
+/// ```
+/// use kiln_ir::{Class, UnaryInfo, UnaryOp};
+/// let info: UnaryInfo = UnaryOp::Sqrt.info();
+/// assert_eq!((info.name, info.class), ("sqrt", Class::Float));
+/// assert!(info.exact && !info.cheap); // every device rounds a root correctly
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct UnaryInfo {
     /// The name in the text format.
@@ -188,6 +214,12 @@ impl UnaryOp {
     }
 
     /// The operation with this name in the text format.
+    ///
+    /// ```
+    /// use kiln_ir::{MathFn, Scalar, UnaryOp};
+    /// assert_eq!(UnaryOp::from_name("tanh"), Some(UnaryOp::Math(MathFn::Tanh)));
+    /// assert_eq!((UnaryOp::IsNan.result(Scalar::F32), UnaryOp::Abs.result(Scalar::F32)), (Scalar::Bool, Scalar::F32));
+    /// ```
     pub fn from_name(name: &str) -> Option<UnaryOp> {
         Self::ALL.iter().copied().find(|op| op.name() == name)
     }

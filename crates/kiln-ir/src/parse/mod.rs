@@ -23,6 +23,12 @@ use lexer::{Name, Spanned, Token};
 use rustc_hash::FxHashMap;
 
 /// Where text stops being a kernel.
+///
+/// ```
+/// use kiln_ir::ParseError;
+/// let error: ParseError = kiln_ir::parse("kernel @k() tile {\n  %0 = const 1 : i63\n}").unwrap_err();
+/// assert_eq!((error.line, error.column, &error.found[..]), (2, 18, "`i63`"));
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("line {line}, column {column}: expected {expected}, found {found}")]
 pub struct ParseError {

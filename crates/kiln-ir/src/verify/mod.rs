@@ -45,6 +45,14 @@ const MAX_LOCAL: u64 = 512 << 10;
 const MAX_SHARED: u64 = 16 << 20;
 
 /// A rule that a kernel breaks.
+///
+/// ```
+/// use kiln_ir::{VerifyError, parse, verify};
+/// let kernel = parse("kernel @k(%n: i64, %c: bool) tile {\n  %0 = add %n, %c : i64\n}")?;
+/// let errors: Vec<VerifyError> = verify(&kernel).unwrap_err();
+/// assert_eq!(errors[0].to_string(), "unknown location: operand 1 is bool, expected i64, in `%0 = add %n, %c : i64`");
+/// # Ok::<(), kiln_ir::ParseError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{location}: {message}, in `{op}`")]
 pub struct VerifyError {

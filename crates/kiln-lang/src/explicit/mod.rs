@@ -98,12 +98,39 @@ fn scalar(r: &mut Recorder, index: Idx, site: Site) -> Option<Id> {
 
 /// Barriers in shared memory that count arrivals and bytes, by index. Each goes through phases 0,
 /// 1, 2, …
+///
+/// ```
+/// use kiln_lang::{explicit::*, prelude::*};
+/// let kernel = trace("k", Level::Tile { warps: None }, |_| {
+///     cluster(2);
+///     let barriers: Mbarriers = mbarriers(2, 2);
+///     let done: Mbarrier = barriers.at(1);
+///     done.arrive_at(0); // at that of the first block, which both blocks arrive at
+///     done.arrive_at(1);
+///     done.wait(0);
+/// })?;
+/// assert_eq!(kernel.to_string().matches("mbarrier_arrive").count(), 2);
+/// assert!(kiln_ir::verify(&kernel).is_ok());
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Mbarriers {
     view: Raw,
 }
 
 /// One of [`Mbarriers`].
+///
+/// ```
+/// use kiln_lang::{explicit::*, prelude::*};
+/// let kernel = trace("k", Level::Tile { warps: None }, |_| {
+///     cluster(2);
+///     let done: Mbarrier = mbarriers(1, 2).at(0);
+///     (0..2).for_each(|rank| done.arrive_at(rank));
+///     done.wait(0); // until both blocks have come
+/// })?;
+/// assert!(kernel.to_string().contains("mbarrier count 1 arrivals 2"));
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Mbarrier {
     view: Raw,
@@ -186,6 +213,21 @@ impl Mbarrier {
 // ---- shared tiles
 
 /// Tiles in shared memory, by stage, that copies and products reach. Uninitialized at first.
+///
+/// ```
+#[doc = include_str!("../on_interp.txt")]
+/// # on_interp(Level::Tile { warps: None }, &|memory| {
+/// use kiln_lang::explicit::*;
+/// let tiles: SharedTiles<bf16> = shared_tiles(2, 64, 64);
+/// tiles.at(0).put(full((64, 64), val(1.5)), 0);
+/// proxy_fence();
+/// task_barrier();
+/// let words = tiles.at(0).words(); // two elements a number
+/// assert_eq!(words.shape(), [64, 32]);
+/// assert_eq!(size_of_val(&tiles.untyped()), size_of_val(&tiles)); // the same handle
+/// device_assert!(words.eq(0x3fc0_3fc0).all());
+/// # });
+/// ```
 #[derive(Debug)]
 pub struct SharedTiles<T> {
     view: Raw,
@@ -196,6 +238,28 @@ pub struct SharedTiles<T> {
 }
 
 /// One of [`SharedTiles`].
+///
+/// ```
+/// use kiln_lang::{explicit::*, param::Facts, prelude::*};
+/// let kernel = trace("k", Level::Tile { warps: None }, |p| {
+///     let a = p.view::<bf16, 2>("a", Facts::default());
+///     let (tile, done) = (shared_tiles::<bf16>(1, 64, 64).at(0), mbarriers(1, 1).at(0));
+///     done.expect(64 * 64 * 2);
+///     // The box in two parts, each with half of the rows.
+///     for half in [0, 32] {
+///         tile.load_part(a, (half, 0), Part { row: val(half), rows: 32, multicast: 0 }, done);
+///     }
+///     done.wait(0);
+///     let squares = wgmma_wait(wgmma(tile, tile.transposed(), zeros::<f32>((64, 64)), false), 0);
+///     task_barrier();
+///     tile.put(squares.cast::<bf16>(), 0);
+///     proxy_fence();
+///     task_barrier();
+///     assert_eq!(tile.words().shape(), [64, 32]);
+/// })?;
+/// assert!(kiln_ir::verify(&kernel).is_ok());
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
 #[derive(Debug)]
 pub struct SharedTile<T> {
     tiles: SharedTiles<T>,
@@ -249,6 +313,22 @@ impl<T> SharedTiles<T> {
 }
 
 /// Which rows of a tile a load fills, and in which blocks of the cluster.
+///
+/// ```
+/// use kiln_lang::{explicit::*, param::Facts, prelude::*};
+/// let kernel = trace("k", Level::Tile { warps: None }, |p| {
+///     cluster(2);
+///     let a = p.view::<bf16, 2>("a", Facts::default());
+///     let (tile, done) = (shared_tiles::<bf16>(1, 64, 64).at(0), mbarriers(1, 1).at(0));
+///     done.expect(64 * 64 * 2);
+///     // Each block loads half of the rows, for both.
+///     let row = cluster_rank() * 32;
+///     tile.load_part(a, (row, 0), Part { row, rows: 32, multicast: 0b11 }, done);
+///     done.wait(0);
+/// })?;
+/// assert!(kernel.to_string().contains("rows 32 multicast 3"));
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Part {
     /// The first row: a multiple of 8.
@@ -391,6 +471,25 @@ impl<T> SharedTile<T> {
 }
 
 /// Waits until all but the last `pending` stores that this task began have read their tiles.
+///
+/// ```
+/// use kiln_lang::{explicit::*, param::Facts, prelude::*};
+/// let kernel = trace("k", Level::Tile { warps: None }, |p| {
+///     let y = p.view_mut::<f32, 2>("y", Facts::default());
+///     let out = shared_tiles::<f32>(1, 64, 32).at(0);
+///     for half in 0..2 {
+///         store_wait(0); // the tile was read, and may be written again
+///         task_barrier(); // every thread knows it
+///         out.put(full((64, 32), val(1.0)), 0);
+///         proxy_fence(); // what was written is there for copies
+///         task_barrier();
+///         // SAFETY: there is one program.
+///         unsafe { out.store(y, (0, half * 32)) };
+///     }
+/// })?;
+/// assert_eq!(kernel.to_string().matches("tma_store_wait pending 0").count(), 2);
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
 #[track_caller]
 pub fn store_wait(pending: usize) {
     let site = Location::caller();
@@ -400,12 +499,38 @@ pub fn store_wait(pending: usize) {
 
 /// What this task wrote to shared tiles with [`SharedTile::put`] is there for copies and products
 /// that begin after the next barrier.
+///
+/// ```
+/// use kiln_lang::{explicit::*, prelude::*};
+/// let kernel = trace("k", Level::Tile { warps: None }, |_| {
+///     let tile = shared_tiles::<f16>(1, 64, 64).at(0);
+///     tile.put(full((64, 64), val(1.0)), 0);
+///     proxy_fence(); // products that begin after the barrier read what was written
+///     task_barrier();
+///     let squares = wgmma_wait(wgmma(tile, tile.transposed(), zeros::<f32>((64, 64)), false), 0);
+///     assert_eq!(squares.shape(), [64, 64]);
+/// })?;
+/// assert!(kiln_ir::verify(&kernel).is_ok());
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
 #[track_caller]
 pub fn proxy_fence() {
     effect(ExplicitOp::ProxyFence, |_| Some(vec![]), Location::caller());
 }
 
 /// All threads of the task arrive before any goes on.
+///
+/// ```
+#[doc = include_str!("../on_interp.txt")]
+/// # on_interp(Level::Tile { warps: None }, &|memory| {
+/// use kiln_lang::explicit::*;
+/// let tile = shared_tiles::<f32>(1, 64, 32).at(0);
+/// tile.put(full((64, 32), val(1.0)), 0);
+/// proxy_fence();
+/// task_barrier(); // all of the tile is there
+/// device_assert!(tile.words().eq(1f32.to_bits()).all());
+/// # });
+/// ```
 #[track_caller]
 pub fn task_barrier() {
     effect(ExplicitOp::TaskBarrier, |_| Some(vec![]), Location::caller());
@@ -521,6 +646,15 @@ fn product_of_registers(a: Raw, b: SharedTile<Untyped>, acc: Raw, keep: Raw, sum
 
 /// The elements of a tile `[m, n]` rounded to T, f16 or bf16, each two neighbors of a row in one
 /// number, the first in its lower half.
+///
+/// ```
+#[doc = include_str!("../on_interp.txt")]
+/// # on_interp(Level::Tile { warps: None }, &|memory| {
+/// use kiln_lang::explicit::pack_pairs;
+/// let pairs = pack_pairs::<bf16>(iota::<f32>(4).reshape([2, 2])); // 0 and 1, 2 and 3
+/// device_assert!(pairs.reduce_min().eq(0x3f80_0000) & pairs.reduce_max().eq(0x4040_4000));
+/// # });
+/// ```
 #[track_caller]
 pub fn pack_pairs<T: Elem>(tile: Val<f32>) -> Val<u32> {
     let site = Location::caller();
@@ -546,6 +680,15 @@ pub fn pack_pairs<T: Elem>(tile: Val<f32>) -> Val<u32> {
 
 /// 2 to the power of each element, zero where that is not a normal number: one instruction, where
 /// [`Val::exp2`] takes four.
+///
+/// ```
+#[doc = include_str!("../on_interp.txt")]
+/// # on_interp(Level::Tile { warps: None }, &|memory| {
+/// use kiln_lang::explicit::exp2_flushed;
+/// let y = exp2_flushed(iota::<f32>(4) * -50.0); // 1, 2^-50, 2^-100, and not 2^-150
+/// device_assert!(y.reduce_max().eq(1.0) & y.eq(0.0).cast::<i32>().sum().eq(1));
+/// # });
+/// ```
 #[track_caller]
 pub fn exp2_flushed(x: Val<f32>) -> Val<f32> {
     let site = Location::caller();

@@ -48,6 +48,23 @@ pub unsafe fn signal(signals: ViewMut<u32, 1>, index: impl IntoIndex, value: imp
 /// Waits until an element of `signals` has a value that a task stores by [`signal`], or that it had
 /// before the launch.
 ///
+/// ```
+#[doc = include_str!("../on_interp.txt")]
+/// # on_interp(Level::Tile { warps: None }, &|memory| {
+/// use kiln_lang::explicit::*;
+/// tasks()
+///     .task(4, 0, || {
+///         // SAFETY: the element is inside the view, and signals alone touch it.
+///         unsafe { signal(memory, 0, 7) };
+///     })
+///     .task(4, 0, || {
+///         // SAFETY: as above, and another task of this program stores the value.
+///         unsafe { signal_wait(memory, 0, 7) };
+///     })
+///     .run();
+/// # });
+/// ```
+///
 /// # Safety
 ///
 /// The index is inside the view, and nothing but signals touches the element during the launch.

@@ -7,6 +7,17 @@ use kiln_ir::{ExplicitOp, OpKind, Scalar, Task, Type};
 use std::panic::Location;
 
 /// Tasks that run side by side, each on warps of its own: see [`tasks`].
+///
+/// ```
+#[doc = include_str!("../on_interp.txt")]
+/// # on_interp(Level::Tile { warps: None }, &|memory| {
+/// use kiln_lang::explicit::*;
+/// let work: Tasks = tasks()
+///     .task(4, 0, || device_assert!(task_rank().eq(0)))
+///     .copies(2, 4, 0, || device_assert!(task_rank().lt(2)));
+/// work.run();
+/// # });
+/// ```
 #[must_use = "tasks run with `.run()`"]
 pub struct Tasks {
     list: Vec<(Task, Region)>,
@@ -86,6 +97,21 @@ impl Tasks {
 
 /// The number of this task among its copies, from 0; 0 in a task that has none, and outside of
 /// tasks.
+///
+/// ```
+#[doc = include_str!("../on_interp.txt")]
+/// # on_interp(Level::Tile { warps: None }, &|memory| {
+/// use kiln_lang::explicit::*;
+/// tasks()
+///     .copies(2, 4, 0, || {
+///         let half = task_rank() * 32; // of a copy that is the first or the second one
+///         // SAFETY: each copy writes a half of its own.
+///         unsafe { memory.tile(half, 32).store_overlapping(full(32, half.cast::<u32>())) };
+///     })
+///     .run();
+/// device_assert!(memory.tile(32, 32).load(0).eq(32).all());
+/// # });
+/// ```
 #[track_caller]
 pub fn task_rank() -> Idx {
     let site = Location::caller();
@@ -95,6 +121,16 @@ pub fn task_rank() -> Idx {
 
 /// Launches the kernel in clusters of so many programs along axis 0, a power of two up to 8. They
 /// run at once, and the grid must be a multiple of it.
+///
+/// ```
+/// use kiln_lang::{explicit::*, prelude::*};
+/// let kernel = trace("k", Level::Tile { warps: None }, |_| {
+///     cluster(2);
+///     device_print!("block {} of 2", cluster_rank());
+/// })?;
+/// assert_eq!(kernel.cluster, 2);
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
 #[track_caller]
 pub fn cluster(blocks: usize) {
     let site = Location::caller();
@@ -103,6 +139,14 @@ pub fn cluster(blocks: usize) {
 }
 
 /// This program's number in its cluster.
+///
+/// ```
+#[doc = include_str!("../on_interp.txt")]
+/// # on_interp(Level::Tile { warps: None }, &|memory| {
+/// use kiln_lang::explicit::cluster_rank;
+/// device_assert!(cluster_rank().eq(0)); // a program without others is the first of its cluster
+/// # });
+/// ```
 #[track_caller]
 pub fn cluster_rank() -> Idx {
     let site = Location::caller();

@@ -157,6 +157,20 @@ literal_left! { add Add LiteralAdd sub Sub LiteralSub mul Mul LiteralMul div Div
 
 /// What a function of a number type, such as `f32::sqrt`, is called with in a kernel: the number,
 /// or a device value, which has a method of the same name.
+///
+/// ```
+#[doc = include_str!("../on_interp.txt")]
+/// # on_interp(Level::Tile { warps: None }, &|memory| {
+/// #[device(crate = kiln_lang)]
+/// fn roots(x: Val<f32>, y: f32) -> (Val<f32>, f32) {
+///     (f32::sqrt(x), f32::sqrt(y)) // of the device, and of the host
+/// }
+///
+/// let (device, host) = roots(val(9.0), 4.0);
+/// assert_eq!(host, 2.0);
+/// device_assert!(device.eq(3.0));
+/// # });
+/// ```
 #[diagnostic::on_unimplemented(
     message = "this is a function of `{N}`, which does not take `{Self}`",
     note = "write it as a method, such as `x.sqrt()`, and convert with `.cast::<{N}>()` first"

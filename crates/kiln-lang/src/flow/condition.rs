@@ -5,6 +5,25 @@ use crate::val::Val;
 
 /// The condition of an `if` or `while`: a host `bool` decides while the kernel is traced, a device
 /// `Val<bool>` becomes control flow.
+///
+/// ```
+/// use kiln_lang::Condition;
+/// use kiln_lang::prelude::*;
+///
+/// /// Decides now of a bool, and on the device of a value.
+/// #[device(crate = kiln_lang)]
+/// fn doubled_if(condition: impl Condition, x: Val<i32>) -> Val<i32> {
+///     if condition { x * 2 } else { x }
+/// }
+///
+/// let kernel = trace("k", Level::Tile { warps: None }, |p| {
+///     let n = p.scalar::<i32>("n", Default::default());
+///     let y = doubled_if(true, n); // no control flow
+///     device_print!("{}", doubled_if(n.gt(0), y));
+/// })?;
+/// assert_eq!(kernel.to_string().matches(" if ").count(), 1);
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a condition",
     label = "expected `bool` or `Val<bool>`",

@@ -11,6 +11,25 @@ use std::panic::Location;
 
 /// A range of integers for a loop on the device. Made by [`range`], [`range_step`], or `a..b` with
 /// a device bound.
+///
+/// ```
+#[doc = include_str!("../on_interp.txt")]
+/// # on_interp(Level::Tile { warps: None }, &|memory| {
+/// /// The last number of a range that is a multiple of 3.
+/// #[device(crate = kiln_lang)]
+/// fn last(n: Val<i32>) -> Val<i32> {
+///     let mut found: Val<i32> = -1;
+///     for i in range(0, n).rev() {
+///         if found < 0 && i % 3 == 0 {
+///             found = i;
+///         }
+///     }
+///     found
+/// }
+///
+/// device_assert!(last(val(11)).eq(9));
+/// # });
+/// ```
 #[derive(Clone, Copy)]
 pub struct DeviceRange<T> {
     pub(super) ends: RangeEnds,
@@ -29,6 +48,28 @@ pub(super) struct RangeEnds {
 
 /// The bounds of a range: integers of the device or the host. A device value decides the type; two
 /// host numbers are `i64`, the type of indices.
+///
+/// ```
+#[doc = include_str!("../on_interp.txt")]
+/// # on_interp(Level::Tile { warps: None }, &|memory| {
+/// use kiln_lang::RangeBounds;
+///
+/// /// How many numbers are in a range of whichever integers.
+/// #[device(crate = kiln_lang)]
+/// fn count<A, B>(low: A, high: B) -> Val<i64>
+/// where
+///     (A, B): RangeBounds,
+/// {
+///     let mut n: Val<i64> = 0;
+///     for _ in range(low, high) {
+///         n += 1;
+///     }
+///     n
+/// }
+///
+/// device_assert!(count(2, val::<i32>(7)).eq(5) & count(0, 3).eq(3));
+/// # });
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` are not the bounds of a range",
     note = "bounds are integers of one type: device values, host numbers or one of each"
@@ -110,6 +151,22 @@ where
 }
 
 /// The integers from `lo` to before `hi` by a positive `step`. The type is as for [`range`].
+///
+/// ```
+#[doc = include_str!("../on_interp.txt")]
+/// # on_interp(Level::Tile { warps: None }, &|memory| {
+/// #[device(crate = kiln_lang)]
+/// fn sum_of_even(n: Val<i32>) -> Val<i32> {
+///     let mut sum: Val<i32> = 0;
+///     for i in range_step(0, n, 2) {
+///         sum += i;
+///     }
+///     sum
+/// }
+///
+/// device_assert!(sum_of_even(val(7)).eq(12));
+/// # });
+/// ```
 #[track_caller]
 pub fn range_step<A, B, S>(lo: A, hi: B, step: S) -> DeviceRange<<(A, B) as RangeBounds>::Elem>
 where
@@ -184,6 +241,7 @@ impl RangeEnds {
 }
 
 /// `a..b` in the head of a `for`, whose bounds may be device values.
+#[doc(hidden)]
 pub struct RangeProbe<A, B>(pub A, pub B);
 
 impl<T: Elem, B> RangeProbe<Val<T>, B> {
@@ -230,6 +288,7 @@ impl<B> RangeProbe<ThreadIndex<1>, B> {
 
 /// A device bound on the right. It is for a reference, and so found after [`RangeHost`]: a bound
 /// whose type is inferred later, such as `2 * k` of a host literal `k`, is a host number.
+#[doc(hidden)]
 pub trait RangeTo<A, T> {
     #[track_caller]
     fn range(self) -> DeviceRange<T>
@@ -282,6 +341,7 @@ impl<A> RangeTo<A, i64> for &RangeProbe<A, ThreadIndex<1>> {
 }
 
 /// Two host bounds.
+#[doc(hidden)]
 pub trait RangeHost<A> {
     fn range(self) -> Range<A>;
     fn range_inclusive(self) -> std::ops::RangeInclusive<A>;

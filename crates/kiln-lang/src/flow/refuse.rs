@@ -67,6 +67,7 @@ macro_rules! refusals {
             /// What a host value gives.
             type Value;
             /// The value.
+            #[doc(hidden)]
             fn on_host(self) -> Self::Value;
         }
 
@@ -82,6 +83,18 @@ macro_rules! refusals {
 
 refusals! {
     /// What can be matched against patterns: host values.
+    ///
+    /// ```
+    #[doc = include_str!("../on_interp.txt")]
+    /// # on_interp(Level::Tile { warps: None }, &|memory| {
+    /// /// Not `match x { 0 => 7, _ => x }`.
+    /// fn or_seven(x: Val<i32>) -> Val<i32> {
+    ///     select(x.eq(0), 7, x)
+    /// }
+    ///
+    /// device_assert!(or_seven(val(0)).eq(7) & or_seven(val(3)).eq(3));
+    /// # });
+    /// ```
     #[diagnostic::on_unimplemented(
         message = "a device value cannot be matched: its value is not known while the kernel is traced",
         label = "this is a device value",
@@ -90,6 +103,18 @@ refusals! {
     Matchable;
 
     /// What `as` casts: host numbers.
+    ///
+    /// ```
+    #[doc = include_str!("../on_interp.txt")]
+    /// # on_interp(Level::Tile { warps: None }, &|memory| {
+    /// /// Not `x as f32 * 0.5`.
+    /// fn halved(x: Val<i32>) -> Val<f32> {
+    ///     x.cast::<f32>() * 0.5
+    /// }
+    ///
+    /// device_assert!(halved(val(3)).eq(1.5));
+    /// # });
+    /// ```
     #[diagnostic::on_unimplemented(
         message = "`as` does not cast device values",
         label = "this is a device value",
@@ -98,6 +123,15 @@ refusals! {
     Castable;
 
     /// What the formatting macros of the standard library show: host values.
+    ///
+    /// ```
+    #[doc = include_str!("../on_interp.txt")]
+    /// # on_interp(Level::Tile { warps: None }, &|memory| {
+    /// let x = iota::<i32>(4).sum();
+    /// device_print!("x is {}", x); // not `println!("x is {x}")`
+    /// device_assert!(x.eq(6));
+    /// # });
+    /// ```
     #[diagnostic::on_unimplemented(
         message = "a device value cannot be formatted: this macro runs on the host, while the kernel is traced",
         label = "this is a device value",
@@ -106,6 +140,15 @@ refusals! {
     Formattable;
 
     /// What the assertion macros of the standard library decide on: host values.
+    ///
+    /// ```
+    #[doc = include_str!("../on_interp.txt")]
+    /// # on_interp(Level::Tile { warps: None }, &|memory| {
+    /// let x = iota::<i32>(4).sum();
+    /// device_assert!(x.gt(0), "x is {}", x); // not `assert!(x > 0, "x is {x}")`
+    /// assert!(x.shape().is_empty(), "known while the kernel is traced");
+    /// # });
+    /// ```
     #[diagnostic::on_unimplemented(
         message = "`assert!` shows no device values",
         label = "this is decided on the device",
@@ -114,6 +157,23 @@ refusals! {
     HostCondition;
 
     /// What a `for` runs over: ranges and iterators.
+    ///
+    /// ```
+    #[doc = include_str!("../on_interp.txt")]
+    /// # on_interp(Level::Tile { warps: None }, &|memory| {
+    /// /// Not `for i in n`.
+    /// #[device(crate = kiln_lang)]
+    /// fn sum_below(n: Val<i32>) -> Val<i32> {
+    ///     let mut sum: Val<i32> = 0;
+    ///     for i in 0..n {
+    ///         sum += i;
+    ///     }
+    ///     sum
+    /// }
+    ///
+    /// device_assert!(sum_below(val(4)).eq(6));
+    /// # });
+    /// ```
     #[diagnostic::on_unimplemented(
         message = "`{Self}` cannot be iterated over",
         label = "this is on the device",
@@ -122,6 +182,20 @@ refusals! {
     LoopSource;
 
     /// What a number of the host takes: host values.
+    ///
+    /// ```
+    #[doc = include_str!("../on_interp.txt")]
+    /// # on_interp(Level::Tile { warps: None }, &|memory| {
+    /// #[device(crate = kiln_lang)]
+    /// fn doubled(x: Val<f32>) -> Val<f32> {
+    ///     let mut sum: Val<f32> = 0.0; // not `let mut sum = 0.0`, a number of the host
+    ///     sum += x * 2.0;
+    ///     sum
+    /// }
+    ///
+    /// device_assert!(doubled(val(1.5)).eq(3.0));
+    /// # });
+    /// ```
     #[diagnostic::on_unimplemented(
         message = "a host number cannot take a device value",
         label = "this is a device value",

@@ -109,6 +109,22 @@ tuple!(A A2 0 B B2 1 C C2 2 D D2 3 E E2 4 F F2 5 G G2 6);
 tuple!(A A2 0 B B2 1 C C2 2 D D2 3 E E2 4 F F2 5 G G2 6 H H2 7);
 
 /// What a place of type `D` takes: a `D`, or host numbers in the place of [`Val`]s.
+///
+/// ```
+#[doc = include_str!("../on_interp.txt")]
+/// # on_interp(Level::Tile { warps: None }, &|memory| {
+/// use kiln_lang::IntoDevice;
+///
+/// /// Takes device values, and numbers of the host in their place.
+/// fn midpoint<P: IntoDevice<[Val<f32>; 2]>>(a: [Val<f32>; 2], b: P) -> [Val<f32>; 2] {
+///     let b = b.into_device();
+///     [0, 1].map(|axis| (a[axis] + b[axis]) * 0.5)
+/// }
+///
+/// let [x, y] = midpoint([val(1.0), val(2.0)], [3, 4]);
+/// device_assert!(x.eq(2.0) & y.eq(3.0));
+/// # });
+/// ```
 #[diagnostic::on_unimplemented(
     message = "a value of type `{Self}` cannot be stored where there is `{D}`",
     note = "device values convert with `.cast::<T>()`; only host numbers convert by themselves"

@@ -42,6 +42,20 @@ impl AnyVal {
     }
 
     /// The type of the elements.
+    ///
+    /// ```
+    #[doc = include_str!("../on_interp.txt")]
+    /// # on_interp(Level::Tile { warps: None }, &|memory| {
+    /// use kiln_ir::{BinaryOp, CompareOp, Literal, Scalar, UnaryOp};
+    /// use kiln_lang::AnyVal;
+    /// let two = AnyVal::literal(Literal::wrapping(Scalar::I32, 2));
+    /// let i = AnyVal::from(iota::<i32>(4));
+    /// let large = i.compare(CompareOp::Ge, two);
+    /// let y = large.select(i, i.unary(UnaryOp::Neg)).binary(BinaryOp::Mul, two); // 0 -2 4 6
+    /// assert_eq!((large.elem(), y.elem()), (Scalar::Bool, Scalar::I32));
+    /// device_assert!(y.typed::<i32>().sum().eq(8));
+    /// # });
+    /// ```
     pub fn elem(self) -> Scalar {
         self.elem
     }

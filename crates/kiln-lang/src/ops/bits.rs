@@ -38,6 +38,14 @@ impl<T: Int> Val<T> {
 
     /// The bits moved down by `n`, those that leave at the bottom coming in at the top. `n` counts
     /// modulo the width.
+    ///
+    /// ```
+    #[doc = include_str!("../on_interp.txt")]
+    /// # on_interp(Level::Tile { warps: None }, &|memory| {
+    /// let x = val::<u32>(0x1234_5678);
+    /// device_assert!(x.rotate_right(8).eq(0x7812_3456) & x.rotate_right(8).rotate_left(8).eq(x));
+    /// # });
+    /// ```
     #[track_caller]
     pub fn rotate_right(self, n: impl IntoVal<T>) -> Val<T> {
         self.funnel_shift_right(self, n)

@@ -38,6 +38,19 @@ macro_rules! compare {
 
 compare! { Copy:
     /// Whether the elements are equal.
+    ///
+    /// With the other comparisons:
+    ///
+    /// ```
+    #[doc = include_str!("../on_interp.txt")]
+    /// # on_interp(Level::Tile { warps: None }, &|memory| {
+    /// let i = iota::<i32>(4);
+    /// let results = [i.eq(2), i.ne(2), i.lt(2), i.le(2), i.gt(2), i.ge(2)];
+    /// for (holds, count) in results.into_iter().zip([1, 3, 2, 3, 1, 2]) {
+    ///     device_assert!(holds.cast::<i32>().sum().eq(count));
+    /// }
+    /// # });
+    /// ```
     eq Eq;
     /// Whether the elements differ.
     ne Ne;

@@ -10,6 +10,18 @@ use kiln_ir::{BinaryOp, E4M3, E5M2, Literal, OpKind, Precision, Scalar, Shape, T
 use std::panic::Location;
 
 /// An element type of factors, and the type in which their products accumulate.
+///
+/// ```
+#[doc = include_str!("../on_interp.txt")]
+/// # on_interp(Level::Tile { warps: None }, &|memory| {
+/// /// The squares of rows of any type of factors: sums of 16-bit floats are f32.
+/// fn squares<T: Accumulate<Acc = f32>>(rows: Val<T>) -> Val<f32> {
+///     dot(rows, rows.transpose())
+/// }
+///
+/// device_assert!(squares(full([4, 8], val::<bf16>(0.5))).eq(2.0).all());
+/// # });
+/// ```
 pub trait Accumulate: Numeric {
     /// `f32` for the floats of 8 and 16 bits, `i32` for the integers of 8, otherwise the type
     /// itself.
@@ -20,10 +32,48 @@ pub trait Accumulate: Numeric {
 }
 
 /// The [family](Accumulate::Family) of the 8-bit floats.
+///
+/// ```
+#[doc = include_str!("../on_interp.txt")]
+/// # on_interp(Level::Tile { warps: None }, &|memory| {
+/// use kiln_lang::{E5M2, Float8};
+///
+/// /// Both 8-bit floats may meet in a product.
+/// fn product<A, B>(a: Val<A>, b: Val<B>) -> Val<f32>
+/// where
+///     A: Accumulate<Acc = f32, Family = Float8>,
+///     B: Accumulate<Acc = f32, Family = Float8>,
+/// {
+///     dot(a, b)
+/// }
+///
+/// let (a, b) = (full([4, 8], val::<E4M3>(0.5)), full([8, 4], val::<E5M2>(2.0)));
+/// device_assert!(product(a, b).eq(8.0).all());
+/// # });
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub enum Float8 {}
 
 /// The [family](Accumulate::Family) of the 8-bit integers.
+///
+/// ```
+#[doc = include_str!("../on_interp.txt")]
+/// # on_interp(Level::Tile { warps: None }, &|memory| {
+/// use kiln_lang::Int8;
+///
+/// /// Both 8-bit integers may meet in a product.
+/// fn product<A, B>(a: Val<A>, b: Val<B>) -> Val<i32>
+/// where
+///     A: Accumulate<Acc = i32, Family = Int8>,
+///     B: Accumulate<Acc = i32, Family = Int8>,
+/// {
+///     dot(a, b)
+/// }
+///
+/// let (a, b) = (full([4, 8], val::<i8>(-3)), full([8, 4], val::<u8>(200)));
+/// device_assert!(product(a, b).eq(-4800).all());
+/// # });
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub enum Int8 {}
 
@@ -95,6 +145,15 @@ where
 }
 
 /// `acc` plus the product of an `[m, k]` and a `[k, n]` tile, or of batches of them.
+///
+/// ```
+#[doc = include_str!("../on_interp.txt")]
+/// # on_interp(Level::Tile { warps: None }, &|memory| {
+/// let (a, b) = (full([4, 8], val::<f32>(2.0)), full([8, 4], val::<f32>(3.0)));
+/// let sums = dot_acc(a, b, full([4, 4], val(1.0)));
+/// device_assert!(sums.eq(49.0).all()); // 8 · 2 · 3 + 1
+/// # });
+/// ```
 #[track_caller]
 pub fn dot_acc<T, U>(a: Val<T>, b: Val<U>, acc: Val<T::Acc>) -> Val<T::Acc>
 where

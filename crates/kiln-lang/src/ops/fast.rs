@@ -42,6 +42,20 @@ fast! {
     /// ```
     fast_exp(): exp, Val::exp;
     /// 10 to the power of the value, within about `2 + 2.4 |x|` ulp.
+    ///
+    /// With the other functions in few operations:
+    ///
+    /// ```
+    #[doc = include_str!("../on_interp.txt")]
+    /// # on_interp(Level::Tile { warps: None }, &|memory| {
+    /// let near = |a: Val<f32>, b: f32| (a - b).abs().lt(1e-4);
+    /// let x = val::<f32>(0.5);
+    /// device_assert!(near(x.fast_log2(), -1.0) & near(x.fast_log10(), -0.30103));
+    /// device_assert!(near(x.fast_exp10(), 3.16228) & near(x.fast_pow(3.0), 0.125));
+    /// device_assert!(near(x.fast_cos(), 0.87758) & near(x.fast_tan(), 0.5463));
+    /// device_assert!(near(x.fast_sigmoid(), 0.62246));
+    /// # });
+    /// ```
     fast_exp10(): exp10, |x: Val<T>| (x * std::f64::consts::LN_10).exp();
     /// The logarithm to base 2, within 4 ulp, or 2^-22 where it is less than 1. Of magnitudes below
     /// 2^-126 it is not accurate. Of 0 it is minus infinity, below NaN.

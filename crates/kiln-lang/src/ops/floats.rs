@@ -43,6 +43,15 @@ in_f32_at_least! {
     /// ```
     copysign(sign): copysign;
     /// The difference where it is positive, else 0; NaN where an operand is.
+    ///
+    /// ```
+    #[doc = include_str!("../on_interp.txt")]
+    /// # on_interp(Level::Tile { warps: None }, &|memory| {
+    /// let x = val::<f32>(2.5);
+    /// device_assert!(x.fdim(1.0).eq(1.5) & x.fdim(3.0).eq(0.0));
+    /// device_assert!(x.round_away().eq(3.0) & (-x).fract().eq(-0.5));
+    /// # });
+    /// ```
     fdim(other): fdim;
     /// The nearest integer; ties go away from zero, as `round` of Rust and C. [`round`](Val::round)
     /// sends them to the even one.
@@ -111,6 +120,14 @@ impl<T: Float> Val<T> {
     }
 
     /// The value limited to 0 to 1; of NaN it is 0.
+    ///
+    /// ```
+    #[doc = include_str!("../on_interp.txt")]
+    /// # on_interp(Level::Tile { warps: None }, &|memory| {
+    /// let x = iota::<f32>(4) * 0.75;
+    /// device_assert!(x.saturate().eq(x.min(1.0)).all() & val::<f32>(-0.5).saturate().eq(0.0));
+    /// # });
+    /// ```
     #[track_caller]
     pub fn saturate(self) -> Val<T> {
         self.max(0.0).min(1.0)
@@ -147,6 +164,15 @@ impl<T: Float> Val<T> {
     }
 
     /// The next number on the way to another, which it is where both are equal; NaN where one is.
+    ///
+    /// ```
+    #[doc = include_str!("../on_interp.txt")]
+    /// # on_interp(Level::Tile { warps: None }, &|memory| {
+    /// let one = val::<f32>(1.0);
+    /// device_assert!(one.next_after(2.0).eq(1.0 + f32::EPSILON) & one.next_after(1.0).eq(1.0));
+    /// device_assert!(one.next_after(0.0).eq(one.next_down()));
+    /// # });
+    /// ```
     #[track_caller]
     pub fn next_after(self, toward: impl IntoVal<T>) -> Val<T> {
         let toward = toward.into_val();

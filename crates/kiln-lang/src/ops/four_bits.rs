@@ -30,6 +30,15 @@ impl Val<u32> {
     }
 
     /// The lowest four bits as an unsigned integer, 0 to 15.
+    ///
+    /// ```
+    #[doc = include_str!("../on_interp.txt")]
+    /// # on_interp(Level::Tile { warps: None }, &|memory| {
+    /// let word = val::<u32>(0x1f); // the lowest four bits are 1111
+    /// device_assert!(word.low_uint4::<i32>().eq(15) & word.low_int4::<i32>().eq(-1));
+    /// device_assert!(word.low_e2m1::<f32>().eq(-6.0));
+    /// # });
+    /// ```
     #[track_caller]
     pub fn low_uint4<T: Num>(self) -> Val<T> {
         (self & 15).cast::<T>()
@@ -103,18 +112,48 @@ macro_rules! unpacks {
         /// ```
         impl Val<$t> {
             /// As signed integers, -8 to 7.
+            ///
+            /// ```
+            #[doc = include_str!("../on_interp.txt")]
+            /// # on_interp(Level::Tile { warps: None }, &|_| {
+            #[doc = concat!("let numbers = full(4, val::<", stringify!($t), ">(15)).unpack_int4::<i32>();")]
+            #[doc = concat!("assert_eq!(numbers.shape(), [4 * ", stringify!($each), "]);")]
+            /// // The lowest bits of each are 1111, the others 0.
+            /// device_assert!(numbers.sum().eq(4 * (-1 as i32)));
+            /// # });
+            /// ```
             #[track_caller]
             pub fn unpack_int4<T: Num>(self) -> Val<T> {
                 unpacked(self.cast::<u32>(), $each, Val::low_int4)
             }
 
             /// As unsigned integers, 0 to 15.
+            ///
+            /// ```
+            #[doc = include_str!("../on_interp.txt")]
+            /// # on_interp(Level::Tile { warps: None }, &|_| {
+            #[doc = concat!("let numbers = full(4, val::<", stringify!($t), ">(15)).unpack_uint4::<i32>();")]
+            #[doc = concat!("assert_eq!(numbers.shape(), [4 * ", stringify!($each), "]);")]
+            /// // The lowest bits of each are 1111, the others 0.
+            /// device_assert!(numbers.sum().eq(4 * (15 as i32)));
+            /// # });
+            /// ```
             #[track_caller]
             pub fn unpack_uint4<T: Num>(self) -> Val<T> {
                 unpacked(self.cast::<u32>(), $each, Val::low_uint4)
             }
 
             /// As floats e2m1: 0, 0.5, 1, 1.5, 2, 3, 4 and 6, of either sign.
+            ///
+            /// ```
+            #[doc = include_str!("../on_interp.txt")]
+            /// # on_interp(Level::Tile { warps: None }, &|_| {
+            #[doc = concat!("let numbers = full(4, val::<", stringify!($t), ">(15)).unpack_e2m1::<f32>();")]
+            #[doc = concat!("assert_eq!(numbers.shape(), [4 * ", stringify!($each), "]);")]
+            /// // The lowest bits of each are 1111, the others 0.
+            /// device_assert!(numbers.sum().eq(4 * (-6.0 as i32)));
+            /// # });
+            /// ```
             #[track_caller]
             pub fn unpack_e2m1<T: Float>(self) -> Val<T> {
                 unpacked(self.cast::<u32>(), $each, Val::low_e2m1)
@@ -131,6 +170,16 @@ unpacks! {
 impl Val<i32> {
     /// The four bits of a signed integer. What is less than -8 or more than 7 becomes that.
     /// [`pack_four_bits`](Val::pack_four_bits) puts them into bytes.
+    ///
+    /// ```
+    #[doc = include_str!("../on_interp.txt")]
+    /// # on_interp(Level::Tile { warps: None }, &|memory| {
+    /// let x = iota::<i32>(4) * 10 - 10; // -10 0 10 20
+    /// let (signed, unsigned) = (x.to_int4(), x.to_uint4());
+    /// device_assert!(signed.low_int4::<i32>().eq(x.clamp(-8, 7)).all());
+    /// device_assert!(unsigned.low_uint4::<i32>().eq(x.clamp(0, 15)).all());
+    /// # });
+    /// ```
     #[track_caller]
     pub fn to_int4(self) -> Val<u32> {
         self.clamp(-8, 7).bitcast::<u32>() & 15

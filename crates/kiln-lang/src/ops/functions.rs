@@ -42,6 +42,22 @@ functions! {
     /// ```
     expm1: expm1;
     /// The logarithm to base 10, within a few ulp: that of 1000 may not be exactly 3.
+    ///
+    /// With the other functions that are made of operations:
+    ///
+    /// ```
+    #[doc = include_str!("../on_interp.txt")]
+    /// # on_interp(Level::Tile { warps: None }, &|memory| {
+    /// let near = |a: Val<f32>, b: f32| (a - b).abs().lt(1e-4);
+    /// let (half, two) = (val::<f32>(0.5), val::<f32>(2.0));
+    /// device_assert!(near(two.log10(), 0.30103) & near(half.tan(), 0.5463));
+    /// device_assert!(near(half.asin(), 0.5236) & near(half.acos(), 1.0472));
+    /// device_assert!(near(half.atan(), 0.46365) & near(half.atanh(), 0.54931));
+    /// device_assert!(near(half.sinh(), 0.5211) & near(half.cosh(), 1.12763));
+    /// device_assert!(near(half.asinh(), 0.48121) & near(two.acosh(), 1.31696));
+    /// device_assert!((two / 0.0).is_infinite());
+    /// # });
+    /// ```
     log10: log10;
     /// The cube root, of negative values too.
     ///

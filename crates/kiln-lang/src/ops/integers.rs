@@ -112,6 +112,14 @@ impl<T: Int> Val<T> {
     }
 
     /// The average of two integers, rounded up, without overflow between.
+    ///
+    /// ```
+    #[doc = include_str!("../on_interp.txt")]
+    /// # on_interp(Level::Tile { warps: None }, &|memory| {
+    /// let x = val::<u32>(u32::MAX);
+    /// device_assert!(x.rhadd(u32::MAX - 1).eq(u32::MAX) & x.hadd(u32::MAX - 1).eq(u32::MAX - 1));
+    /// # });
+    /// ```
     #[track_caller]
     pub fn rhadd(self, other: impl IntoVal<T>) -> Val<T> {
         let other = other.into_val();
@@ -148,6 +156,20 @@ impl<T: Int> Val<T> {
 
     /// The lower half of two words, moved right by `n` together: `self` is the upper word, `low`
     /// the lower one. `n` counts modulo the width.
+    ///
+    /// ```
+    #[doc = include_str!("../on_interp.txt")]
+    /// # on_interp(Level::Tile { warps: None }, &|memory| {
+    /// let (high, low) = (val::<u32>(0x1234_5678), val::<u32>(0x9abc_def0u32));
+    /// device_assert!(high.funnel_shift_right(low, 8).eq(0x789a_bcde));
+    /// device_assert!(high.funnel_shift_left(low, 8).eq(0x3456_789a));
+    /// // By the width, one counts modulo it and the other gives a whole word.
+    /// device_assert!(high.funnel_shift_right(low, 32).eq(low));
+    /// device_assert!(high.funnel_shift_right_clamped(low, 32).eq(high));
+    /// device_assert!(high.funnel_shift_left(low, 32).eq(high));
+    /// device_assert!(high.funnel_shift_left_clamped(low, 32).eq(low));
+    /// # });
+    /// ```
     #[track_caller]
     pub fn funnel_shift_right(self, low: impl IntoVal<T>, n: impl IntoVal<T>) -> Val<T> {
         let n = n.into_val() & (width::<T>() - 1);

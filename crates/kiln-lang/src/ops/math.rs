@@ -32,6 +32,23 @@ unary! { Float:
     /// 2 to the power of the value.
     exp2 UnaryOp::Exp2;
     /// The natural logarithm.
+    ///
+    /// Functions of floats, each element by itself:
+    ///
+    /// ```
+    #[doc = include_str!("../on_interp.txt")]
+    /// # on_interp(Level::Tile { warps: None }, &|memory| {
+    /// let (x, near) = (val::<f32>(2.5), |a: Val<f32>, b: f32| (a - b).abs().lt(1e-4));
+    /// device_assert!(x.floor().eq(2.0) & x.ceil().eq(3.0));
+    /// device_assert!(x.round().eq(2.0) & (-x).trunc().eq(-2.0));
+    /// device_assert!(x.recip().eq(0.4) & near(x.rsqrt(), 0.63246) & x.is_nan().eq(false));
+    /// device_assert!(near(x.log(), 0.91629) & near(x.log2(), 1.32193));
+    /// device_assert!(near(x.tanh(), 0.98661) & near(x.erf(), 0.99959));
+    /// device_assert!(near(x.sigmoid(), 0.92414) & near(x.atan2(1.0), 1.19029));
+    /// device_assert!(near(x.pow(2.0), 6.25) & near(x.powf(0.5), 1.58114));
+    /// device_assert!(x.min(1.0).eq(1.0) & x.minimum(3.0).eq(2.5) & x.mul_add(2.0, 1.0).eq(6.0));
+    /// # });
+    /// ```
     log UnaryOp::Math(MathFn::Log);
     /// [`log`](Val::log), by its name in Rust.
     ln UnaryOp::Math(MathFn::Log);
@@ -76,6 +93,14 @@ unary! { Float:
 
 unary! { Int:
     /// The number of one bits.
+    ///
+    /// ```
+    #[doc = include_str!("../on_interp.txt")]
+    /// # on_interp(Level::Tile { warps: None }, &|memory| {
+    /// let x = val::<u32>(0b1011);
+    /// device_assert!(x.popcount().eq(3) & x.clz().eq(28));
+    /// # });
+    /// ```
     popcount UnaryOp::Popcount;
     /// The number of leading zero bits.
     clz UnaryOp::Clz;

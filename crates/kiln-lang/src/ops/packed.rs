@@ -83,6 +83,14 @@ macro_rules! dot_products {
 
             #[doc = concat!("The sum of the products of two ", $sign, " numbers of 16 bits with the two lower ", $sign)]
             /// bytes of `other`, and `sum`. It wraps.
+            ///
+            /// ```
+            #[doc = include_str!("../on_interp.txt")]
+            /// # on_interp(Level::Tile { warps: None }, &|_| {
+            #[doc = concat!("let (a, b) = (val::<", stringify!($t), ">(0x0001_0002), val::<", stringify!($t), ">(0x0403_0201));")]
+            /// device_assert!(a.dp2a_low(b, 100).eq(104));
+            /// # });
+            /// ```
             #[track_caller]
             pub fn dp2a_low(self, other: impl IntoVal<$t>, sum: impl IntoVal<$t>) -> Val<$t> {
                 dp2a(self, other.into_val(), 0, sum.into_val())
@@ -90,6 +98,14 @@ macro_rules! dot_products {
 
             #[doc = concat!("The sum of the products of two ", $sign, " numbers of 16 bits with the two upper ", $sign)]
             /// bytes of `other`, and `sum`. It wraps.
+            ///
+            /// ```
+            #[doc = include_str!("../on_interp.txt")]
+            /// # on_interp(Level::Tile { warps: None }, &|_| {
+            #[doc = concat!("let (a, b) = (val::<", stringify!($t), ">(0x0001_0002), val::<", stringify!($t), ">(0x0403_0201));")]
+            /// device_assert!(a.dp2a_high(b, 100).eq(110));
+            /// # });
+            /// ```
             #[track_caller]
             pub fn dp2a_high(self, other: impl IntoVal<$t>, sum: impl IntoVal<$t>) -> Val<$t> {
                 dp2a(self, other.into_val(), 2, sum.into_val())

@@ -235,6 +235,38 @@ reductions! { Bits:
 /// # })?;
 /// # Ok::<(), kiln_lang::TraceErrors>(())
 /// ```
+///
+/// Products and extremes:
+///
+/// ```
+#[doc = include_str!("../on_interp.txt")]
+/// # on_interp(Level::Tile { warps: None }, &|_| {
+/// let x = iota::<i32>(6).reshape([2, 3]) + 1; // 1 2 3, 4 5 6
+/// let row = iota::<i32>(2); // 0 1
+/// device_assert!(x.prod().eq(720) & x.reduce_min().eq(1) & x.reduce_max().eq(6));
+/// device_assert!(x.prod_axis(1).eq(row * 114 + 6).all());
+/// device_assert!(x.min_axis(1).eq(row * 3 + 1).all() & x.max_axis(1).eq(row * 3 + 3).all());
+/// // These keep the axis, and combine with the tile.
+/// device_assert!((x - x.min_keep(1)).reduce_max().eq(2) & (x - x.max_keep(1)).reduce_max().eq(0));
+/// assert_eq!(x.prod_keep(1).shape(), [2, 1]);
+/// # });
+/// ```
+///
+/// Bits of integers, and bools:
+///
+/// ```
+#[doc = include_str!("../on_interp.txt")]
+/// # on_interp(Level::Tile { warps: None }, &|_| {
+/// let x = iota::<u32>(4).reshape([2, 2]) + 4; // 4 5, 6 7
+/// device_assert!(x.and_bits().eq(4) & x.or_bits().eq(7) & x.xor_bits().eq(0));
+/// device_assert!(x.and_bits_axis(0).eq(iota::<u32>(2) + 4).all());
+/// device_assert!(x.or_bits_axis(1).eq(iota::<u32>(2) * 2 + 5).all());
+/// device_assert!(x.xor_bits_axis(1).eq(1).all());
+/// for kept in [x.and_bits_keep(1), x.or_bits_keep(1), x.xor_bits_keep(1)] {
+///     assert_eq!(kept.shape(), [2, 1]);
+/// }
+/// # });
+/// ```
 impl<T: Num> Val<T> {
     /// The position of the first greatest element, in row-major order.
     #[track_caller]
@@ -243,6 +275,14 @@ impl<T: Num> Val<T> {
     }
 
     /// The position of the first least element, in row-major order.
+    ///
+    /// ```
+    #[doc = include_str!("../on_interp.txt")]
+    /// # on_interp(Level::Tile { warps: None }, &|memory| {
+    /// let x = (iota::<i32>(6) - 4).abs().reshape([2, 3]); // 4 3 2, 1 0 1
+    /// device_assert!(x.argmin().eq(4) & x.argmin_axis(1).eq(2 - iota::<i64>(2)).all());
+    /// # });
+    /// ```
     #[track_caller]
     pub fn argmin(self) -> Idx {
         Val::from_raw(position_of(self.raw(), "argmin", ReduceOp::ArgMin, T::SCALAR, Location::caller()))
@@ -337,12 +377,34 @@ impl<T: Num> Val<T> {
     }
 
     /// Running products along an axis.
+    ///
+    /// ```
+    #[doc = include_str!("../on_interp.txt")]
+    /// # on_interp(Level::Tile { warps: None }, &|memory| {
+    /// let x = iota::<i32>(4) + 1;
+    /// let products = x.cumprod(0); // 1 2 6 24
+    /// device_assert!(products.sum().eq(33) & products.reduce_max().eq(24));
+    /// # });
+    /// ```
     #[track_caller]
     pub fn cumprod(self, axis: usize) -> Val<T> {
         self.scan(Scan::new(ReduceOp::Prod), axis, Location::caller())
     }
 
     /// Running combination along an axis: element `i` combines elements `0 ..= i`.
+    ///
+    /// ```
+    #[doc = include_str!("../on_interp.txt")]
+    /// # on_interp(Level::Tile { warps: None }, &|memory| {
+    /// use kiln_lang::Combine;
+    /// let x = iota::<i32>(4) + 1; // 1 2 3 4
+    /// device_assert!(x.scan_axis(Combine::Sum, 0).eq(x * (x + 1) / 2).all()); // 1 3 6 10
+    /// device_assert!(x.scan_axis_exclusive(Combine::Sum, 0).eq(x * (x - 1) / 2).all()); // 0 1 3 6
+    /// device_assert!(x.scan_axis_reverse(Combine::Max, 0).eq(4).all());
+    /// let behind = x.scan_axis_reverse_exclusive(Combine::Sum, 0); // 9 7 4 0
+    /// device_assert!(behind.eq(10 - x * (x + 1) / 2).all());
+    /// # });
+    /// ```
     #[track_caller]
     pub fn scan_axis(self, op: Combine, axis: usize) -> Val<T> {
         self.scan(Scan::new(op.op()), axis, Location::caller())
@@ -393,6 +455,14 @@ impl Val<bool> {
     }
 
     /// Whether any element along an axis is true.
+    ///
+    /// ```
+    #[doc = include_str!("../on_interp.txt")]
+    /// # on_interp(Level::Tile { warps: None }, &|memory| {
+    /// let x = iota::<i32>(12).reshape([3, 4]);
+    /// device_assert!(x.gt(9).any_axis(1).eq(iota::<i32>(3).eq(2)).all());
+    /// # });
+    /// ```
     #[track_caller]
     pub fn any_axis(self, axis: usize) -> Val<bool> {
         self.reduce_axis(ReduceOp::Or, axis, Location::caller())

@@ -31,6 +31,11 @@ use std::panic::Location;
 )]
 pub trait IntoShape {
     /// The extents, outermost first.
+    ///
+    /// ```
+    /// use kiln_lang::IntoShape;
+    /// assert_eq!(((4, 8).extents().len(), 16.extents()[0]), (2, 16));
+    /// ```
     fn extents(self) -> SmallVec<[usize; 4]>;
 }
 
@@ -91,6 +96,14 @@ pub(crate) fn checked_shape(extents: &[usize], site: Site) -> Option<Shape> {
 }
 
 /// 0, 1, 2, … `len - 1`.
+///
+/// ```
+#[doc = include_str!("../on_interp.txt")]
+/// # on_interp(Level::Tile { warps: None }, &|memory| {
+/// let i = iota::<i32>(5); // 0 1 2 3 4
+/// device_assert!(i.sum().eq(10) & i.reduce_max().eq(4));
+/// # });
+/// ```
 #[track_caller]
 pub fn iota<T: crate::Num>(len: usize) -> Val<T> {
     Val::from_raw(counted(len, T::SCALAR, Location::caller()))
@@ -104,6 +117,14 @@ fn counted(len: usize, elem: Scalar, site: Site) -> Raw {
 }
 
 /// A tile whose elements are all `x`.
+///
+/// ```
+#[doc = include_str!("../on_interp.txt")]
+/// # on_interp(Level::Tile { warps: None }, &|memory| {
+/// let twos = full([4, 8], val::<f32>(2.0));
+/// device_assert!(twos.sum().eq(64.0));
+/// # });
+/// ```
 #[track_caller]
 pub fn full<T: Elem>(shape: impl IntoShape, x: impl IntoVal<T>) -> Val<T> {
     let value = x.into_val();
@@ -111,6 +132,14 @@ pub fn full<T: Elem>(shape: impl IntoShape, x: impl IntoVal<T>) -> Val<T> {
 }
 
 /// A tile of zeros, or of `false`.
+///
+/// ```
+#[doc = include_str!("../on_interp.txt")]
+/// # on_interp(Level::Tile { warps: None }, &|memory| {
+/// let (numbers, bools) = (zeros::<f32>([4, 8]), zeros::<bool>(16));
+/// device_assert!(numbers.eq(0.0).all() & !bools.any());
+/// # });
+/// ```
 #[track_caller]
 pub fn zeros<T: Elem>(shape: impl IntoShape) -> Val<T> {
     full(shape, Val::<T>::from_raw(Raw::Const(kiln_ir::Literal::zero(T::SCALAR))))

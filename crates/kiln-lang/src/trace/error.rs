@@ -28,6 +28,12 @@ pub struct TraceError {
 
 impl TraceError {
     /// `file:line:column`.
+    ///
+    /// ```
+    /// use kiln_lang::TraceError;
+    /// let error = TraceError { file: "a.rs".into(), line: 3, column: 9, message: "no".into(), help: "yes".into() };
+    /// assert_eq!((error.location(), error.to_string()), ("a.rs:3:9".into(), "a.rs:3:9: no; yes".into()));
+    /// ```
     pub fn location(&self) -> String {
         format!("{}:{}:{}", self.file, self.line, self.column)
     }
@@ -46,6 +52,18 @@ impl fmt::Display for TraceError {
 impl std::error::Error for TraceError {}
 
 /// The mistakes found while a kernel was traced, in the order they were made: at least one.
+///
+/// ```
+/// use kiln_lang::{Level, TraceErrors, iota, trace};
+/// let errors: TraceErrors = trace("sums", Level::Tile { warps: None }, |_| {
+///     let _ = iota::<i32>(4).sum_axis(1);
+/// })
+/// .unwrap_err();
+/// let error = &errors.errors()[0];
+/// assert_eq!((errors.kernel(), errors.errors().len()), ("sums", 1));
+/// assert_eq!(error.message, "shape [4] has no axis 1");
+/// assert_eq!(error.location(), format!("{}:{}:{}", error.file, error.line, error.column));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceErrors {
     kernel: String,

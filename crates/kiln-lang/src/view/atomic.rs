@@ -25,6 +25,21 @@ use std::panic::Location;
 /// What an atomic operation orders, beyond being whole.
 ///
 /// [`Order`](crate::Order) is the same of loads and stores, which have one side each.
+///
+/// ```
+#[doc = include_str!("../on_interp.txt")]
+/// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+/// use kiln_lang::AtomicOrder;
+/// // The last of 64 threads to come sees what all have stored before.
+/// memory.set(thread_index(), thread_id(0).cast::<u32>() + 1);
+/// let arrived = shared::<u32, 1>([1]);
+/// // SAFETY: all threads write the same, and a barrier comes before others touch it.
+/// unsafe { arrived.put(0, 0) };
+/// barrier();
+/// let before = arrived.atomics(AtomicOrder::AcqRel, Scope::Block).add(0, 1);
+/// device_assert!(before.lt(64));
+/// # });
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum AtomicOrder {
     /// Nothing. Operations on one element are still seen in one order by all.
@@ -184,6 +199,39 @@ impl<T: Elem, const R: usize> ViewMut<T, R> {
     }
 
     /// Atomically replaces the element by `value`; gives the old one.
+    ///
+    /// With the other operations on an element, which give its old value. `memory` is 64 zeros:
+    ///
+    /// ```
+    #[doc = include_str!("../on_interp.txt")]
+    /// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+    /// let i = thread_id(0).cast::<u32>();
+    /// let first = i.eq(0);
+    /// device_assert!(memory.atomic_add(0, 1).lt(64) & memory.atomic_add_where(1, first, 5).eq(0));
+    /// memory.atomic_max(2, i);
+    /// memory.atomic_max_where(3, first, 9);
+    /// memory.atomic_min(4, i);
+    /// memory.atomic_min_where(4, first, 7);
+    /// memory.atomic_or(5, i);
+    /// memory.atomic_or_where(6, first, 3);
+    /// memory.atomic_xor(7, i); // every bit is there an even number of times
+    /// memory.atomic_xor_where(8, first, 6);
+    /// memory.atomic_and(9, i);
+    /// memory.atomic_and_where(9, first, 1);
+    /// memory.atomic_exchange(10, 8);
+    /// memory.atomic_cas(11, 0, 4); // the first thread stores, the others find 4
+    /// // SAFETY: these are inside the view.
+    /// unsafe {
+    ///     memory.atomic_add_unchecked(12, 1);
+    ///     memory.atomic_cas_unchecked(13, 0, 2);
+    /// }
+    /// barrier();
+    /// let expected = [64, 5, 63, 9, 0, 63, 3, 0, 6, 0, 8, 4, 64, 2];
+    /// for (at, expected) in expected.into_iter().enumerate() {
+    ///     device_assert!(memory.get(at).eq(expected), "element {}", at);
+    /// }
+    /// # });
+    /// ```
     #[track_caller]
     pub fn atomic_exchange(&self, index: impl Indices<R>, value: impl IntoVal<T>) -> Val<T> {
         let op = (AtomicOp::Exchange, RELAXED);
@@ -257,6 +305,35 @@ impl<T: Elem, const R: usize> ViewMut<T, R> {
 
 /// Atomic operations on a view's elements in an order, among some threads: see
 /// [`ViewMut::atomics`].
+///
+/// ```
+#[doc = include_str!("../on_interp.txt")]
+/// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+/// use kiln_lang::AtomicOrder;
+/// let ordered = memory.atomics(AtomicOrder::AcqRel, Scope::Device);
+/// let i = thread_id(0).cast::<u32>();
+/// let first = i.eq(0);
+/// device_assert!(ordered.add(0, 1).lt(64) & ordered.add_where(1, first, 5).eq(0));
+/// ordered.max(2, i);
+/// ordered.max_where(3, first, 9);
+/// ordered.min(4, i);
+/// ordered.min_where(4, first, 7);
+/// ordered.or(5, i);
+/// ordered.or_where(6, first, 3);
+/// ordered.xor(7, i);
+/// ordered.xor_where(8, first, 6);
+/// ordered.and(9, i);
+/// ordered.and_where(9, first, 1);
+/// ordered.exchange_where(10, first, 8);
+/// ordered.add_pair::<f16>(11, val::<f16>(1.0).pack_pair(2.0));
+/// barrier();
+/// for (at, expected) in [64, 5, 63, 9, 0, 63, 3, 0, 6, 0, 8].into_iter().enumerate() {
+///     device_assert!(memory.get(at).eq(expected), "element {}", at);
+/// }
+/// let [ones, twos] = memory.get(11).unpack_pair::<f16>();
+/// device_assert!(ones.eq(64.0) & twos.eq(128.0));
+/// # });
+/// ```
 pub struct Atomics<T, const R: usize> {
     view: ViewMut<T, R>,
     ordering: Ordering,

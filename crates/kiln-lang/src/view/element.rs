@@ -11,6 +11,20 @@ use std::panic::Location;
 
 /// Indices into a view of rank `R`: one for rank 1, else a tuple with one for each axis. Tiles of
 /// indices name as many elements as they have, and stretch to one shape.
+///
+/// ```
+#[doc = include_str!("../on_interp.txt")]
+/// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+/// use kiln_lang::Indices;
+///
+/// /// Reads wherever an index, a tuple of them or tiles of them point.
+/// fn doubled<const R: usize>(x: View<u32, R>, at: impl Indices<R>) -> Val<u32> {
+///     x.get(at) * 2
+/// }
+///
+/// device_assert!(doubled(*memory, thread_id(0)).eq(0));
+/// # });
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not index a view of rank {R}",
     note = "use one integer for rank 1, else a tuple with an integer for each axis"
@@ -216,6 +230,16 @@ impl<T: Elem, const R: usize> ViewMut<T, R> {
     }
 
     /// As [`scatter`](Self::scatter), without looking at the indices.
+    ///
+    /// ```
+    #[doc = include_str!("../on_interp.txt")]
+    /// # on_interp(Level::Tile { warps: None }, &|memory| {
+    /// let place = 63 - iota::<i64>(64);
+    /// // SAFETY: there is one program, and the 64 indices are those of the view.
+    /// unsafe { memory.scatter_unchecked(place, iota::<u32>(64)) };
+    /// device_assert!(memory.load(64, 0).eq(63 - iota::<u32>(64)).all());
+    /// # });
+    /// ```
     ///
     /// # Safety
     ///

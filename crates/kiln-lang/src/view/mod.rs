@@ -58,6 +58,15 @@ pub struct View<T, const R: usize> {
 }
 
 /// A tensor of rank `R` that a kernel reads and writes.
+///
+/// ```
+#[doc = include_str!("../on_interp.txt")]
+/// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+/// let i = thread_index();
+/// memory.set(i, 2); // at the thread's own index, so that nothing races
+/// device_assert!(memory.get(i).eq(2) & memory.extent(0).eq(64));
+/// # });
+/// ```
 pub struct ViewMut<T, const R: usize> {
     view: View<T, R>,
 }
@@ -104,6 +113,20 @@ impl<T, const R: usize> View<T, R> {
     }
 
     /// The same view, for what does not look at its element type.
+    ///
+    /// ```
+    #[doc = include_str!("../on_interp.txt")]
+    /// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+    /// use kiln_lang::Untyped;
+    ///
+    /// /// Needs no copy for each element type.
+    /// fn columns(x: View<Untyped, 1>) -> Idx {
+    ///     x.extent(0)
+    /// }
+    ///
+    /// device_assert!(columns((*memory).untyped()).eq(64));
+    /// # });
+    /// ```
     pub fn untyped(self) -> View<Untyped, R> {
         View::from_core(self.core)
     }
@@ -201,6 +224,14 @@ impl<T, const R: usize> ViewMut<T, R> {
     }
 
     /// The same view, for what does not look at its element type.
+    ///
+    /// ```
+    #[doc = include_str!("../on_interp.txt")]
+    /// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+    /// let any = memory.untyped();
+    /// device_assert!(any.extent(0).eq(memory.extent(0)));
+    /// # });
+    /// ```
     pub fn untyped(self) -> ViewMut<Untyped, R> {
         ViewMut::from_core(self.view.core)
     }

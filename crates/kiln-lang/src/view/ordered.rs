@@ -86,6 +86,22 @@ impl<T: Word, const R: usize> View<T, R> {
     ///
     /// The value varies between threads, also where they load the same place: it may change in
     /// between.
+    ///
+    /// ```
+    #[doc = include_str!("../on_interp.txt")]
+    /// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+    /// // SAFETY: all threads store the same, by ordered accesses alone, inside the view.
+    /// unsafe {
+    ///     memory.set_ordered(0, 7, Order::Release, Scope::Device);
+    ///     memory.set_ordered_unchecked(1, 8, Order::Relaxed, Scope::Device);
+    /// }
+    /// barrier();
+    /// device_assert!(memory.get_ordered(0, Order::Acquire, Scope::Device).eq(7));
+    /// // SAFETY: the index is inside the view.
+    /// let eight = unsafe { memory.get_ordered_unchecked(1, Order::Relaxed, Scope::Device) };
+    /// device_assert!(eight.eq(8));
+    /// # });
+    /// ```
     #[track_caller]
     pub fn get_ordered(&self, index: impl Indices<R>, order: Order, scope: Scope) -> Val<T> {
         self.load_ordered(index.indices(), (order, scope), Bounds::Check, Location::caller())
@@ -117,6 +133,19 @@ impl<T: Word, const R: usize> ViewMut<T, R> {
 
     /// Stores an element at any index, relaxed or released. An index outside the view ends the
     /// kernel with a fault.
+    ///
+    /// ```
+    #[doc = include_str!("../on_interp.txt")]
+    /// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+    /// // SAFETY: all threads store the same, by ordered accesses alone, inside the view.
+    /// unsafe {
+    ///     memory.set_ordered(0, 7, Order::Release, Scope::Device);
+    ///     memory.set_ordered_unchecked(1, 8, Order::Relaxed, Scope::Device);
+    /// }
+    /// barrier();
+    /// device_assert!(memory.get_ordered(0, Order::Acquire, Scope::Device).eq(7));
+    /// # });
+    /// ```
     ///
     /// # Safety
     ///
@@ -197,6 +226,15 @@ impl View<u32, 1> {
 
     /// As [`get_quad`](Self::get_quad), without looking at the index.
     ///
+    /// ```
+    #[doc = include_str!("../on_interp.txt")]
+    /// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+    /// // SAFETY: four words of a view of 64 zeros, the first at a multiple of 16 bytes.
+    /// let words = unsafe { memory.get_quad_unchecked(8) };
+    /// device_assert!(words[0].eq(0) & words[3].eq(0));
+    /// # });
+    /// ```
+    ///
     /// # Safety
     ///
     /// All four words are inside the view, whose stride is 1, and the first lies at a multiple of
@@ -227,6 +265,20 @@ impl ViewMut<u32, 1> {
     ///
     /// Nothing is stored where not all four are inside the view, or where they do not lie at a
     /// multiple of 16 bytes one after the other.
+    ///
+    /// ```
+    #[doc = include_str!("../on_interp.txt")]
+    /// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+    /// let [a, b, c, d] = [1, 2, 3, 4].map(val::<u32>);
+    /// // SAFETY: all threads store the same, by quads alone, in the view at multiples of 16 bytes.
+    /// unsafe {
+    ///     memory.set_quad(0, [a, b, c, d]);
+    ///     memory.set_quad_unchecked(4, [d, c, b, a]);
+    /// }
+    /// barrier();
+    /// device_assert!(memory.get_quad(0)[3].eq(4) & memory.get_quad(4)[3].eq(1));
+    /// # });
+    /// ```
     ///
     /// # Safety
     ///

@@ -237,6 +237,29 @@ impl<B: Record, const R: usize> RecordView<B, R> {
     }
 
     /// As [`get`](Self::get); where the index lies outside the records, `other`.
+    ///
+    /// ```
+    #[doc = include_str!("../on_interp.txt")]
+    /// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+    /// #[derive(Clone, Copy, Record)]
+    /// #[kiln(crate = kiln_lang)]
+    /// struct Point {
+    ///     x: f32,
+    ///     y: f32,
+    /// }
+    ///
+    /// let (points, i) = (shared_records::<Point, 1>([64]), thread_index());
+    /// points.set(i, Point { x: 1.0, y: 2.0 }); // the thread's own
+    /// // SAFETY: threads write an element of their own, and read it alone until the barrier.
+    /// unsafe { points.write(i.get(), PointVal { x: points.get(i).x + 2.0, y: points.get(i).y }) };
+    /// points.field_mut::<f32>("y").set(i, 4.0);
+    /// barrier();
+    /// let outside = points.get_or(thread_id(0) + 64, Point { x: -1.0, y: 0.0 });
+    /// let other = points.get_or(63 - thread_id(0), Point { x: -1.0, y: 0.0 });
+    /// device_assert!(outside.x.eq(-1.0) & other.x.eq(3.0) & other.y.eq(4.0));
+    /// device_assert!(points.len().eq(64) & points.shape()[0].eq(64));
+    /// # });
+    /// ```
     #[track_caller]
     pub fn get_or(&self, index: impl Indices<R>, other: impl IntoDevice<B::Val>) -> B::Val {
         let other = handles(&other.into_device());
@@ -318,6 +341,27 @@ impl<B: Record, const R: usize> RecordViewMut<B, R> {
 
     /// Stores an element at the thread's own index. An index outside the records ends the kernel
     /// with a fault.
+    ///
+    /// ```
+    /// use kiln_lang::prelude::*;
+    /// #[derive(Clone, Copy, Record)]
+    /// #[kiln(crate = kiln_lang)]
+    /// struct Point {
+    ///     x: f32,
+    ///     y: f32,
+    /// }
+    ///
+    /// let kernel = trace("k", Level::Thread { block: [64, 1, 1] }, |p| {
+    ///     let points: RecordViewMut<Point, 1> = p.records_mut("points", &mut |_| Default::default());
+    ///     let i = thread_index();
+    ///     points.set(i, Point { x: 1.0, y: 2.0 });
+    ///     points.field_mut::<f32>("y").set(i, 4.0); // of one field
+    ///     // SAFETY: no two threads have the same place.
+    ///     unsafe { points.write(points.len() - 1 - i, points.get(i)) };
+    /// })?;
+    /// assert_eq!(kernel.params.iter().map(|param| &param.name[..]).collect::<Vec<_>>(), ["points_x", "points_y"]);
+    /// # Ok::<(), kiln_lang::TraceErrors>(())
+    /// ```
     #[track_caller]
     pub fn set(&self, index: impl OwnIndex<R>, value: impl IntoDevice<B::Val>) {
         self.put(index.own(), &value.into_device(), Bounds::Check, Location::caller());
@@ -384,6 +428,23 @@ impl<B: Record, const R: usize> Deref for SharedRecords<B, R> {
 }
 
 /// Allocates shared memory for records, of a static shape.
+///
+/// ```
+#[doc = include_str!("../on_interp.txt")]
+/// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+/// #[derive(Clone, Copy, Record)]
+/// #[kiln(crate = kiln_lang)]
+/// struct Pair {
+///     key: u32,
+///     count: u32,
+/// }
+///
+/// let pairs = shared_records::<Pair, 1>([64]);
+/// pairs.set(thread_index(), Pair { key: 3, count: 1 });
+/// barrier();
+/// device_assert!(pairs.get(63 - thread_id(0)).key.eq(3));
+/// # });
+/// ```
 #[track_caller]
 pub fn shared_records<B: Record, const R: usize>(shape: [usize; R]) -> SharedRecords<B, R> {
     let site = Location::caller();
@@ -431,6 +492,24 @@ pub struct LocalRecords<B: Record> {
 }
 
 /// Allocates an array of `len` records for each thread.
+///
+/// ```
+#[doc = include_str!("../on_interp.txt")]
+/// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+/// #[derive(Clone, Copy, Record)]
+/// #[kiln(crate = kiln_lang)]
+/// struct Entry {
+///     key: u32,
+///     found: bool,
+/// }
+///
+/// let entries = local_records::<Entry>(4);
+/// for i in 0..4u32 {
+///     entries.set(i, Entry { key: i * i, found: i == 3 });
+/// }
+/// device_assert!(entries.get(3).key.eq(9) & entries.get(3).found);
+/// # });
+/// ```
 #[track_caller]
 pub fn local_records<B: Record>(len: usize) -> LocalRecords<B> {
     let site = Location::caller();

@@ -19,6 +19,16 @@ use std::panic::Location;
 /// # })?;
 /// # Ok::<(), kiln_lang::TraceErrors>(())
 /// ```
+///
+/// Its numbers:
+///
+/// ```
+#[doc = include_str!("../on_interp.txt")]
+/// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+/// let (flat, place) = (thread_index(), thread_index_2d());
+/// device_assert!(flat.get().eq(place.axis(1)) & place.axes()[0].eq(0));
+/// # });
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadIndex<const R: usize> {
     axes: [Idx; R],
@@ -110,6 +120,21 @@ mod sealed {
 }
 
 /// Where a thread may store into a view of rank `R` without racing: its [`ThreadIndex`].
+///
+/// ```
+#[doc = include_str!("../on_interp.txt")]
+/// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+/// use kiln_lang::OwnIndex;
+///
+/// /// Stores safely wherever the thread's own place is.
+/// fn store_one<const R: usize>(y: ViewMut<u32, R>, at: impl OwnIndex<R>) {
+///     y.set(at, 1);
+/// }
+///
+/// store_one(memory, thread_index());
+/// device_assert!(memory.get(thread_id(0)).eq(1));
+/// # });
+/// ```
 #[diagnostic::on_unimplemented(
     message = "a safe store into a view of rank {R} is at the thread's own index, which `{Self}` is not known to be",
     label = "another thread may have this index",
@@ -143,6 +168,15 @@ thread_index_offsets!(2 3);
 
 /// The thread's number in the launch: `program_id(0) * block_dim(0) + thread_id(0)` where blocks
 /// and grid have one axis; further axes of the grid and of blocks count on from there.
+///
+/// ```
+#[doc = include_str!("../on_interp.txt")]
+/// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+/// let i = thread_index();
+/// memory.set(i, i.get().cast::<u32>()); // no other thread has this index
+/// device_assert!(memory.get(i).eq(thread_id(0).cast::<u32>()));
+/// # });
+/// ```
 #[track_caller]
 pub fn thread_index() -> ThreadIndex<1> {
     if block("thread_index", Location::caller()).is_none() {
@@ -155,6 +189,14 @@ pub fn thread_index() -> ThreadIndex<1> {
 
 /// The thread's place in a two-dimensional launch: row (axis 1 of grid and block), column (axis 0).
 /// A third axis counts on in rows.
+///
+/// ```
+#[doc = include_str!("../on_interp.txt")]
+/// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+/// let [row, column] = thread_index_2d().axes(); // blocks of [64, 1, 1] have one row
+/// device_assert!(row.eq(0) & column.eq(thread_id(0)));
+/// # });
+/// ```
 #[track_caller]
 pub fn thread_index_2d() -> ThreadIndex<2> {
     if block("thread_index_2d", Location::caller()).is_none() {
@@ -167,6 +209,14 @@ pub fn thread_index_2d() -> ThreadIndex<2> {
 }
 
 /// The thread's place in a three-dimensional launch: plane (axis 2), row (axis 1), column (axis 0).
+///
+/// ```
+#[doc = include_str!("../on_interp.txt")]
+/// # on_interp(Level::Thread { block: [64, 1, 1] }, &|memory| {
+/// let [plane, row, column] = thread_index_3d().axes();
+/// device_assert!(plane.eq(0) & row.eq(0) & column.eq(thread_id(0)));
+/// # });
+/// ```
 #[track_caller]
 pub fn thread_index_3d() -> ThreadIndex<3> {
     if block("thread_index_3d", Location::caller()).is_none() {

@@ -14,6 +14,20 @@ use std::marker::PhantomData;
 use std::panic::Location;
 
 /// Where a box of rank `R` begins: an index for rank 1, or a tuple or array of them.
+///
+/// ```
+#[doc = include_str!("../on_interp.txt")]
+/// # on_interp(Level::Tile { warps: None }, &|memory| {
+/// use kiln_lang::Offsets;
+///
+/// /// A part of a view of 16 elements, wherever it begins.
+/// fn part(x: View<u32, 1>, at: impl Offsets<1>) -> Val<u32> {
+///     x.tile(at, 16).load(0)
+/// }
+///
+/// device_assert!(part(*memory, 32).eq(0).all() & part(*memory, [val::<i64>(8)]).eq(0).all());
+/// # });
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a position in a view of rank {R}",
     note = "use one index for rank 1, else a tuple with an index for each axis"
@@ -75,6 +89,15 @@ pub struct TileView<T> {
 }
 
 /// A box of a view that can be loaded and stored.
+///
+/// ```
+#[doc = include_str!("../on_interp.txt")]
+/// # on_interp(Level::Tile { warps: None }, &|memory| {
+/// let block = memory.tile(program_id(0) * 64, 64).streaming(); // touched once: not to be cached
+/// block.store(iota::<u32>(64));
+/// device_assert!(memory.tile(0, 64).load(0).sum().eq(63 * 64 / 2));
+/// # });
+/// ```
 pub struct TileViewMut<T> {
     tile: TileView<T>,
 }
