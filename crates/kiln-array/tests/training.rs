@@ -288,6 +288,27 @@ fn gradients_that_are_not_finite_change_nothing() {
     assert!(after != before && scale == 32768.0 && after.iter().all(|x| x.is_finite()));
 }
 
+/// One wrong loss is the error of its step, and of no other.
+#[test]
+fn a_loss_with_an_error_leaves_the_scale() {
+    let device = device();
+    let (mixed, mut optimizer) = (Mixed::f16(), Sgd::new(0.5));
+    let mut w = Array::new(&device, &[1.0f32, -2.0, 3.0], &[3]);
+    let loss = |w: &Array| w.cast(Scalar::F32).square().sum() * 0.1;
+    for _ in 0..2 {
+        let (wrong, gradients) = mixed.value_and_grad(&w, |w| w + Array::full(&device, 1.0f32, &[2]));
+        assert!(wrong.error().is_some() && optimizer.step(&mut w, gradients).is_err());
+        // The function may ask for the scale, too.
+        let (value, gradients) = mixed.value_and_grad(&w, |w| {
+            assert!(mixed.scale().is_ok());
+            loss(w)
+        });
+        optimizer.step(&mut w, gradients).unwrap();
+        assert!(value.item::<f32>().unwrap() > 0.0);
+        assert_eq!(mixed.scale().unwrap(), 65536.0);
+    }
+}
+
 #[test]
 fn gradients_of_another_module_are_refused() {
     let device = device();
