@@ -1,7 +1,7 @@
 //! Modules, optimizers and mixed precision against values in f64 that are worked out apart.
 
-use kiln_array::nn::{Embedding, Key, LayerNorm, Linear, Mixed, RmsNorm, load, save};
-use kiln_array::optimizer::{AdamW, Lion, Schedule, Sgd};
+use kiln_array::nn::{Conv2d, Embedding, Key, LayerNorm, Linear, Mixed, RmsNorm, load, save};
+use kiln_array::optimizer::{AdamW, Lion, Optimizer, Schedule, Sgd};
 use kiln_array::{Array, Gradients, Module, Scalar, grad, value_and_grad};
 use kiln_runtime::{Activity, Device};
 use std::sync::Arc;
@@ -288,6 +288,27 @@ fn gradients_that_are_not_finite_change_nothing() {
     assert!(after != before && scale == 32768.0 && after.iter().all(|x| x.is_finite()));
 }
 
+/// One wrong loss is the error of its step, and of no other.
+#[test]
+fn a_loss_with_an_error_leaves_the_scale() {
+    let device = device();
+    let (mixed, mut optimizer) = (Mixed::f16(), Sgd::new(0.5));
+    let mut w = Array::new(&device, &[1.0f32, -2.0, 3.0], &[3]);
+    let loss = |w: &Array| w.cast(Scalar::F32).square().sum() * 0.1;
+    for _ in 0..2 {
+        let (wrong, gradients) = mixed.value_and_grad(&w, |w| w + Array::full(&device, 1.0f32, &[2]));
+        assert!(wrong.error().is_some() && optimizer.step(&mut w, gradients).is_err());
+        // The function may ask for the scale, too.
+        let (value, gradients) = mixed.value_and_grad(&w, |w| {
+            assert!(mixed.scale().is_ok());
+            loss(w)
+        });
+        optimizer.step(&mut w, gradients).unwrap();
+        assert!(value.item::<f32>().unwrap() > 0.0);
+        assert_eq!(mixed.scale().unwrap(), 65536.0);
+    }
+}
+
 #[test]
 fn gradients_of_another_module_are_refused() {
     let device = device();
@@ -320,4 +341,19 @@ fn files_name_what_differs() {
     same.table = Embedding::new(&device, Key::new(77), 7, 5);
     load(&mut same, &path).unwrap();
     assert_eq!(same.table.weight.to_vec::<f32>().unwrap(), other.table.weight.to_vec::<f32>().unwrap());
+}
+
+/// Numbers that nobody means, and that a damaged checkpoint may have.
+#[test]
+fn absurd_numbers_are_no_panics() {
+    let device = device();
+    let x = Array::full(&device, 1.0f32, &[1, 4, 4, 2]);
+    for padding in [usize::MAX / 2, usize::MAX] {
+        let layer = Conv2d::new(&device, Key::new(1), 3, 2, 3).padding(padding);
+        assert!(layer.forward(&x).error().is_some());
+    }
+    let (mut w, mut optimizer) = (Array::full(&device, 1.0f32, &[2]), Sgd::new(0.5));
+    optimizer.restore(usize::MAX, Vec::new());
+    optimizer.step(&mut w, Array::full(&device, 1.0f32, &[2])).unwrap();
+    assert!((w.sum().item::<f32>().unwrap() - 1.0).abs() < 1e-6);
 }

@@ -179,7 +179,8 @@ pub trait Create {
     fn rand<T: Float, const R: usize>(&self, shape: [usize; R], seed: u64) -> Result<Tensor<T, R>>;
 
     /// Random numbers of the standard normal distribution: element `i`, in row-major order, is what
-    /// [`randn`] gives for the seed and offset `i`, rounded to the type.
+    /// [`randn`] gives for the seed and offset `i`, rounded to the type. The same seed gives the
+    /// same numbers on every device but for a few units in the last place.
     ///
     /// ```
     /// # use kiln_kernels::Create;

@@ -17,7 +17,9 @@ use std::slice;
 /// gradient checkpointing, and has JAX's name.
 ///
 /// Wrap the layers of a deep network in it, one or a few at a time. What the function needs with a
-/// gradient must be among the parameters; captured arrays are constants to it.
+/// gradient must be among the parameters; captured arrays are constants to it. The function is
+/// kept until the gradient is computed, so that it owns what it captures: a `move` closure with
+/// clones of arrays, which are handles.
 ///
 /// ```
 /// use kiln_array::{Array, grad, remat};

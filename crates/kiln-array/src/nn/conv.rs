@@ -96,8 +96,11 @@ impl Conv2d {
                 x.shape()
             ));
         };
-        let extents = [height, width].map(|extent| extent + 2 * self.padding);
-        if self.size == 0 || self.stride == 0 || extents.iter().any(|&extent| extent < self.size) {
+        let extents = [height, width].map(|extent| extent.saturating_add(self.padding.saturating_mul(2)));
+        if self.size == 0
+            || self.stride == 0
+            || extents.iter().any(|&extent| extent < self.size || extent == usize::MAX)
+        {
             return refused(format!(
                 "windows of {size} x {size} at a distance of {} for images of {height} x {width} with {} \
                  rows and columns of zeros on each side",

@@ -128,8 +128,9 @@ impl Mixed {
             gradients.narrow = Some(dtype);
             return (loss, gradients);
         };
-        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = state.take().or_else(|| first_state(at));
+        // The function may ask for the scale itself, so the lock is not held meanwhile.
+        let before = state.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let before = before.or_else(|| first_state(at));
         let mut loss = None;
         let (scaled_loss, scaled) = value_and_grad(
             |at| {
@@ -157,7 +158,10 @@ impl Mixed {
         let zero = &good * 0.0;
         let good = zero.where_(&grows, &counted).where_(&usable, &zero);
         gradients.together.extend([loss.clone(), next.clone(), good.clone()]);
-        *state = Some([next, good]);
+        // A loss with an error leaves the scale as it was, for the steps that follow.
+        if next.error().is_none() && good.error().is_none() {
+            *state.lock().unwrap_or_else(PoisonError::into_inner) = Some([next, good]);
+        }
         gradients.usable = Some(usable);
         gradients.narrow = Some(dtype);
         (loss, gradients)

@@ -8,8 +8,9 @@ use kiln_ir::{BinaryOp, Scalar};
 use kiln_runtime::Device;
 use std::panic::Location;
 
-/// What random numbers are made of. Equal keys give equal numbers, on every device; there is no
-/// hidden state.
+/// What random numbers are made of. Equal keys give equal numbers; there is no hidden state.
+/// Uniform numbers and what follows from them are the same on every device. Normal ones are made of
+/// a logarithm and a cosine, and differ between devices by a few units in the last place.
 ///
 /// ```
 /// use kiln_array::nn::Key;

@@ -106,7 +106,7 @@ impl<const N: usize> OptimizerState<N> {
         let mut next = made.into_iter();
         *net = net.map(&mut |parameter| next.next().unwrap_or_else(|| parameter.clone()));
         self.of = states;
-        self.steps += 1;
+        self.steps = self.steps.saturating_add(1); // A damaged file may have said any number.
         Ok(())
     }
 

@@ -7,11 +7,11 @@
 //! link is followed to or from an entry. What a crash left behind is removed by a later writer. A
 //! cache that cannot be read or written never fails a launch: it is counted, and `kiln doctor`
 //! reports it. All programs together have a limit: what was not used for longest goes first
-//! (`evict.rs`).
+//! (`evict.rs`, `room.rs`).
 
 use super::entry::{self, Entry};
 use super::evict::{self, Watch};
-use super::limit;
+use super::{limit, room};
 use crate::error::{Error, Result};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
@@ -68,7 +68,7 @@ pub struct DiskCache {
     damaged: AtomicU64,
     failed_writes: AtomicU64,
     evicted: AtomicU64,
-    /// Done before the first write.
+    /// Done once, where the folder is looked at anyway.
     tidied: OnceLock<()>,
 }
 
@@ -206,15 +206,17 @@ impl DiskCache {
         let (Some(folder), Some(entry)) = (self.folder(), self.entry(key, kind)) else { return };
         // Choices are a line each, and took long to find: they have no limit.
         let limit = self.limit.filter(|_| kind == PROGRAM);
-        self.tidied.get_or_init(|| entry.remove_leftovers());
         let length = Entry::length(bytes);
-        if limit.is_some_and(|limit| length > limit) || entry.write(bytes).is_err() {
-            self.failed_writes.fetch_add(1, Relaxed);
-            return;
-        }
-        if let Some(limit) = limit {
-            let gone = self.watch.wrote((folder, kind), (&entry.path(), length), limit);
+        let failed = limit.is_some_and(|limit| length > limit) || entry.write(bytes).is_err();
+        self.failed_writes.fetch_add(failed.into(), Relaxed);
+        let looked = match limit {
+            Some(limit) if !failed => self.watch.wrote((folder, kind), (&entry.path(), length), limit),
+            // What crashes have left may be why there was no place.
+            _ => Some(0),
+        };
+        if let Some(gone) = looked {
             self.evicted.fetch_add(gone, Relaxed);
+            self.tidied.get_or_init(|| entry.remove_leftovers());
         }
     }
 
@@ -303,7 +305,8 @@ impl DiskCache {
     /// # Errors
     /// [`Error::File`] names the first file that could not be removed.
     pub fn clear(&self) -> Result<()> {
-        let left = self.folder.as_deref().map(entry::leftovers).unwrap_or_default();
+        let mut left = self.folder.as_deref().map(entry::leftovers).unwrap_or_default();
+        left.extend(self.folder().map(|folder| room::entry(folder).path()).filter(|path| path.is_file()));
         for path in [PROGRAM, CHOICE].into_iter().flat_map(|kind| self.files(kind)).chain(left) {
             fs::remove_file(&path).map_err(|e| Error::File {
                 what: "cannot remove",

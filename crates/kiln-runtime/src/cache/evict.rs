@@ -4,6 +4,7 @@
 //! most. Several processes may remove at once, and read what another removes: a file that is gone
 //! is a miss, and one that is open can be read to its end.
 
+use super::room;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -58,7 +59,7 @@ pub(super) struct Watch(Mutex<Written>);
 
 #[derive(Debug, Default)]
 struct Written {
-    /// Bytes that this process wrote since it looked.
+    /// Bytes that this process wrote since it looked, or took a part of what another left.
     since: u64,
     /// How many it may write before it looks again; none before the first look.
     allowed: u64,
@@ -70,23 +71,30 @@ const PART: u64 = 16;
 
 impl Watch {
     /// Removes what is too much after a program of so many bytes was written. Gives how many were
-    /// removed.
-    pub(super) fn wrote(&self, (folder, kind): (&Path, &str), new: (&Path, u64), limit: u64) -> u64 {
+    /// removed, if it has looked at the folder.
+    pub(super) fn wrote(&self, (folder, kind): (&Path, &str), new: (&Path, u64), limit: u64) -> Option<u64> {
         // It holds two numbers, which are right at any time.
         let mut written = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         written.since += new.1;
         if written.since <= written.allowed {
-            return 0;
+            return None;
+        }
+        if let Some(allowed) = room::take(folder, limit, new.1) {
+            *written = Written { since: new.1, allowed };
+            return None;
         }
         let files = kept(folder, kind);
-        let total: u64 = files.iter().map(|file| file.bytes).sum();
+        let (count, total) = (files.len(), files.iter().map(|file| file.bytes).sum::<u64>());
         let mut removed = (0, 0);
         if total > limit {
             // A little more than is needed, so that not every program lists the folder.
             removed = down_to(files, limit - limit / 8, Some(new.0));
         }
         let free = limit.saturating_sub(total - removed.1.min(total));
+        if count >= room::MANY {
+            room::leave(folder, limit, free);
+        }
         *written = Written { since: 0, allowed: free / PART };
-        removed.0
+        Some(removed.0)
     }
 }

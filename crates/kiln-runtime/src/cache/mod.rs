@@ -7,6 +7,7 @@ mod evict;
 mod exchange;
 mod limit;
 mod memory;
+mod room;
 
 pub(crate) use choices::Choices;
 pub use choices::Measuring;

@@ -505,14 +505,12 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
     pub fn reshape<const S: usize>(&self, shape: [usize; S]) -> Result<Tensor<T, S>> {
         self.erased.reshape(&shape).map(Tensor::from_erased)
     }
-}
 
-impl<T: Elem> Tensor<T, 1> {
     /// The first element: for results that are one number.
     ///
     /// ```
     /// # use kiln_runtime::Device;
-    /// assert_eq!(Device::open("interp")?.tensor(&[2.5], [1])?.item()?, 2.5);
+    /// assert_eq!(Device::open("interp")?.tensor(&[2.5], [1, 1])?.item()?, 2.5);
     /// # Ok::<(), kiln_runtime::Error>(())
     /// ```
     ///
@@ -525,7 +523,9 @@ impl<T: Elem> Tensor<T, 1> {
             let what = "`item` reads the first element, and there is none".into();
             return Err(Error::Range { what, shape: self.shape().to_vec() });
         }
-        self.slice(0, 0..1)?.to_vec().map(|v| v[0])
+        let one = [1].as_slice();
+        let first = Layout { offset: self.offset(), shape: one.into(), strides: one.into() };
+        Tensor::<T, 1>::from_erased(self.erased.view(first)).to_vec().map(|v| v[0])
     }
 }
 

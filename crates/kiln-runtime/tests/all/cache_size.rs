@@ -130,6 +130,44 @@ fn several_processes_share_a_cache() {
     assert!(programs > 10 && bytes <= limit, "{programs} programs of {bytes} bytes");
 }
 
+/// Each cache here is a process's. Whether one has looked at the folder shows in what a crash left,
+/// which it removes then.
+#[test]
+fn few_processes_look_at_a_large_folder() {
+    let folder = Folder::new();
+    let limit = 250_000;
+    let store = |n: usize, limit: u64| folder.cache(limit).store(&key(n), &[0; 60]);
+    let many = folder.cache(limit);
+    (0..1200).for_each(|n| many.store(&key(n), &[0; 60]));
+    let left = folder.0.join(format!("{}.tmp-0123456789abcdef", key(0)));
+    let leave = || {
+        fs::write(&left, b"half a prog").unwrap();
+        File::options().write(true).open(&left).unwrap().set_modified(SystemTime::now() - HOUR * 2).unwrap();
+    };
+    leave();
+    (1500..1580).for_each(|n| store(n, limit));
+    assert!(left.exists(), "a process has looked that need not");
+    store(1600, limit - 1);
+    assert!(!left.exists(), "another limit needs a look");
+
+    // What is left for others is damaged.
+    store(1601, limit);
+    leave();
+    fs::write(folder.0.join("room.room"), b"250000 99999999999 0").unwrap();
+    store(1602, limit);
+    assert!(!left.exists());
+
+    // However many processes there are, they keep the limit.
+    for n in 2000..3600 {
+        store(n, limit);
+        assert!(n % 250 > 0 || folder.cache(limit).usage().1 <= limit, "after {n}");
+    }
+    let (programs, bytes) = folder.cache(limit).usage();
+    assert!(programs > 2000 && bytes <= limit, "{programs} programs of {bytes} bytes");
+    many.clear().unwrap();
+    assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 0, "clearing removes all");
+}
+
 #[test]
 fn pruning_by_age_and_to_a_size() {
     let folder = Folder::new();

@@ -265,6 +265,9 @@ fn ranges_must_lie_in_the_tensor() {
     }
     assert!(matches!(x.transpose().with_host(|_| ()), Err(Error::Range { .. })));
     assert!(matches!(x.slice(1, 0..2).unwrap().reshape([4]), Err(Error::Range { .. })));
+    let counted = device.tensor(&[1, 2, 3, 4, 5, 6], [2, 3]).unwrap();
+    assert_eq!(counted.slice(1, 1..3).unwrap().transpose().item().unwrap(), 2);
+    assert_eq!(counted.slice(0, 1..2).unwrap().slice(1, 2..3).unwrap().item().unwrap(), 6);
     let error = device.zeros::<f32, 1>([0]).unwrap().item().unwrap_err();
     let expected = "`item` reads the first element, and there is none, for a tensor of shape [0]";
     assert_eq!(error.to_string(), expected);
