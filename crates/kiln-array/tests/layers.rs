@@ -381,6 +381,19 @@ fn what_is_no_checkpoint_is_refused() {
     assert_eq!(other.steps(), 0);
 }
 
+#[test]
+fn texts_that_would_be_lost_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("net.safetensors");
+    let (net, optimizer) = (Linear::new(&device(), Key::new(1), 3, 2), Sgd::new(0.1));
+    for (texts, name) in [([("kiln.steps", "9"), ("a", "1")], "kiln.steps"), ([("a", "1"), ("a", "2")], "a")]
+    {
+        let error = save_checkpoint(&net, &optimizer, &texts, &path).unwrap_err().to_string();
+        assert!(error.ends_with(&format!("there is a text named `{name}` already")), "{error}");
+        assert!(!path.exists());
+    }
+}
+
 /// Attention of one query of each sequence, in f64; heads share keys.
 fn decoded(
     [q, k, v]: [&[f64]; 3],

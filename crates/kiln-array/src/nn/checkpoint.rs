@@ -45,6 +45,7 @@ const STEPS: &str = "kiln.steps";
 /// ```
 ///
 /// # Errors
+/// [`FileError::Mismatch`] names texts whose name another one has, or Kiln's own (`kiln.steps`);
 /// [`FileError::File`], [`FileError::Array`].
 pub fn save_checkpoint<M: Module>(
     module: &M,
@@ -52,6 +53,10 @@ pub fn save_checkpoint<M: Module>(
     texts: &[(&str, &str)],
     path: impl AsRef<Path>,
 ) -> Result<(), FileError> {
+    let problems = lost(texts);
+    if !problems.is_empty() {
+        return Err(FileError::Mismatch { path: path.as_ref().to_owned(), problems });
+    }
     let parameters = module.parameters();
     let mut arrays: Vec<(String, Array)> =
         parameters.iter().map(|(name, of)| (named(name), of.clone())).collect();
@@ -62,6 +67,13 @@ pub fn save_checkpoint<M: Module>(
     let steps = optimizer.steps().to_string();
     let texts: Vec<(&str, &str)> = texts.iter().copied().chain([(STEPS, steps.as_str())]).collect();
     write(&arrays, &texts, path.as_ref())
+}
+
+/// The texts that a file would not keep, for the names that they have.
+fn lost(texts: &[(&str, &str)]) -> Vec<String> {
+    let taken = |i: usize, name: &str| name == STEPS || texts[..i].iter().any(|(other, _)| *other == name);
+    let lost = texts.iter().enumerate().filter(|(i, (name, _))| taken(*i, name));
+    lost.map(|(_, (name, _))| format!("there is a text named `{name}` already")).collect()
 }
 
 /// Reads what [`save_checkpoint`] wrote into a module and an optimizer of the same kind, and gives

@@ -34,7 +34,7 @@ pub enum FileError {
     Mismatch {
         /// The file.
         path: PathBuf,
-        /// What is missing, of another shape or type, or in excess, each by its name.
+        /// What is missing, of another shape or type, in excess, or there twice, each by its name.
         problems: Vec<String>,
     },
     /// A parameter has an error or cannot be computed.
