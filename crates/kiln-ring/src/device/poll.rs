@@ -202,14 +202,15 @@ impl PollSet {
 
     /// Each lane's quad where quads may arrive in parts: once more, after the stamp of the first of
     /// the slot of this lane, which was written last. What is read of that slot from then on is
-    /// there.
+    /// there. Also whether that stamp was one, which it is: but a load whose value nothing uses
+    /// would take a fence to stay one that acquires, as long as a trip across the bus.
     #[device(crate = kiln_lang)]
     pub(super) fn load_in_order(
         &self,
         plan: &GridPlan,
         memory: &WorkerMemory,
         lane: Val<u32>,
-    ) -> [Val<u32>; QUAD] {
+    ) -> ([Val<u32>; QUAD], Val<bool>) {
         let own = memory.number.cast::<u32>() * LINE as u32;
         let mut first =
             if host(plan.inbound_links) { select(self.inbound_link, own, self.slot) } else { self.slot };
@@ -217,8 +218,12 @@ impl PollSet {
             first = shuffle_idx(first, lane);
         }
         // SAFETY: the first quad of a slot in the inbox, or the worker's command.
-        unsafe { memory.inbox.get_ordered_unchecked(first + PAYLOAD as u32, Order::Acquire, Scope::System) };
-        self.quad_at(memory, self.quad, plan.inbound_links)
+        let acquired = unsafe {
+            memory.inbox.get_ordered_unchecked(first + PAYLOAD as u32, Order::Acquire, Scope::System)
+        };
+        // A command's number may be 0, a stamp is not.
+        let there = if host(plan.inbound_links) { acquired.ne(0) | first.eq(own) } else { acquired.ne(0) };
+        (self.quad_at(memory, self.quad, plan.inbound_links), block_uniform(there))
     }
 
     /// A quad of the lane's slot: one of the inbox, unless they are mixed with such of the arena.

@@ -32,13 +32,11 @@ impl Poll {
         let headers = usize::from(layout.has_header());
         let plain = quads_to_read(layout, &inlines);
         let slot = (!inlines.is_empty()).then(|| self.slot(plan, memory, headers, lane));
-        let mine = if host(plan.ordered) {
-            Poll { quad: self.poll_set.load_in_order(plan, memory, lane), ..*self }
-        } else {
-            *self
-        };
         let mut seen: Vec<[Val<u32>; QUAD]> = vec![[val(0); QUAD]; quads];
-        let mut complete = true.into_val();
+        let (mut mine, mut complete) = (*self, true.into_val());
+        if host(plan.ordered) {
+            (mine.quad, complete) = self.poll_set.load_in_order(plan, memory, lane);
+        }
         for &q in &plain {
             if host(q < plan.spread() && !plan.ordered) {
                 seen[q] = early[q];
