@@ -48,7 +48,7 @@ impl PollSet {
         while watching {
             if at_all {
                 command = memory.command();
-                quad = self.quad_at(memory, self.quad, true);
+                quad = self.look(plan, memory, self.quad, true);
                 ready = self.ready(plan, quad);
             }
             at_all = true.into_val();

@@ -56,7 +56,7 @@ pub(super) struct PollSet {
     pub stamp: Val<u32>,
     /// Each lane's: where its slot begins.
     pub slot: Val<u32>,
-    /// Each lane's: where its quad stands, or some other quad of the same memory.
+    /// Each lane's: where the quad that it polls stands, or some other quad of the same memory.
     pub quad: Val<u32>,
     /// Each lane's: where the same quad of its endpoint's next message stands, and the stamp of
     /// that.
@@ -105,6 +105,11 @@ impl GridPlan {
 }
 
 impl GridPlan {
+    /// The number of a lane's quad in its slot.
+    fn quad_number(&self) -> Val<u32> {
+        lane_id().cast::<u32>() % self.width()
+    }
+
     /// The first quads of a slot that all lanes have before the handler that takes them is
     /// determined.
     pub(super) fn spread(&self) -> usize {
@@ -130,7 +135,7 @@ impl PollSet {
         let group = lane / width;
         let index = worker.first + (group >> deep);
         let ahead = group & ((val::<u32>(1) << deep) - 1);
-        let quad_number = lane % width;
+        let quad_number = plan.quad_number();
 
         let (exists, nearest) = (index.lt(worker.count), ahead.eq(0));
         let record = plan.record(select(exists, index * (endpoint::WORDS as u32), 0));
@@ -163,14 +168,15 @@ impl PollSet {
         let quads = if host(may_own) { quads & !endpoint::NEAR } else { quads };
         let has_quad = quad_number.lt(if host(plan.lanes == 1) { val(1) } else { quads });
         let looks = open & has_quad;
+        let inbound_link =
+            if host(plan.inbound_links) { serves & field(endpoint::LINK).ne(0) } else { false.into_val() };
         let in_slot = quad_number * QUAD as u32;
+        let in_slot = if host(plan.ordered) { select(inbound_link, in_slot, 0) } else { in_slot };
         // A lane that has nothing to poll loads what another lane loads anyway.
         let line = memory.number.cast::<u32>() * LINE as u32;
         let rest = if host(may_own) { select(in_own, val(0), line) } else { line };
         let near = select(serves & has_quad, ring + next_slot * stride + in_slot, rest);
         let plain = serves & nearest & state.eq(gate::OPEN) & !given_up & !waits;
-        let inbound_link =
-            if host(plan.inbound_links) { serves & field(endpoint::LINK).ne(0) } else { false.into_val() };
         let after = worker.first + (val::<u32>(groups) >> deep);
         PollSet {
             next: select(after.lt(worker.count), after, 0),
@@ -200,30 +206,38 @@ impl PollSet {
         }
     }
 
-    /// Each lane's quad where quads may arrive in parts: once more, after the stamp of the first of
-    /// the slot of this lane, which was written last. What is read of that slot from then on is
-    /// there. Also whether that stamp was one, which it is: but a load whose value nothing uses
-    /// would take a fence to stay one that acquires, as long as a trip across the bus.
+    /// What a lane polls: its quad. Where quads may arrive in parts it is the stamp of its slot's
+    /// first, which was written last: what is read of the slot after it is there.
     #[device(crate = kiln_lang)]
-    pub(super) fn load_in_order(
+    pub(super) fn look(
         &self,
         plan: &GridPlan,
         memory: &WorkerMemory,
-        lane: Val<u32>,
-    ) -> ([Val<u32>; QUAD], Val<bool>) {
-        let own = memory.number.cast::<u32>() * LINE as u32;
-        let mut first =
-            if host(plan.inbound_links) { select(self.inbound_link, own, self.slot) } else { self.slot };
-        if host(plan.lanes > 1) {
-            first = shuffle_idx(first, lane);
+        at: Val<u32>,
+        mixed: bool,
+    ) -> [Val<u32>; QUAD] {
+        if host(!plan.ordered) {
+            return self.quad_at(memory, at, mixed);
         }
-        // SAFETY: the first quad of a slot in the inbox, or the worker's command.
-        let acquired = unsafe {
-            memory.inbox.get_ordered_unchecked(first + PAYLOAD as u32, Order::Acquire, Scope::System)
-        };
-        // A command's number may be 0, a stamp is not.
-        let there = if host(plan.inbound_links) { acquired.ne(0) | first.eq(own) } else { acquired.ne(0) };
-        (self.quad_at(memory, self.quad, plan.inbound_links), block_uniform(there))
+        let mut quad = [val::<u32>(0); QUAD];
+        if host(mixed) && self.inbound_link {
+            quad = self.quad_at(memory, at, mixed);
+        } else {
+            // SAFETY: as of `quad_at`.
+            quad[PAYLOAD] = unsafe {
+                memory.inbox.get_ordered_unchecked(at + PAYLOAD as u32, Order::Acquire, Scope::System)
+            };
+        }
+        quad
+    }
+
+    /// Each lane's quad of a message whose stamp was [seen](Self::look) where quads may arrive in
+    /// parts.
+    #[device(crate = kiln_lang)]
+    pub(super) fn quad_in_order(&self, plan: &GridPlan, memory: &WorkerMemory) -> [Val<u32>; QUAD] {
+        let stamped = if host(plan.inbound_links) { self.inbound_link } else { false.into_val() };
+        let at = self.slot + plan.quad_number() * QUAD as u32;
+        self.quad_at(memory, select(self.looks & !stamped, at, self.quad), plan.inbound_links)
     }
 
     /// A quad of the lane's slot: one of the inbox, unless they are mixed with such of the arena.
@@ -287,7 +301,7 @@ impl PollSet {
     #[device(crate = kiln_lang)]
     pub fn glance(self, plan: &GridPlan, memory: &WorkerMemory) -> Poll {
         let command = memory.command();
-        let quad = self.quad_at(memory, self.quad, plan.inbound_links);
+        let quad = self.look(plan, memory, self.quad, plan.inbound_links);
         self.poll(self.ready(plan, quad), quad, command, val(1))
     }
 
@@ -357,7 +371,7 @@ impl PollSet {
         let mut watching = true.into_val();
         while watching {
             command = memory.command();
-            quad = self.quad_at(memory, self.quad, mixed);
+            quad = self.look(plan, memory, self.quad, mixed);
             ready = self.ready(plan, quad);
             glances += 1;
             let commanded = block_uniform(command[PAYLOAD]).ne(worker.seen);
@@ -377,7 +391,7 @@ impl PollSet {
         let mut watching = ready.eq(0) & !commanded & glances.lt(most);
         while watching {
             command = memory.command();
-            quad = self.quad_at(memory, self.near, false);
+            quad = self.look(plan, memory, self.near, false);
             let complete = vote_all(self.open_near & (!self.has_quad | quad[PAYLOAD].eq(self.near_stamp)));
             (ready, lane) = (select(complete, val::<u32>(1), 0), val(0));
             glances += 1;

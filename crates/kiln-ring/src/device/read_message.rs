@@ -35,7 +35,7 @@ impl Poll {
         let mut seen: Vec<[Val<u32>; QUAD]> = vec![[val(0); QUAD]; quads];
         let (mut mine, mut complete) = (*self, true.into_val());
         if host(plan.ordered) {
-            (mine.quad, complete) = self.poll_set.load_in_order(plan, memory, lane);
+            mine.quad = self.poll_set.quad_in_order(plan, memory);
         }
         for &q in &plain {
             if host(q < plan.spread() && !plan.ordered) {
