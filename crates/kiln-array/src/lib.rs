@@ -134,3 +134,8 @@ pub use kiln_ir::Scalar;
 pub use kiln_macros::Module;
 pub use nn::{Module, Visitor};
 pub use node::Array;
+
+/// The example in the documentation of a macro, whose crate knows nothing of this one.
+#[cfg(doctest)]
+#[doc = include_str!("../../kiln-macros/src/examples/module.md")]
+struct DeriveModule;

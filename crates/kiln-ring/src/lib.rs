@@ -219,6 +219,17 @@ pub use standing::{Failed, Standing};
 pub use telemetry::{ActorTelemetry, Histogram, Publisher, RuntimeTelemetry, read_telemetry, telemetry_dir};
 pub use wire::slot::{self, MAX_CAPACITY, MAX_PRIORITIES};
 
+/// The examples in the documentation of the macros, whose crate knows nothing of this one.
+#[cfg(doctest)]
+mod macros {
+    #[doc = include_str!("../../kiln-macros/src/examples/message.md")]
+    struct DeriveMessage;
+    #[doc = include_str!("../../kiln-macros/src/examples/state.md")]
+    struct DeriveState;
+    #[doc = include_str!("../../kiln-macros/src/examples/ring_kernel.md")]
+    struct RingKernel;
+}
+
 /// What the macros name. No part of the public interface.
 #[doc(hidden)]
 pub mod __private {
