@@ -413,8 +413,9 @@ pub trait Handler: Copy + Send + Sync + 'static {
     ) -> Outcome<<Self::Reply as Layout>::Device>;
 }
 
-/// The layouts that a handler works with: two handlers with equal IDs may take over each other's
-/// [checkpoints](crate::Checkpoint).
+/// The layouts that a handler works with.
+///
+/// A handler can be given the [checkpoints](crate::Checkpoint) of another one with equal IDs.
 ///
 /// ```
 /// use kiln_lang::prelude::*;

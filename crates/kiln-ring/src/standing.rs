@@ -8,8 +8,9 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Whether an actor answers what it is sent without another command of the host. Calls without a
-/// limit end with an error where it does not.
+/// Whether an actor answers what it is sent without another command of the host.
+///
+/// Calls without a limit end with an error where it does not.
 ///
 /// ```
 /// use kiln_ring::{DeviceSide, Lifecycle, Standing};

@@ -19,9 +19,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::time::{Duration, Instant};
 
-/// What a channel needs of the device's side. A runtime implements it for its devices; a program
-/// that has a queue to something else, such as a simulated device in a test, implements it and
-/// makes a [`Channel`](crate::Channel) by [`new`](crate::Channel::new).
+/// What a channel needs of the device's side.
+///
+/// A runtime implements it for its devices; a program that has a queue to something else, such as
+/// a simulated device in a test, implements it and makes a [`Channel`](crate::Channel) by
+/// [`new`](crate::Channel::new).
 ///
 /// Here the device is a part of the program, which runs while a caller waits. What both sides do
 /// with the memory is the protocol of [`slot`](crate::slot).
@@ -177,13 +179,15 @@ pub trait DeviceSide: Send + Sync {
     /// worker polls the request ring.
     fn wake(&self) {}
 
-    /// Lets a device that does not run by itself go on for a while; whether it is one.
+    /// Lets a device that does not run by itself go on for a while. Returns whether it is one:
+    /// callers then look for answers again at once, instead of pausing.
     fn pump(&self) -> bool {
         false
     }
 
-    /// Whether the device goes on in no call before the print sink which makes this one has
-    /// returned.
+    /// Whether the caller is a print sink for whose return the device waits: whoever waited there
+    /// for an answer would wait for ever, and gets
+    /// [`AskError::InsidePrintSink`](crate::AskError::InsidePrintSink).
     fn is_held_by_print_sink(&self) -> bool {
         false
     }
@@ -203,7 +207,8 @@ pub trait DeviceSide: Send + Sync {
         Standing::Answers
     }
 
-    /// Sees now whether the handler has failed, which is otherwise seen a little later.
+    /// Called before a receiver is told that no reply will come: sees now whether the handler has
+    /// failed, which is otherwise seen a little later.
     fn notice(&self) {}
 
     /// Why the message in a position was not handled, in words.

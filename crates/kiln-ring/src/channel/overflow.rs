@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// What a send does when as many messages are under way as the channel's capacity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Overflow {
-    /// It waits until there is room.
+    /// It waits until there is room. The default.
     #[default]
     Block,
     /// It fails with [`SendError::Full`](crate::SendError::Full).
@@ -54,7 +54,7 @@ pub enum Overflow {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Replies {
-    /// They are kept until they are received.
+    /// They are kept until they are received. The default.
     #[default]
     Keep,
     /// They are dropped when the queue is full, without a dead letter. A receiver gets those that

@@ -14,8 +14,9 @@ use crate::layout::Layout;
 use crate::message::Message;
 use std::time::Duration;
 
-/// What can be received from an actor: all that can be sent. Functions for any handler that replies
-/// have it as a bound:
+/// What can be received from an actor: all that can be sent.
+///
+/// Functions for any handler that replies have it as a bound:
 ///
 /// ```
 /// use kiln_lang::prelude::*;

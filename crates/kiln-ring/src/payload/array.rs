@@ -8,8 +8,9 @@ use kiln_lang::{DeviceValue, IntoVal, Val, device_assert, val};
 use std::marker::PhantomData;
 
 /// A [`Payload`](super::Payload) on the device: a reference, which
-/// [`RingCtx::array`](crate::RingCtx::array) opens. Assigned to a field of the state or put into a
-/// reply, it stands for the same array there.
+/// [`RingCtx::array`](crate::RingCtx::array) opens.
+///
+/// Put into a reply or into a message to another actor, it stands for the same array there.
 ///
 /// ```
 /// use kiln_lang::prelude::*;

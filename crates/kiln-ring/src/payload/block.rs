@@ -207,8 +207,9 @@ impl Drop for Block {
     }
 }
 
-/// An array in device memory, which lives at least as long as this: see
-/// [`Payload`](crate::Payload). Without the array's type, as a queue keeps those of the messages
+/// An array in device memory, which lives at least as long as this.
+///
+/// It is a [`Payload`](crate::Payload) without its type, as a queue keeps those of the messages
 /// that are under way.
 ///
 /// ```
