@@ -65,7 +65,7 @@ pub struct RingCtx {
 
 impl RingCtx {
     /// The context of one message: to which actor, which one, handled by how many threads, and the
-    /// memory in which payloads lie.
+    /// memory in which payloads lie. For tests of a handler: [`Handler::trace`] has one.
     pub fn new(actor: Val<u32>, message_id: Val<u64>, lanes: u32, arena: ViewMut<u32, 1>) -> RingCtx {
         let memory = ArrayMemory { arena, message: None };
         RingCtx { actor, message_id, lanes, memory, outgoing: Outgoing::new(), faults: None }

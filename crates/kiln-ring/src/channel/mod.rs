@@ -506,7 +506,8 @@ impl<M: Message, R: Layout> Channel<M, R> {
     ///
     /// # Errors
     ///
-    /// The queue is closed, or full and rejects.
+    /// The queue is closed, full and rejects, or full while the actor is not active; the message
+    /// refers to a payload of another runtime, or one that could not be copied to the device.
     #[inline]
     pub fn send(&self, message: &M) -> Result<Sent, SendError> {
         self.holding(message, self.mailbox.header(), |words| {
@@ -519,7 +520,7 @@ impl<M: Message, R: Layout> Channel<M, R> {
     ///
     /// # Errors
     ///
-    /// The queue is closed or full.
+    /// As of [`send`](Self::send), and a full queue.
     #[inline]
     pub fn try_send(&self, message: &M) -> Result<Sent, SendError> {
         self.holding(message, self.mailbox.header(), |words| {
