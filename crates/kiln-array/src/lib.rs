@@ -20,6 +20,14 @@
 //! # Ok::<(), kiln_array::Error>(())
 //! ```
 //!
+//! - Arrays, their functions and operators: [`Array`]; of several arrays: [`concatenate`],
+//!   [`stack`], [`einsum`].
+//! - Derivatives: [`grad`], [`value_and_grad`], [`jvp`], [`vjp`], [`jacobian`], [`hessian`],
+//!   [`hvp`]; rules of your own: [`custom_vjp`], [`custom_jvp`]; less memory: [`remat`].
+//! - Functions of many: [`vmap`], [`scan`], [`cond`].
+//! - Networks and their training: [`nn`], [`optimizer`].
+//! - When and how something is computed: [`eval`], [`explain`], [`custom_kernel`].
+//!
 //! An [`Array`] is a handle to a node: an operation with its inputs, an element type, a shape, a
 //! device, the line that recorded it; or, once it is computed, a tensor. Types and shapes are
 //! checked while the program records. A wrong operation makes an array that holds an error with its
@@ -134,3 +142,8 @@ pub use kiln_ir::Scalar;
 pub use kiln_macros::Module;
 pub use nn::{Module, Visitor};
 pub use node::Array;
+
+/// The example in the documentation of a macro, whose crate knows nothing of this one.
+#[cfg(doctest)]
+#[doc = include_str!("../../kiln-macros/src/examples/module.md")]
+struct DeriveModule;

@@ -19,6 +19,14 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 /// that read elements compute it, with few kernels. An array never changes; a clone is a handle to
 /// the same one.
 ///
+/// - Elements are of bool, i32, u32, i64, f16, bf16, f32 or f64. Where two types meet, the result
+///   is of the smallest one that holds both, as in NumPy; integers beside floats become f64.
+/// - Shapes broadcast as in NumPy: the last axes are aligned, and extents of 1 stretch.
+/// - Axes count from 0, and negative ones from the end: -1 is the last.
+/// - What cannot be, such as shapes that do not fit, is an array with an [`Error`] in place of
+///   elements, and so is all that is made of it. Where a function says that *the result has an
+///   error*, it is found by [`eval`](Array::eval), by a read, or by [`error`](Array::error).
+///
 /// ```
 /// use kiln_array::Array;
 /// let device = kiln_runtime::Device::open("interp")?;
@@ -301,7 +309,7 @@ impl Array {
         }))
     }
 
-    /// The type of the elements.
+    /// The type of the elements; f32 of an array with an error.
     ///
     /// ```
     /// # use kiln_array::{Array, Scalar};

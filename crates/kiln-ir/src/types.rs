@@ -17,20 +17,35 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub enum Scalar {
+    /// `bool`: false and true.
     Bool,
+    /// Signed integers of 32 bits.
     I32,
+    /// Unsigned integers of 32 bits.
     U32,
+    /// Signed integers of 64 bits.
     I64,
+    /// Unsigned integers of 64 bits.
     U64,
+    /// Floats of 16 bits: 5 of exponent and 10 of significand, up to 65504.
     F16,
+    /// Floats of 16 bits with the range of `F32`: 8 of exponent and 7 of significand.
     BF16,
+    /// Floats of 32 bits.
     F32,
+    /// Floats of 64 bits.
     F64,
+    /// Floats of 8 bits: 4 of exponent and 3 of significand, up to 448, without infinity.
     E4M3,
+    /// Floats of 8 bits: 5 of exponent and 2 of significand, up to 57344.
     E5M2,
+    /// Signed integers of 8 bits.
     I8,
+    /// Unsigned integers of 8 bits.
     U8,
+    /// Signed integers of 16 bits.
     I16,
+    /// Unsigned integers of 16 bits.
     U16,
 }
 

@@ -14,6 +14,7 @@
 //! | `module.rs` | `Module` |
 //! | `record.rs` | `Record` |
 //! | `ring/` | `#[ring_kernel]`, `Message`, `State` |
+//! | `examples/` | the examples of what needs crates above this one, which those crates test |
 
 mod derive;
 mod function;
@@ -210,7 +211,12 @@ pub fn derive_record(item: TokenStream) -> TokenStream {
 /// Makes a function the handler of a ring kernel: a value of the function's name that implements
 /// `kiln_ring::Handler`.
 ///
+/// The function's parameters are `&RingCtx`, `&mut` the state, which may be left out, and the
+/// message. It returns nothing, the reply, an `Option` of it, or a `Result` of one of these whose
+/// error is a `u32`; `Err` marks the actor failed. States, messages and replies have up to 64 KiB.
+///
 /// `#[ring_kernel(crate = path)]` as for `kernel`.
+#[cfg_attr(not(doctest), doc = concat!("\n", include_str!("examples/ring_kernel.md")))]
 #[proc_macro_attribute]
 pub fn ring_kernel(args: TokenStream, item: TokenStream) -> TokenStream {
     let options = parse_macro_input!(args as options::Options);
@@ -220,6 +226,14 @@ pub fn ring_kernel(args: TokenStream, item: TokenStream) -> TokenStream {
 
 /// Makes a struct a message: gives it a fixed layout, and makes a struct `NameVal` of device values
 /// for kernels.
+///
+/// The struct has no generic parameters, and takes 4 bytes to 64 KiB: `bool`, numbers of 32 and 64
+/// bits, `f16` and `bf16`, arrays of such, `Inline` arrays, `Payload`s, `Address`es, and other
+/// structs that derive it. A field of another type is an error at the field, which names what to
+/// use instead.
+///
+/// `#[kiln(crate = path)]` names the crate that the expansion refers to, `::kiln` by default.
+#[cfg_attr(not(doctest), doc = concat!("\n", include_str!("examples/message.md")))]
 #[proc_macro_derive(Message, attributes(kiln))]
 pub fn derive_message(item: TokenStream) -> TokenStream {
     let item = parse_macro_input!(item as syn::DeriveInput);
@@ -228,6 +242,7 @@ pub fn derive_message(item: TokenStream) -> TokenStream {
 
 /// Makes a struct the state of an actor, as `Message` does. A struct that is both derives `Message`
 /// alone.
+#[cfg_attr(not(doctest), doc = concat!("\n", include_str!("examples/state.md")))]
 #[proc_macro_derive(State, attributes(kiln))]
 pub fn derive_state(item: TokenStream) -> TokenStream {
     let item = parse_macro_input!(item as syn::DeriveInput);
@@ -242,6 +257,7 @@ pub fn derive_state(item: TokenStream) -> TokenStream {
 ///
 /// `#[kiln(crate = path)]` names the module where the expansion finds `Array`, `::kiln::array` by
 /// default.
+#[cfg_attr(not(doctest), doc = concat!("\n", include_str!("examples/module.md")))]
 #[proc_macro_derive(Module, attributes(kiln, module))]
 pub fn derive_module(item: TokenStream) -> TokenStream {
     let item = parse_macro_input!(item as syn::DeriveInput);

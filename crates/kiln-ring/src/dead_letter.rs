@@ -24,6 +24,7 @@ use std::sync::{Mutex, PoisonError};
 /// assert!(actor.recv().is_err()); // it failed
 /// let letter = runtime.dead_letters().pop().expect("a letter");
 /// assert_eq!(letter.decode::<u32>(), Some(0)); // the message that the handler cannot take
+/// assert_eq!(letter.bytes(), [0; 4]); // the same for a log, whatever its type is
 /// assert!(letter.why.contains("division by zero"), "{letter}");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

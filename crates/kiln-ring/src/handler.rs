@@ -65,7 +65,7 @@ pub struct RingCtx {
 
 impl RingCtx {
     /// The context of one message: to which actor, which one, handled by how many threads, and the
-    /// memory in which payloads lie.
+    /// memory in which payloads lie. For tests of a handler: [`Handler::trace`] has one.
     pub fn new(actor: Val<u32>, message_id: Val<u64>, lanes: u32, arena: ViewMut<u32, 1>) -> RingCtx {
         let memory = ArrayMemory { arena, message: None };
         RingCtx { actor, message_id, lanes, memory, outgoing: Outgoing::new(), faults: None }
@@ -217,6 +217,31 @@ impl RingCtx {
 
     /// Opens an array that a message or the state refers to, or that lies in it: a
     /// [`Payload`](crate::Payload) or an [`Inline`](crate::Inline).
+    ///
+    /// ```
+    /// # use kiln_lang::prelude::*;
+    /// # use kiln_ring::{Message, Payload, RingCtx, ring_kernel};
+    /// #[derive(Message)]
+    /// #[kiln(crate = kiln_ring)]
+    /// struct Scaling { samples: Payload<f32>, factor: f32 }
+    ///
+    /// /// Multiplies an array in place; the host has it already, and finds it changed.
+    /// #[ring_kernel(crate = kiln_ring)]
+    /// fn scale(ctx: &RingCtx, m: Scaling) {
+    ///     let samples = ctx.array(&m.samples);
+    ///     for i in ctx.share(samples.len()) {
+    ///         samples.set(i, samples.get(i) * m.factor);
+    ///     }
+    /// }
+    /// # use kiln_ring::{RingConfig, RingRuntime};
+    /// # let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+    /// # let actor = runtime.launch(scale, RingConfig::default())?;
+    /// # actor.activate()?;
+    /// let samples = runtime.payload_of(&[1.0f32, 2.0, 3.0])?;
+    /// assert_eq!(actor.ask(Scaling { samples: samples.clone(), factor: 0.5 })?, None);
+    /// assert_eq!(samples.to_vec()?, [0.5, 1.0, 1.5]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn array<A: ArrayRef>(&self, array: &A) -> Array<A::Elem> {
         array.open(self.memory)
     }
@@ -345,6 +370,41 @@ pub trait Handler: Copy + Send + Sync + 'static {
 
     /// Records what the handler does with a message. `state` consists of variables of the trace, so
     /// that assignments under device conditions hold.
+    ///
+    /// Runtimes call it, and a test of a handler may, in a kernel of its own and without a queue:
+    ///
+    /// ```
+    /// use kiln_lang::prelude::*;
+    /// use kiln_ring::{Handler, RingCtx, ring_kernel};
+    /// use kiln_runtime::{Device, Tensor};
+    ///
+    /// #[ring_kernel(crate = kiln_ring)]
+    /// fn largest(_ctx: &RingCtx, most: &mut u32, x: u32) -> Option<u32> {
+    ///     if x > *most {
+    ///         *most = x;
+    ///         Some(x)
+    ///     } else {
+    ///         None
+    ///     }
+    /// }
+    ///
+    /// /// Of two messages, for a state of 10: how many are answered, and the state at the end.
+    /// #[kernel(crate = kiln_runtime)]
+    /// fn two(x: &Tensor<u32, 1>, out: &mut Tensor<u32, 1>) {
+    ///     let mut most: Val<u32> = 10;
+    ///     let ctx = RingCtx::new(val(0), val(0), 1, out);
+    ///     let first = largest.trace(&ctx, &mut most, x.get(0));
+    ///     let second = largest.trace(&ctx, &mut most, x.get(1));
+    ///     let answered = first.reply.present.cast::<u32>() + second.reply.present.cast::<u32>();
+    ///     out.set(thread_index(), answered * 100 + most);
+    /// }
+    ///
+    /// let device = Device::open("interp")?;
+    /// let (x, mut out) = (device.tensor(&[7u32, 12], [2])?, device.uninit([1])?);
+    /// two(&x, &mut out).grid([1]).block([1]).launch(&device)?;
+    /// assert_eq!(out.to_vec()?, [112]);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     fn trace(
         &self,
         ctx: &RingCtx,
@@ -354,6 +414,25 @@ pub trait Handler: Copy + Send + Sync + 'static {
 }
 
 /// The layouts that a handler works with.
+///
+/// A handler can be given the [checkpoints](crate::Checkpoint) of another one with equal IDs.
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{ErasedHandler, Layout, RingCtx, Signature, ring_kernel};
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn mean(_ctx: &RingCtx, s: &mut [f32; 2], x: f32) -> f32 {
+///     s[0] += x;
+///     s[1] += 1.0;
+///     s[0] / s[1]
+/// }
+///
+/// let signature: Signature = mean.signature();
+/// assert_eq!((signature.name, signature.message_holds), ("mean", false));
+/// assert_eq!((signature.state_words, signature.message_words, signature.reply_words), (2, 1, 1));
+/// assert_eq!((signature.state_id, signature.message_id), (<[f32; 2]>::ID, f32::ID));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Signature {
     /// The handler's name.
@@ -376,6 +455,23 @@ pub struct Signature {
 
 /// Which words of a handler's values belong to [inline](crate::Inline) arrays: one range for each
 /// array.
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{ErasedHandler, Inline, Inlines, Message, RingCtx, ring_kernel};
+///
+/// #[derive(Message)]
+/// #[kiln(crate = kiln_ring)]
+/// struct Frame { number: u64, samples: Inline<f32, 16> }
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn first_sample(ctx: &RingCtx, frame: Frame) -> f32 {
+///     ctx.array(&frame.samples).get(0)
+/// }
+///
+/// // Behind the two words of the number.
+/// assert_eq!(first_sample.inlines(), Inlines { message: vec![2..18], ..Inlines::default() });
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inlines {
     /// Those of the message.
@@ -388,6 +484,25 @@ pub struct Inlines {
 
 /// Which words of a handler's values refer to arrays in device memory: of each
 /// [`Payload`](crate::Payload), the number of the first of its three words.
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{ErasedHandler, Message, Payload, References, RingCtx, ring_kernel};
+///
+/// #[derive(Message)]
+/// #[kiln(crate = kiln_ring)]
+/// struct Job { number: u32, tables: [Payload<f32>; 2] }
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn compared(ctx: &RingCtx, job: Job) -> bool {
+///     let [a, b] = job.tables;
+///     ctx.array(&a).len().eq(ctx.array(&b).len())
+/// }
+///
+/// let found: References = compared.references();
+/// assert_eq!((&found.message[..], found.any()), (&[1, 4][..], true));
+/// assert!(found.reply.is_empty() && found.state.is_empty());
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct References {
     /// Those of the message.
@@ -399,7 +514,7 @@ pub struct References {
 }
 
 impl References {
-    /// Whether messages or replies have any.
+    /// Whether messages or replies have any; those of the state do not count.
     pub fn any(&self) -> bool {
         !(self.message.is_empty() && self.reply.is_empty())
     }
@@ -407,6 +522,23 @@ impl References {
 
 /// Where a handler's values hold [addresses](crate::Address): of each, the number of the first of
 /// its two words, and the [`Layout::ID`] of the messages that it takes.
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{Address, Addresses, ErasedHandler, Layout, RingCtx, State, ring_kernel};
+///
+/// #[derive(State)]
+/// #[kiln(crate = kiln_ring)]
+/// struct Stage { handled: u32, next: Address<f32> }
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn pass_on(ctx: &RingCtx, s: &mut Stage, x: f32) {
+///     s.handled += 1;
+///     ctx.send(&s.next, x);
+/// }
+///
+/// assert_eq!(pass_on.addresses(), Addresses { message: vec![], state: vec![(1, f32::ID)] });
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Addresses {
     /// Those of the message.
@@ -415,7 +547,18 @@ pub struct Addresses {
     pub state: Vec<(usize, u64)>,
 }
 
-/// What an [`ErasedHandler`] recorded.
+/// What an [`ErasedHandler`] recorded, as device values of the trace.
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::ErasedOutcome;
+///
+/// /// What a queue would answer: 0 for no reply, 1 for a reply, 2 for a failure.
+/// fn kind(outcome: &ErasedOutcome) -> Val<u32> {
+///     select(outcome.failed, 2u32, outcome.replies.cast::<u32>())
+/// }
+/// # let _ = kind;
+/// ```
 #[derive(Clone, Debug)]
 pub struct ErasedOutcome {
     /// The words of the state after the message.
@@ -432,6 +575,62 @@ pub struct ErasedOutcome {
 
 /// A [`Handler`] without its types, in words: what a resident kernel with several kinds of actors
 /// is traced from.
+///
+/// Every [`Handler`] is one. A test runs handlers of any types so, in a kernel of its own:
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{ErasedHandler, ErasedOutcome, RingCtx, ring_kernel};
+/// use kiln_runtime::{Device, Tensor};
+/// use std::any::Any;
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn sum(_ctx: &RingCtx, total: &mut u32, x: u32) -> u32 {
+///     *total += x;
+///     *total
+/// }
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn share(_ctx: &RingCtx, left: &mut u32, parts: u32) -> u32 {
+///     *left /= parts;
+///     *left
+/// }
+///
+/// /// A message after another one, for a state of 60: its reply, and 1000 more for a fault.
+/// fn second(handler: &dyn ErasedHandler, ctx: &RingCtx, messages: [Val<u32>; 2]) -> Val<u32> {
+///     let first: ErasedOutcome = handler.trace_words(ctx, &[val(60)], &messages[..1]);
+///     let budget = val(100);
+///     let (site, then) = handler.trace_in_fault_region(ctx, budget, &first.state, &messages[1..]);
+///     select(site.ne(0), then.state[0] + 1000, then.reply[0])
+/// }
+///
+/// #[kernel(crate = kiln_runtime)]
+/// fn run(x: &Tensor<u32, 2>, summed: &mut Tensor<u32, 1>, shared: &mut Tensor<u32, 1>) {
+///     let i = thread_index();
+///     let messages = [x.get((i, 0)), x.get((i, 1))];
+///     summed.set(i, second(&sum, &RingCtx::new(val(0), val(1), 1, summed), messages));
+///     shared.set(i, second(&share, &RingCtx::new(val(0), val(1), 1, shared), messages));
+/// }
+///
+/// let device = Device::open("interp")?;
+/// let x = device.tensor(&[1u32, 2, 3, 0], [2, 2])?;
+/// let (mut summed, mut shared) = (device.uninit([2])?, device.uninit([2])?);
+/// run(&x, &mut summed, &mut shared).grid([1]).block([2]).launch(&device)?;
+/// assert_eq!(summed.to_vec()?, [63, 63]);
+/// // After the division by zero the state is what it was: 60 / 3.
+/// assert_eq!(shared.to_vec()?, [30, 1020]);
+///
+/// // What there is to know of a handler whose types are not known.
+/// let handlers: [&dyn ErasedHandler; 2] = [&sum, &share];
+/// for handler in handlers {
+///     assert_eq!(handler.signature().state_words, 1);
+///     assert!(handler.inlines().state.is_empty() && handler.addresses().state.is_empty());
+///     assert!(!handler.references().any());
+/// }
+/// assert_eq!(handlers[0].identity(), sum.type_id());
+/// assert_ne!(handlers[0].identity(), handlers[1].identity());
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
 pub trait ErasedHandler: Send + Sync {
     /// The handler's layouts.
     fn signature(&self) -> Signature;

@@ -38,6 +38,42 @@ pub const MAX_WORDS: usize = 16 * 1024;
 /// assert_eq!(words[..3], [0, 1, 1]);
 /// assert_eq!(Reading::decode(&words), reading);
 /// ```
+///
+/// Kernels read and write values of the same layout, in whatever memory the words lie:
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{Layout, Message};
+/// use kiln_runtime::{Device, Tensor};
+///
+/// #[derive(Message, Debug, PartialEq)]
+/// #[kiln(crate = kiln_ring)]
+/// struct Reading { at: u64, axes: [f32; 2] }
+///
+/// /// The reading in some words, a moment later and with its axes exchanged.
+/// #[kernel(crate = kiln_runtime)]
+/// fn exchange(words: &Tensor<u32, 1>, out: &mut Tensor<u32, 1>) {
+///     let words: Vec<Val<u32>> = (0..Reading::WORDS).map(|i| words.get(i as u32)).collect();
+///     let ReadingVal { at, axes: [x, y] } = Reading::load(&words);
+///     let mut swapped = Reading::store(&ReadingVal { at: at + 1, axes: [y, x] });
+///     // Another value behind it.
+///     bool::append(&x.lt(y), &mut swapped);
+///     for (i, word) in swapped.into_iter().enumerate() {
+///         // SAFETY: there is one thread.
+///         unsafe { out.write(i as u32, word) };
+///     }
+/// }
+///
+/// let device = Device::open("interp")?;
+/// let mut words = [0; Reading::WORDS];
+/// Reading { at: 7, axes: [1.0, 2.0] }.encode(&mut words);
+/// let mut out = device.uninit::<u32, 1>([Reading::WORDS + 1])?;
+/// exchange(&device.tensor(&words, [Reading::WORDS])?, &mut out).grid([1]).block([1]).launch(&device)?;
+/// let out = out.to_vec()?;
+/// assert_eq!(Reading::decode(&out), Reading { at: 8, axes: [2.0, 1.0] });
+/// assert!(bool::decode(&out[Reading::WORDS..]));
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be part of a message or state",
     label = "not a type of fixed layout",
@@ -67,25 +103,42 @@ pub trait Layout: Sized + Send + 'static {
     /// fewer, it panics.
     fn decode(words: &[u32]) -> Self;
 
-    /// Adds the arrays in device memory that the value refers to.
+    /// Adds the arrays in device memory that the value refers to: none where
+    /// [`HOLDS`](Self::HOLDS) is false.
+    ///
+    /// ```
+    /// use kiln_ring::{Hold, Layout, Payload, RingRuntime};
+    ///
+    /// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+    /// let array = runtime.payload_of(&[1u32, 2, 3])?;
+    /// let mut held: Vec<Hold> = Vec::new();
+    /// 7u32.hold(&mut held);
+    /// assert!(held.is_empty() && !u32::HOLDS);
+    /// [array.clone(), array].hold(&mut held);
+    /// assert!(held.len() == 2 && <[Payload<u32>; 2]>::HOLDS);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     fn hold(&self, held: &mut Vec<Hold>) {
         let _ = held;
     }
 
     /// Adds the [inline](crate::Inline) arrays of a value whose words begin at `at`: their words'
     /// numbers.
+    #[doc(hidden)]
     fn inlines(at: usize, found: &mut Vec<Range<usize>>) {
         let _ = (at, found);
     }
 
     /// Adds the references to arrays in device memory ([`Payload`](crate::Payload)s) of a value
     /// whose words begin at `at`: the number of the first of each one's three words.
+    #[doc(hidden)]
     fn references(at: usize, found: &mut Vec<usize>) {
         let _ = (at, found);
     }
 
     /// Adds the [addresses](crate::Address) in a value whose words begin at `at`: the number of the
     /// first of each one's two words, and the [`ID`](Self::ID) of the messages that it takes.
+    #[doc(hidden)]
     fn addresses(at: usize, found: &mut Vec<(usize, u64)>) {
         let _ = (at, found);
     }

@@ -50,6 +50,23 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # Where to begin
+//!
+//! - Launch handlers, and end them: [`RingRuntime`], [`RingConfig`], [`Actor`], [`Ending`].
+//! - Send, receive and ask: [`Actor::send`], [`Actor::recv`] and [`Actor::ask`]; each also with a
+//!   limit, of many, and as a future.
+//! - Order messages, and bound them: [`SendOptions`], [`Overflow`], [`Replies`], [`WaitPolicy`].
+//! - Pass arrays: [`Inline`] in a message, [`Payload`] by reference; [`RingCtx::array`] opens both.
+//! - Send from actor to actor: [`Actor::inbound_link`] makes an [`Address`] for [`RingCtx::send`];
+//!   [`Outputs`] has the replies, and a [`Topic`] several receivers.
+//! - Divide work among actors: [`Pool`].
+//! - Learn what failed, and go on: [`DeadLetters`], [`Restart`], [`Actor::link`], [`Events`].
+//! - Keep actors, or move them: [`Checkpoint`], [`Snapshot`], [`RingRuntime::recover`].
+//! - See what actors do: [`Actor::telemetry`], [`RingRuntime::publish`].
+//! - Reach something else than a device of Kiln's: [`Channel`], [`DeviceSide`], [`slot`].
+//!
+//! # The source
+//!
 //! | file | holds |
 //! |---|---|
 //! | `layout.rs` | [`Layout`]: what types are in memory, and on the device |
@@ -218,6 +235,17 @@ pub use standing::{Failed, Standing};
 
 pub use telemetry::{ActorTelemetry, Histogram, Publisher, RuntimeTelemetry, read_telemetry, telemetry_dir};
 pub use wire::slot::{self, MAX_CAPACITY, MAX_PRIORITIES};
+
+/// The examples in the documentation of the macros, whose crate knows nothing of this one.
+#[cfg(doctest)]
+mod macros {
+    #[doc = include_str!("../../kiln-macros/src/examples/message.md")]
+    struct DeriveMessage;
+    #[doc = include_str!("../../kiln-macros/src/examples/state.md")]
+    struct DeriveState;
+    #[doc = include_str!("../../kiln-macros/src/examples/ring_kernel.md")]
+    struct RingKernel;
+}
 
 /// What the macros name. No part of the public interface.
 #[doc(hidden)]

@@ -7,8 +7,9 @@ use half::{bf16, f16};
 ///
 /// `#[derive(Message)]` implements it, and [`Layout`], for a struct of 4 bytes to 64 KiB, and makes
 /// a struct for kernels beside it: for `Sample { channel: u32, value: f32 }` that is
-/// `SampleVal { channel: Val<u32>, value: Val<f32> }`. Numbers and arrays of numbers are messages
-/// too.
+/// `SampleVal { channel: Val<u32>, value: Val<f32> }`. Numbers, `bool`, [`Inline`](crate::Inline)
+/// arrays, [`Payload`](crate::Payload)s, [`Address`](crate::Address)es and arrays of messages are
+/// messages too.
 ///
 /// The derive refers to the crate `::kiln`; `#[kiln(crate = path)]` names another.
 ///

@@ -54,6 +54,32 @@ impl<D: DeviceValue + Zeroed> IntoDevice<DeviceOption<D>> for Option<D> {
 
 /// A value of the device, or a failure with a number. A handler that returns a failure marks its
 /// actor failed.
+///
+/// A function that several handlers call returns one, which they return in turn:
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{AskError, DeviceResult, Reason, RingConfig, RingCtx, RingRuntime, ring_kernel};
+///
+/// /// The square root; failure 3 for a negative number.
+/// fn checked_root(x: Val<f32>) -> DeviceResult<Val<f32>> {
+///     let failed = x.lt(0.0);
+///     DeviceResult { failed, code: select(failed, 3u32, 0), value: x.maximum(0.0).sqrt() }
+/// }
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn root(_ctx: &RingCtx, x: f32) -> Result<f32, u32> {
+///     checked_root(x)
+/// }
+///
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let actor = runtime.launch(root, RingConfig::default())?;
+/// actor.activate()?;
+/// assert_eq!(actor.ask(6.25)?, Some(2.5));
+/// let Err(AskError::Unhandled { reason, .. }) = actor.ask(-1.0) else { panic!("it failed") };
+/// assert!(matches!(reason, Reason::Failed { number: 3, .. }));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, DeviceValue)]
 #[kiln(crate = kiln_lang)]
 pub struct DeviceResult<D: DeviceValue> {
@@ -65,9 +91,52 @@ pub struct DeviceResult<D: DeviceValue> {
     pub value: D,
 }
 
-/// What has a value whose words are all zero.
+/// What has a value whose words are all zero: that of an absent [`DeviceOption`].
+///
+/// `#[derive(Message)]` and `#[derive(State)]` implement it for the struct on the device. Another
+/// struct of device values implements it where a function returns an option of it:
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{DeviceOption, Zeroed};
+/// use kiln_runtime::{Device, Tensor};
+///
+/// #[derive(Clone, Copy, DeviceValue)]
+/// #[kiln(crate = kiln_lang)]
+/// struct Bounds { low: Val<u32>, high: Val<u32> }
+///
+/// impl Zeroed for Bounds {
+///     fn zeroed() -> Bounds {
+///         Bounds { low: Val::zeroed(), high: Val::zeroed() }
+///     }
+/// }
+///
+/// /// The bounds of numbers, of which there may be none.
+/// fn bounds(numbers: &[Val<u32>]) -> DeviceOption<Bounds> {
+///     let Some((first, others)) = numbers.split_first() else { return DeviceOption::none() };
+///     let both = |bounds: Bounds, x: &Val<u32>| Bounds {
+///         low: bounds.low.minimum(*x),
+///         high: bounds.high.maximum(*x),
+///     };
+///     DeviceOption::some(others.iter().fold(Bounds { low: *first, high: *first }, both))
+/// }
+///
+/// #[kernel(crate = kiln_runtime)]
+/// fn widths(out: &mut Tensor<u32, 1>) {
+///     let (some, none) = (bounds(&[val(7), val(2), val(5)]), bounds(&[]));
+///     let width = some.value.high - some.value.low + none.value.high;
+///     let there = some.present.cast::<u32>() + none.present.cast::<u32>();
+///     out.tile(0, 1).store((width * 10 + there).broadcast_to(1));
+/// }
+///
+/// let device = Device::open("interp")?;
+/// let mut out = device.uninit([1])?;
+/// widths(&mut out).grid([1]).launch(&device)?;
+/// assert_eq!(out.to_vec()?, [51]);
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
 pub trait Zeroed {
-    /// The value.
+    /// The value: zero, `false`, or all parts zeroed.
     fn zeroed() -> Self;
 }
 

@@ -3,7 +3,29 @@
 use crate::wire::record::{cause, refusal};
 use std::fmt;
 
-/// Why a message was not handled, or its reply not taken.
+/// Why a message was not handled, or its reply not taken: in [dead letters](crate::Letter), and in
+/// [`AskError::Unhandled`](crate::AskError::Unhandled).
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{AskError, Reason, RingConfig, RingCtx, RingRuntime, ring_kernel};
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn half(_ctx: &RingCtx, x: u32) -> Result<u32, u32> {
+///     if x % 2 == 1 {
+///         return Err(7);
+///     }
+///     Ok(x / 2)
+/// }
+///
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let actor = runtime.launch(half, RingConfig::default())?;
+/// actor.activate()?;
+/// let Err(AskError::Unhandled { reason, .. }) = actor.ask(3) else { panic!("it failed") };
+/// assert_eq!(reason, Reason::Failed { cause: 1, number: 7 });
+/// assert_eq!(reason.to_string(), "the handler returned the error 7");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reason {

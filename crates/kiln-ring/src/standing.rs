@@ -9,6 +9,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Whether an actor answers what it is sent without another command of the host.
+///
+/// Calls without a limit end with an error where it does not.
+///
+/// ```
+/// use kiln_ring::{DeviceSide, Lifecycle, Standing};
+///
+/// /// The device's side of an actor that nobody has activated.
+/// struct Launched;
+///
+/// impl DeviceSide for Launched {
+///     fn skip(&self, _position: u64) {}
+///
+///     fn standing(&self) -> Standing {
+///         Standing::Holds(Lifecycle::Launched)
+///     }
+/// }
+///
+/// assert_eq!(Standing::default(), Standing::Answers);
+/// assert_ne!(Launched.standing(), Standing::Answers);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Standing {

@@ -12,7 +12,11 @@ use crate::shape::{Extents, broadcast};
 use kiln_ir::{BinaryOp, Class, Literal, Scalar};
 use std::panic::Location;
 
-/// The right side of an operation: an array, or a number.
+/// The right side of an operation: an array, or a number of Rust's.
+///
+/// A number takes the array's element type where that has numbers of its kind, so that `x * 2.0` is
+/// f16 for an `x` of f16. A float beside integers or bool makes f64 of both, and an integer beside
+/// bool i64. An integer that the array's type cannot hold is an error.
 ///
 /// ```
 /// use kiln_array::{Array, Operand, Scalar};
@@ -204,7 +208,7 @@ fn floor_division(a: &Array, b: &Array, site: Site) -> [Array; 2] {
 }
 
 impl Array {
-    /// The larger of two elements; NaN where one is. A method of numbers and arrays.
+    /// The larger of two elements; NaN where one is. Of bool, whether one is true.
     ///
     /// ```
     /// # use kiln_array::Array;
@@ -219,7 +223,7 @@ impl Array {
         of_numbers(BinaryOp::Max, self, &other.beside(self, site), site)
     }
 
-    /// The smaller of two elements; NaN where one is.
+    /// The smaller of two elements; NaN where one is. Of bool, whether both are true.
     #[track_caller]
     pub fn minimum(&self, other: impl Operand) -> Array {
         let site = Location::caller();

@@ -60,7 +60,7 @@ macro_rules! functions {
 
 functions! {
     of_floats:
-    /// e^x. Integers become f64 first, as for the functions below.
+    /// e^x. Integers become f64 first, and bool f16, as for the functions below.
     exp UnaryOp::Math(MathFn::Exp);
     /// 2^x.
     exp2 UnaryOp::Exp2;

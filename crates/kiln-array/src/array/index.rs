@@ -12,8 +12,6 @@ impl Array {
     /// The parts of an axis at these indices: the axis becomes the axes of `indices`. Negative
     /// indices count from the end.
     ///
-    /// An index outside of the axis is an error when the array is computed.
-    ///
     /// ```
     /// # use kiln_array::Array;
     /// let device = kiln_runtime::Device::open("interp")?;
@@ -22,6 +20,10 @@ impl Array {
     /// assert_eq!(rows.to_vec::<i64>()?, [4, 5, 0, 1, 4, 5]);
     /// # Ok::<(), kiln_array::Error>(())
     /// ```
+    ///
+    /// # Errors
+    /// The result has an error if there is no such axis, or if indices are no integers. An index
+    /// outside of the axis is an error when the array is computed.
     #[track_caller]
     pub fn take(&self, indices: &Array, axis: isize) -> Array {
         let site = Location::caller();
@@ -52,6 +54,10 @@ impl Array {
     /// assert_eq!(x.take_along(&best, 1).to_vec::<f32>()?, [9.0, 8.0]);
     /// # Ok::<(), kiln_array::Error>(())
     /// ```
+    ///
+    /// # Errors
+    /// As of [`take`](Self::take), and if there are not as many axes of indices as of the array, or
+    /// if two that do not broadcast.
     #[track_caller]
     pub fn take_along(&self, indices: &Array, axis: isize) -> Array {
         let site = Location::caller();
@@ -109,7 +115,7 @@ impl Array {
     }
 
     /// A new last axis of `classes` elements: one where its index is the element, and zero
-    /// elsewhere.
+    /// elsewhere; all zeros for an element that is no index of it.
     ///
     /// ```
     /// # use kiln_array::Array;
@@ -119,6 +125,9 @@ impl Array {
     /// assert_eq!(hot.to_vec::<f32>()?, [0.0, 0.0, 1.0, 1.0, 0.0, 0.0]);
     /// # Ok::<(), kiln_array::Error>(())
     /// ```
+    ///
+    /// # Errors
+    /// The result has an error if arrays do not compute in `dtype`.
     #[track_caller]
     pub fn one_hot(&self, classes: usize, dtype: Scalar) -> Array {
         let site = Location::caller();

@@ -63,6 +63,9 @@ impl Array {
     /// assert_eq!(leaky.to_vec::<f32>()?, [-1.0, 3.0]);
     /// # Ok::<(), kiln_array::Error>(())
     /// ```
+    ///
+    /// # Errors
+    /// The result has an error if the condition is not of bool, or if shapes do not broadcast.
     #[track_caller]
     pub fn where_(&self, condition: &Array, otherwise: impl Operand) -> Array {
         let site = Location::caller();

@@ -26,6 +26,10 @@ impl Array {
     /// assert_eq!(a.matmul(&x).to_vec::<f32>()?, [-1.0, -1.0]);
     /// # Ok::<(), kiln_array::Error>(())
     /// ```
+    ///
+    /// # Errors
+    /// The result has an error if one has no axes, if the left one's columns are not as many
+    /// as the right one's rows, if the axes before those do not broadcast, or if both are of bool.
     #[track_caller]
     pub fn matmul(&self, right: &Array) -> Array {
         let site = Location::caller();

@@ -8,7 +8,8 @@ use kiln_runtime::{Device, DynTensor};
 use std::fmt;
 use std::panic::Location;
 
-/// Computes arrays together: what several need is computed once.
+/// Computes arrays together: what several need is computed once. Enqueues the kernels, and does not
+/// wait for the device.
 ///
 /// ```
 /// use kiln_array::{Array, eval};
@@ -27,7 +28,7 @@ pub fn eval(arrays: &[&Array]) -> Result<()> {
 }
 
 impl Array {
-    /// Computes the array, unless it is computed.
+    /// Computes the array, unless it is computed. Does not wait for the device.
     ///
     /// # Errors
     /// The array's error; those of launches.

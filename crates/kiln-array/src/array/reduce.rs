@@ -230,12 +230,18 @@ impl Array {
     /// assert_eq!(x.argmax(-1).to_vec::<i64>()?, [1, 0]);
     /// # Ok::<(), kiln_array::Error>(())
     /// ```
+    ///
+    /// # Errors
+    /// The result has an error if there is no such axis, or if it has no elements.
     #[track_caller]
     pub fn argmax(&self, axis: isize) -> Array {
         self.position("argmax", axis, Array::max_along, Location::caller())
     }
 
     /// The i64 index along an axis of its first least element, or of its first NaN. The axis goes.
+    ///
+    /// # Errors
+    /// As of [`argmax`](Self::argmax).
     #[track_caller]
     pub fn argmin(&self, axis: isize) -> Array {
         self.position("argmin", axis, Array::min_along, Location::caller())
@@ -278,7 +284,7 @@ macro_rules! reductions {
 
             $(#[$doc])*
             ///
-            /// Along axes, which go.
+            /// Along axes, which go; along all of them if none is named.
             #[track_caller]
             pub fn $axes(&self, axes: &[isize]) -> Array {
                 self.$f(Along { axes, stay: false }, Location::caller())
@@ -287,7 +293,7 @@ macro_rules! reductions {
             $(#[$doc])*
             ///
             /// Along axes, which stay with an extent of 1, so that the result combines with the
-            /// array.
+            /// array; along all of them if none is named.
             #[track_caller]
             pub fn $keep(&self, axes: &[isize]) -> Array {
                 self.$f(Along { axes, stay: true }, Location::caller())
@@ -297,22 +303,25 @@ macro_rules! reductions {
 }
 
 reductions! {
-    /// The sum: of integers and bool in i64, of 16-bit floats in f32, rounded once.
+    /// The sum: of integers and bool in i64. 16-bit floats are added up in f32 and rounded once, to
+    /// their own type. Zero of no elements.
     sum sum_axes sum_keep sum_along;
-    /// The product, in the types of the sum.
+    /// The product, in the types of the [sum](Self::sum). One of no elements.
     prod prod_axes prod_keep prod_along;
-    /// The mean: of integers in f64.
+    /// The mean: of integers and bool in f64. NaN of no elements.
     mean mean_axes mean_keep mean_along;
-    /// The variance: the mean of the squared distances from the mean.
+    /// The variance: the mean of the squared distances from the mean, in the types of the
+    /// [mean](Self::mean). It divides by the number of elements, as NumPy's `var`.
     var var_axes var_keep var_along;
-    /// The standard deviation: the root of the variance.
+    /// The standard deviation: the root of the [variance](Self::var).
     std std_axes std_keep std_along;
-    /// The greatest element; NaN where one is.
+    /// The greatest element; NaN where one is. There is none of no elements: the result has an
+    /// error.
     max max_axes max_keep max_along;
-    /// The least element; NaN where one is.
+    /// The least element; NaN where one is. There is none of no elements: the result has an error.
     min min_axes min_keep min_along;
-    /// Whether an element is true, or not zero.
+    /// Whether an element is true, or not zero, as NaN is. False of no elements.
     any any_axes any_keep any_along;
-    /// Whether all elements are true, or not zero.
+    /// Whether all elements are true, or not zero, as NaN is. True of no elements.
     all all_axes all_keep all_along;
 }

@@ -15,6 +15,9 @@ impl Array {
     /// assert_eq!(x.softmax(-1).to_vec::<f32>()?, [0.5, 0.5, 1.0, 0.0]);
     /// # Ok::<(), kiln_array::Error>(())
     /// ```
+    ///
+    /// # Errors
+    /// The result has an error if there is no such axis, or if it has no elements.
     #[track_caller]
     pub fn softmax(&self, axis: isize) -> Array {
         let x = self.widened_along("softmax", axis);

@@ -49,6 +49,10 @@ impl Array {
     /// assert_eq!(x.to_vec::<i32>()?, [1, 1, 1, 2, 2, 2]);
     /// # Ok::<(), kiln_array::Error>(())
     /// ```
+    ///
+    /// # Errors
+    /// The result has an error if an extent is neither 1 nor that of the shape, or if the shape has
+    /// fewer axes.
     #[track_caller]
     pub fn broadcast_to(&self, shape: &[usize]) -> Array {
         let site = Location::caller();
@@ -77,6 +81,10 @@ impl Array {
     /// assert_eq!(x.shape(), [2, 3]);
     /// # Ok::<(), kiln_array::Error>(())
     /// ```
+    ///
+    /// # Errors
+    /// The result has an error if the shape has another number of elements, or leaves more than one
+    /// extent open.
     #[track_caller]
     pub fn reshape(&self, shape: &[isize]) -> Array {
         let site = Location::caller();
@@ -121,6 +129,9 @@ impl Array {
     /// assert_eq!((x.shape(), x.to_vec::<i64>()?), (&[3, 1, 2][..], vec![0, 3, 1, 4, 2, 5]));
     /// # Ok::<(), kiln_array::Error>(())
     /// ```
+    ///
+    /// # Errors
+    /// The result has an error if `order` does not name each axis once.
     #[track_caller]
     pub fn permute(&self, order: &[isize]) -> Array {
         let site = Location::caller();
@@ -139,6 +150,9 @@ impl Array {
     }
 
     /// Two axes exchanged.
+    ///
+    /// # Errors
+    /// The result has an error if there is no such axis.
     #[track_caller]
     pub fn swap_axes(&self, one: isize, other: isize) -> Array {
         let site = Location::caller();
@@ -170,6 +184,9 @@ impl Array {
     /// assert_eq!(x.slice(1, 1..).to_vec::<i64>()?, [1, 2, 4, 5]);
     /// # Ok::<(), kiln_array::Error>(())
     /// ```
+    ///
+    /// # Errors
+    /// The result has an error if there is no such axis, or if the range goes beyond it.
     #[track_caller]
     pub fn slice(&self, axis: isize, range: impl RangeBounds<usize>) -> Array {
         self.slice_step(axis, range, 1)
@@ -186,6 +203,9 @@ impl Array {
     /// assert_eq!(x.slice_step(0, .., -2).to_vec::<i64>()?, [6, 4, 2, 0]);
     /// # Ok::<(), kiln_array::Error>(())
     /// ```
+    ///
+    /// # Errors
+    /// As of [`slice`](Self::slice), and if the step is 0.
     #[track_caller]
     pub fn slice_step(&self, axis: isize, range: impl RangeBounds<usize>, step: isize) -> Array {
         let site = Location::caller();
@@ -246,6 +266,9 @@ impl Array {
     /// assert_eq!(x.select(1, -1).to_vec::<i64>()?, [2, 5]);
     /// # Ok::<(), kiln_array::Error>(())
     /// ```
+    ///
+    /// # Errors
+    /// The result has an error if there is no such axis, or if it has no such index.
     #[track_caller]
     pub fn select(&self, axis: isize, index: isize) -> Array {
         let site = Location::caller();
@@ -264,7 +287,10 @@ impl Array {
         }
     }
 
-    /// The axes from their end to their start.
+    /// The axes from their end to their start; all of them if none is named.
+    ///
+    /// # Errors
+    /// The result has an error if there is no such axis, or if one is named twice.
     #[track_caller]
     pub fn flip(&self, axes: &[isize]) -> Array {
         let site = Location::caller();
@@ -288,6 +314,9 @@ impl Array {
     /// assert_eq!(x.to_vec::<i32>()?, [0, 1, 2, 0, 0]);
     /// # Ok::<(), kiln_array::Error>(())
     /// ```
+    ///
+    /// # Errors
+    /// The result has an error if there are not as many pairs as axes.
     #[track_caller]
     pub fn pad(&self, widths: &[(usize, usize)]) -> Array {
         let site = Location::caller();
@@ -336,7 +365,10 @@ impl Array {
         g.pad(&widths)
     }
 
-    /// An axis more, of extent 1, before this one.
+    /// An axis more, of extent 1, which is this one of the result: -1 appends it.
+    ///
+    /// # Errors
+    /// The result has an error if there is no such place among the axes.
     #[track_caller]
     pub fn unsqueeze(&self, axis: isize) -> Array {
         let site = Location::caller();
@@ -352,6 +384,9 @@ impl Array {
     }
 
     /// Without this axis, whose extent is 1.
+    ///
+    /// # Errors
+    /// The result has an error if there is no such axis, or if its extent is not 1.
     #[track_caller]
     pub fn squeeze(&self, axis: isize) -> Array {
         let site = Location::caller();

@@ -4,9 +4,11 @@ use crate::dtype::{Kind, kind};
 use crate::node::Array;
 use kiln_ir::Scalar;
 
-/// Arrays in a structure: an array, an array or a vector of such, a tuple of two to six.
+/// Arrays in a structure: an [`Array`], an array, a `Vec` or an `Option` of such, a tuple of two to
+/// six, or a struct with `#[derive(Module)]`.
 ///
-/// A gradient has the structure of the parameters.
+/// A gradient has the structure of the parameters. Numbers, `bool` and texts in it are settings,
+/// which stay.
 ///
 /// ```
 /// use kiln_array::{Array, Parameters};

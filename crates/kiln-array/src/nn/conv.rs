@@ -10,7 +10,8 @@ use std::panic::Location;
 
 /// A convolution of images `[batch, height, width, channels]` with square windows.
 ///
-/// It is a product of the windows' pixels and the weights: a `Linear` layer on each window.
+/// It is a product of the windows' pixels and the weights: a `Linear` layer on each window. The
+/// channels come last, other than in [`Array::conv2d`].
 ///
 /// ```
 /// use kiln_array::nn::{Conv2d, Key, Linear};

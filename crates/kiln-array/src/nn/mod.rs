@@ -1,5 +1,44 @@
 //! Networks: modules, layers, losses, random numbers, mixed precision, files.
 //!
+//! A network is a struct of arrays and layers with `#[derive(Module)]`, a loss is a function of it,
+//! and an [optimizer](crate::optimizer) changes its parameters by the loss's gradients:
+//!
+//! ```
+//! use kiln_array::nn::{Key, Linear};
+//! use kiln_array::optimizer::AdamW;
+//! use kiln_array::{Array, Module, value_and_grad};
+//!
+//! #[derive(Module)]
+//! # #[kiln(crate = kiln_array)]
+//! struct Net {
+//!     hidden: Linear,
+//!     out: Linear,
+//! }
+//!
+//! impl Net {
+//!     fn forward(&self, x: &Array) -> Array {
+//!         self.out.forward(&self.hidden.forward(x).tanh())
+//!     }
+//! }
+//!
+//! let device = kiln_runtime::Device::open("cpu")?;
+//! let [one, two] = Key::new(7).split();
+//! let mut net = Net { hidden: Linear::new(&device, one, 2, 8), out: Linear::new(&device, two, 8, 2) };
+//! // Whether two bits differ.
+//! let x = Array::new(&device, &[0.0f32, 0.0, 0.0, 1.0, 1.0, 0.0, 1.0, 1.0], &[4, 2]);
+//! let differ = Array::new(&device, &[0, 1, 1, 0], &[4]);
+//! let mut optimizer = AdamW::new(0.05);
+//! for _ in 0..200 {
+//!     let (_loss, gradients) = value_and_grad(|net: &Net| net.forward(&x).cross_entropy(&differ), &net);
+//!     optimizer.step(&mut net, gradients)?;
+//! }
+//! assert_eq!(net.forward(&x).argmax(-1).to_vec::<i64>()?, [0, 1, 1, 0]);
+//! # Ok::<(), kiln_array::Error>(())
+//! ```
+//!
+//! The functions of a network without parameters are methods of [`Array`]: `relu` and the other
+//! activations, `softmax`, `cross_entropy`, `dropout`, `conv2d` and pooling.
+//!
 //! | file | holds |
 //! |---|---|
 //! | `module.rs` | what `#[derive(Module)]` implements |

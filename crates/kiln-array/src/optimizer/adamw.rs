@@ -6,8 +6,8 @@ use crate::error::Result;
 use crate::grad::{Gradients, Parameters};
 use std::panic::Location;
 
-/// Adam with decoupled weight decay (Loshchilov and Hutter, 2019), on parameters of two axes or
-/// more.
+/// Adam with decoupled weight decay (Loshchilov and Hutter, 2019). Parameters of less than two
+/// axes, such as biases and the weights of norms, do not decay.
 ///
 /// ```
 /// use kiln_array::optimizer::{AdamW, Schedule};

@@ -27,12 +27,13 @@ pub enum Schedule {
 }
 
 impl Schedule {
-    /// [`Schedule::Cosine`].
+    /// Makes a [`Schedule::Cosine`].
     pub fn cosine(peak: f64, warm_up: usize, steps: usize) -> Schedule {
         Schedule::Cosine { peak, warm_up, steps }
     }
 
-    /// The learning rate of a step, counted from 0.
+    /// The learning rate of a step, counted from 0; 0 from the end of a [`Cosine`](Self::Cosine)
+    /// on.
     pub fn at(self, step: usize) -> f64 {
         match self {
             Schedule::Constant(rate) => rate,

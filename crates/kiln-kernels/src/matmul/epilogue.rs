@@ -482,7 +482,20 @@ impl<T: Elem> Clone for Residual<T> {
     }
 }
 
-/// A residual in a kernel.
+/// A [`Residual`] in a kernel: the stack of matrices and the factor, as an epilogue that wraps a
+/// residual gets them. [`TilePosition`] shows such an epilogue whole.
+///
+/// ```
+/// use kiln_kernels::matmul::epilogue::{Residual, TracedResidual};
+/// use kiln_kernels::matmul::{Epilogue, TilePosition};
+/// use kiln_lang::prelude::*;
+///
+/// /// What `Epilogue::apply` of one's own may do with it: the residual, and then no negative sums.
+/// fn positive(residual: &TracedResidual<f32>, sums: Val<f32>, place: &TilePosition) -> Val<f32> {
+///     Residual::apply(residual, sums, place).maximum(0.0)
+/// }
+/// # let _ = positive;
+/// ```
 pub struct TracedResidual<T> {
     view: View<T, 3>,
     shared: bool,

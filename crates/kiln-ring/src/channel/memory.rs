@@ -25,6 +25,25 @@ enum Stores {
 /// The host reaches it through a pointer; what it may do there depends on the memory. Memory of a
 /// GPU that is mapped into the host is write-combined: the host writes it with streaming stores and
 /// never reads it, for a read takes microseconds.
+///
+/// ```
+/// use kiln_ring::RingMemory;
+/// use std::ptr::NonNull;
+/// use std::sync::Arc;
+/// use std::sync::atomic::AtomicU32;
+///
+/// /// A cache line, which rings are aligned to.
+/// #[repr(align(64))]
+/// #[derive(Default)]
+/// struct Line([AtomicU32; 16]);
+///
+/// let lines: Arc<[Line]> = [Line::default(), Line::default()].into();
+/// let base = NonNull::from(&*lines).cast();
+/// // SAFETY: 32 words, aligned and zeroed, which live as long as `lines`, and which the host
+/// // accesses by this value alone.
+/// let memory = unsafe { RingMemory::new(base, 32, false, Arc::new(Arc::clone(&lines))) };
+/// assert_eq!((memory.words(), memory.is_write_combined()), (32, false));
+/// ```
 pub struct RingMemory {
     base: NonNull<u32>,
     words: usize,
@@ -101,7 +120,7 @@ impl RingMemory {
         RingMemory { base, words, stores: self.stores, width: self.width, _owner: Arc::clone(&self._owner) }
     }
 
-    /// How many words there are.
+    /// How many words of 32 bits there are.
     pub fn words(&self) -> usize {
         self.words
     }

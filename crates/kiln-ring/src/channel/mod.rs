@@ -266,6 +266,48 @@ impl ChannelConfig {
 }
 
 /// What the runtime gives a channel.
+///
+/// ```
+/// use kiln_ring::{
+///     Channel, ChannelConfig, ConfigError, DeadLetters, DeviceSide, Parts, Protocol, RingMemory,
+/// };
+/// # use std::ptr::NonNull;
+/// use std::sync::Arc;
+/// # use std::sync::atomic::AtomicU32;
+/// # #[repr(align(64))]
+/// # #[derive(Default)]
+/// # struct Line([AtomicU32; 16]);
+///
+/// /// As many lines of 16 words, aligned to 64 bytes and zeroed.
+/// fn ring(lines: usize) -> RingMemory {
+///     // …
+/// #   let words = lines * 16;
+/// #   let lines: Arc<[Line]> = (0..lines).map(|_| Line::default()).collect();
+/// #   let base = NonNull::from(&*lines).cast();
+/// #   // SAFETY: as many words, which live as long as their owner.
+/// #   unsafe { RingMemory::new(base, words, false, Arc::new(lines)) }
+/// }
+///
+/// /// A device that answers nothing.
+/// struct Idle;
+///
+/// impl DeviceSide for Idle {
+///     fn skip(&self, _position: u64) {}
+/// }
+///
+/// // 8 slots of a quad are 32 words for requests, and as many for answers.
+/// let config = ChannelConfig::default().capacity(8);
+/// let made = |lines| {
+///     let (requests, answers) = (ring(2), ring(lines));
+///     let (letters, device) = (Arc::new(DeadLetters::new(16)), Arc::new(Idle));
+///     let parts = Parts { actor: 0, requests, answers, passed: vec![100], letters, device };
+///     Channel::<u32, u32>::new(&config, Protocol::Stamped, parts)
+/// };
+/// assert!(matches!(made(1), Err(ConfigError::Memory { ring: "answers", .. })));
+/// let channel = made(2)?;
+/// assert_eq!(channel.tail(), 100); // positions go on behind those that were passed
+/// # Ok::<(), ConfigError>(())
+/// ```
 pub struct Parts {
     /// The actor's number.
     pub actor: u32,
@@ -408,7 +450,10 @@ impl<M: Message, R: Layout> fmt::Debug for Channel<M, R> {
 }
 
 impl<M: Message, R: Layout> Channel<M, R> {
-    /// A channel over memory that it shares with a device.
+    /// A channel over memory that it shares with a device. [`RingRuntime::launch`] makes those of
+    /// actors; [`DeviceSide`] has an example of another one.
+    ///
+    /// [`RingRuntime::launch`]: crate::RingRuntime::launch
     ///
     /// # Errors
     ///
@@ -461,7 +506,8 @@ impl<M: Message, R: Layout> Channel<M, R> {
     ///
     /// # Errors
     ///
-    /// The queue is closed, or full and rejects.
+    /// The queue is closed, full and rejects, or full while the actor is not active; the message
+    /// refers to a payload of another runtime, or one that could not be copied to the device.
     #[inline]
     pub fn send(&self, message: &M) -> Result<Sent, SendError> {
         self.holding(message, self.mailbox.header(), |words| {
@@ -474,7 +520,7 @@ impl<M: Message, R: Layout> Channel<M, R> {
     ///
     /// # Errors
     ///
-    /// The queue is closed or full.
+    /// As of [`send`](Self::send), and a full queue.
     #[inline]
     pub fn try_send(&self, message: &M) -> Result<Sent, SendError> {
         self.holding(message, self.mailbox.header(), |words| {
@@ -663,6 +709,25 @@ impl<M: Message, R: Layout> Channel<M, R> {
 
     /// Closes the channel whose device answers no more: waits end, and answers that are not there
     /// will not come.
+    ///
+    /// ```
+    /// use kiln_lang::prelude::*;
+    /// use kiln_ring::{RecvError, RingConfig, RingCtx, RingRuntime, SendError, ring_kernel};
+    ///
+    /// #[ring_kernel(crate = kiln_ring)]
+    /// fn double(_ctx: &RingCtx, x: u32) -> u32 {
+    ///     x * 2
+    /// }
+    ///
+    /// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+    /// let actor = runtime.launch(double, RingConfig::default())?;
+    /// actor.send(1)?; // it is not active: there is no answer
+    /// let channel = actor.channel();
+    /// channel.abandon();
+    /// assert!(matches!(channel.recv(), Err(RecvError::Lost { unanswered: 1, .. })));
+    /// assert!(matches!(channel.send(&2), Err(SendError::Closed { .. })));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn abandon(&self) {
         self.mailbox.abandon();
     }
@@ -682,6 +747,19 @@ impl<M: Message, R: Layout> Channel<M, R> {
     /// To park the device's side, set this first and then check whether [`tail`](Self::tail) has
     /// moved: either this check finds the message, or the sender finds that it must wake the
     /// device.
+    ///
+    /// ```
+    /// use kiln_ring::Channel;
+    ///
+    /// /// Whether the device's side may stop to poll. Without, it has requests to handle.
+    /// fn park(channel: &Channel<u32, u32>) -> bool {
+    ///     channel.set_parked(true);
+    ///     let parks = channel.unanswered() == 0;
+    ///     channel.set_parked(parks);
+    ///     parks
+    /// }
+    /// # let _ = park;
+    /// ```
     pub fn set_parked(&self, parked: bool) {
         self.mailbox.set_parked(parked);
     }

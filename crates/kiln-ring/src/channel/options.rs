@@ -56,8 +56,9 @@ pub struct SendOptions {
     /// The priority: 0 is the lowest, and an actor has [as many as it was launched
     /// with](crate::RingConfig::priorities).
     pub priority: u8,
-    /// By the device's clock, in nanoseconds: if the message's turn comes later, it is not handled
-    /// and becomes a dead letter.
+    /// By [the device's clock](crate::Actor::device_clock), in nanoseconds: if the message's turn
+    /// comes later, it is not handled and becomes a dead letter. The actor must have been launched
+    /// [with deadlines](crate::RingConfig::deadlines).
     pub deadline: Option<u64>,
     /// How long a thread waits for room, and for the reply of a request. Futures ignore it.
     pub timeout: Option<Duration>,

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// What a send does when as many messages are under way as the channel's capacity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Overflow {
-    /// It waits until there is room.
+    /// It waits until there is room. The default. A send without a limit fails with
+    /// [`SendError::NotActive`](crate::SendError::NotActive) where no room comes by itself.
     #[default]
     Block,
     /// It fails with [`SendError::Full`](crate::SendError::Full).
@@ -54,7 +55,7 @@ pub enum Overflow {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Replies {
-    /// They are kept until they are received.
+    /// They are kept until they are received. The default.
     #[default]
     Keep,
     /// They are dropped when the queue is full, without a dead letter. A receiver gets those that
@@ -62,8 +63,10 @@ pub enum Replies {
     Discard,
 }
 
-/// How many messages were sent, and how many of them had no ordinary reply. All count from the
-/// channel's creation.
+/// How many messages were sent, and how many of them had no ordinary reply.
+///
+/// All count from the channel's creation. Those [sent](Self::sent) and [answered](Self::answered)
+/// begin with what a [checkpoint](crate::Checkpoint) had handled, for an actor that was restored.
 ///
 /// ```
 /// use kiln_lang::prelude::*;

@@ -14,8 +14,36 @@ use crate::layout::Layout;
 use crate::message::Message;
 use std::time::Duration;
 
-/// What can be received from an actor: all that can be sent. A handler that returns nothing has no
-/// replies, so that to receive from it does not compile:
+/// What can be received from an actor: all that can be sent.
+///
+/// Functions for any handler that replies have it as a bound:
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{Actor, Handler, Reply, RingConfig, RingCtx, RingRuntime, ring_kernel};
+///
+/// /// The replies to messages, in their order, where every message has one.
+/// fn replies<H: Handler>(actor: &Actor<H>, messages: &[H::Message]) -> Result<Vec<H::Reply>, Box<dyn std::error::Error>>
+/// where
+///     H::Reply: Reply,
+/// {
+///     actor.send_many(messages)?;
+///     messages.iter().map(|_| Ok(actor.recv()?)).collect()
+/// }
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn increment(_ctx: &RingCtx, x: u32) -> u32 {
+///     x + 1
+/// }
+///
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let actor = runtime.launch(increment, RingConfig::default())?;
+/// actor.activate()?;
+/// assert_eq!(replies(&actor, &[1, 5, 2])?, [2, 6, 3]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// A handler that returns nothing has no replies, so that to receive from it does not compile:
 ///
 /// ```compile_fail,E0277
 /// # use kiln_ring::{Actor, RingCtx, ring_kernel};

@@ -85,17 +85,19 @@ pub enum RingError {
         /// What is wrong with each.
         why: String,
     },
-    /// The places for actors are taken.
+    /// No worker has as many free places side by side as the actor has priorities: see
+    /// [`endpoints_per_worker`](crate::RuntimeConfig::endpoints_per_worker).
     #[error(
         "no worker has {priorities} free places side by side, one for each priority of the actor, of {places} in all: terminate some, or give the runtime more with `endpoints_per_worker`"
     )]
     NoPlace {
-        /// How many there are.
+        /// How many there are, of all workers.
         places: usize,
         /// How many priorities the actor was to have.
         priorities: usize,
     },
-    /// All places of the actor's worker are taken.
+    /// All places of the actor's worker are taken, so that there is none for an inbound link: see
+    /// [`endpoints_per_worker`](crate::RuntimeConfig::endpoints_per_worker).
     #[error(
         "all {places} places of the actor's worker are taken, and each inbound link needs one: give workers more with `endpoints_per_worker`, or the runtime more workers"
     )]

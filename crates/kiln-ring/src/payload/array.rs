@@ -9,6 +9,36 @@ use std::marker::PhantomData;
 
 /// A [`Payload`](super::Payload) on the device: a reference, which
 /// [`RingCtx::array`](crate::RingCtx::array) opens.
+///
+/// Put into a reply or into a message to another actor, it stands for the same array there.
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{Message, Payload, PayloadVal, RingConfig, RingCtx, RingRuntime, ring_kernel};
+///
+/// #[derive(Message)]
+/// #[kiln(crate = kiln_ring)]
+/// struct Two { a: Payload<u32>, b: Payload<u32> }
+///
+/// /// The one of two arrays that has more elements.
+/// #[device(crate = kiln_lang)]
+/// fn longer(ctx: &RingCtx, a: PayloadVal<u32>, b: PayloadVal<u32>) -> PayloadVal<u32> {
+///     if ctx.array(&a).len() < ctx.array(&b).len() { b } else { a }
+/// }
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn choose(ctx: &RingCtx, m: Two) -> Payload<u32> {
+///     longer(ctx, m.a, m.b)
+/// }
+///
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let actor = runtime.launch(choose, RingConfig::default())?;
+/// actor.activate()?;
+/// let two = Two { a: runtime.payload_of(&[1, 2])?, b: runtime.payload_of(&[3, 4, 5])? };
+/// let chosen = actor.ask(two)?.expect("a reply to every message");
+/// assert_eq!(chosen.to_vec()?, [3, 4, 5]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, DeviceValue)]
 #[kiln(crate = kiln_lang)]
 pub struct PayloadVal<T: PayloadElem> {

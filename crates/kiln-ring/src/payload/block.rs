@@ -207,8 +207,30 @@ impl Drop for Block {
     }
 }
 
-/// An array in device memory, which lives at least as long as this: see
-/// [`Payload`](crate::Payload).
+/// An array in device memory, which lives at least as long as this.
+///
+/// It is a [`Payload`](crate::Payload) without its type, as a queue keeps those of the messages
+/// that are under way.
+///
+/// ```
+/// use kiln_ring::{Hold, Layout, Message, RingRuntime};
+///
+/// /// The arrays of a message of any type.
+/// fn arrays(message: &impl Message) -> Vec<Hold> {
+///     let mut held = Vec::new();
+///     message.hold(&mut held);
+///     held
+/// }
+///
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let mut samples = runtime.payload_of(&[0.5f32, 1.0])?;
+/// let held = arrays(&samples);
+/// assert_eq!((held.len(), arrays(&7u32).len()), (1, 0));
+/// assert!(samples.write(&[1.0, 2.0]).is_err()); // not while there is another reference
+/// drop(held);
+/// samples.write(&[1.0, 2.0])?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Hold(pub(super) Arc<Block>);
 

@@ -110,7 +110,41 @@ impl<T: fmt::Debug, const N: usize> fmt::Debug for Inline<T, N> {
     }
 }
 
-/// An [`Inline`] array on the device: where its elements lie.
+/// An [`Inline`] array on the device: where its elements lie. [`RingCtx::array`] opens it.
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{Inline, InlineVal, Message, RingConfig, RingCtx, RingRuntime, ring_kernel};
+///
+/// #[derive(Message)]
+/// #[kiln(crate = kiln_ring)]
+/// struct Pair { a: Inline<f32, 8>, b: Inline<f32, 8> }
+///
+/// /// The sum of products, of whatever handler calls it.
+/// #[device(crate = kiln_lang)]
+/// fn dot<const N: usize>(ctx: &RingCtx, a: InlineVal<f32, N>, b: InlineVal<f32, N>) -> Val<f32> {
+///     let (a, b) = (ctx.array(&a), ctx.array(&b));
+///     let mut sum: Val<f32> = 0.0;
+///     for i in ctx.share(N as u32) {
+///         sum += a.get(i) * b.get(i);
+///     }
+///     ctx.sum(sum)
+/// }
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn product(ctx: &RingCtx, m: Pair) -> f32 {
+///     dot(ctx, m.a, m.b)
+/// }
+///
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let actor = runtime.launch(product, RingConfig::default())?;
+/// actor.activate()?;
+/// let pair = Pair { a: Inline::from([0.5; 8]), b: Inline::from_fn(|i| i as f32) };
+/// assert_eq!(actor.ask(pair)?, Some(14.0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// [`RingCtx::array`]: crate::RingCtx::array
 #[derive(Clone, Copy, Debug, DeviceValue)]
 #[kiln(crate = kiln_lang)]
 pub struct InlineVal<T: PayloadElem, const N: usize> {

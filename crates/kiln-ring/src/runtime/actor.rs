@@ -181,8 +181,10 @@ impl<H: Handler> Actor<H> {
     /// ```
     ///
     /// # Errors
-    /// It is not just launched; the device does not answer; this thread captures a graph of the
-    /// device (`kiln_runtime::Error::Capture`), as of all calls that change the actor's life.
+    /// It was activated before ([`reactivate`](Self::reactivate) follows
+    /// [`deactivate`](Self::deactivate)), failed or has ended; the device does not answer; this
+    /// thread captures a graph of the device (`kiln_runtime::Error::Capture`), as of all calls that
+    /// change the actor's life.
     #[track_caller]
     pub fn activate(&self) -> Result<()> {
         self.check_not_capturing("an actor was activated")?;

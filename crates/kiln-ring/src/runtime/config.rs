@@ -39,11 +39,12 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug)]
 #[must_use = "a configuration does nothing until something is made with it"]
 pub struct RuntimeConfig {
-    /// Workers: blocks of the resident grid, or threads of a CPU. By default one on a CPU and in
-    /// the interpreter, and on a GPU one for each multiprocessor. At most 65,536.
+    /// Workers: blocks of the resident grid, or threads of a CPU. At most 65,536. By default one
+    /// cluster of them (of one worker, if [`cluster`](Self::cluster) is 1), but one for each
+    /// multiprocessor where workers are [warps](Self::warps).
     pub workers: Option<usize>,
     /// Whether a worker is a warp of 32 threads that poll side by side, or one thread. By default a
-    /// warp on a GPU alone.
+    /// warp on a GPU with resident kernels (`cuda`), and one thread everywhere else.
     pub warps: Option<bool>,
     /// How many workers form a cluster: a power of two up to [`MAX_CLUSTER`](crate::MAX_CLUSTER),
     /// by default 1. Actors on workers of one cluster can send to queues in each other's shared
@@ -55,51 +56,54 @@ pub struct RuntimeConfig {
     /// them acknowledges the command.
     pub cluster: usize,
     /// Bytes of shared memory that each worker has for such queues, where workers form clusters: up
-    /// to 1 MiB, and to what the device has.
+    /// to 1 MiB, and to what the device has; 8 KiB by default.
     pub cluster_bytes: usize,
-    /// The most actors of a worker, up to 65,536.
+    /// The queues that a worker can poll, up to 65,536; 64 by default. An actor takes one for each
+    /// of its [priorities](crate::RingConfig::priorities), and one more for each [inbound
+    /// link](crate::Actor::inbound_link) and each publisher of a topic that it subscribes to.
     pub endpoints_per_worker: usize,
     /// How messages get to the device and answers come back: by default the first way that the
     /// device has, and that passes its test.
     pub transport: Transport,
-    /// Bytes for request rings, up to 16 GiB as of the next two.
+    /// Bytes for request rings, up to 16 GiB as of the next two; 16 MiB by default, as of these.
     pub inbox_bytes: usize,
     /// Bytes for answer rings.
     pub outbox_bytes: usize,
     /// Bytes of device memory for states, payloads and inbound links. Actors can hand on one
     /// payload at a time for each 4 KiB of it: 64 at least, and 16384 at most.
     pub arena_bytes: usize,
-    /// The most steps that loops of a handler may take for one message; 0 for no limit. The
-    /// interpreter runs handlers within the host's waits, which an endless one would block for
-    /// ever.
+    /// The most steps that loops of a handler may take for one message: one more fails the actor. 0
+    /// for no limit; 2^20 by default. The interpreter runs handlers within the host's waits, which
+    /// an endless one would block for ever.
     pub step_budget: u32,
     /// The time that handling takes is measured for one in so many messages, rounded up to a power
-    /// of two; 0 for none. See [`ActorTelemetry::handling`](crate::ActorTelemetry::handling).
+    /// of two; 0 for none, 16 by default. See
+    /// [`ActorTelemetry::handling`](crate::ActorTelemetry::handling).
     pub measure_every: u32,
-    /// Polls without work after which a worker sleeps between polls.
+    /// Polls without work after which a worker sleeps between polls; 65,536 by default.
     pub spins: u32,
-    /// How long it then sleeps: up to a millisecond.
+    /// How long it then sleeps: up to a millisecond; 1 us by default.
     pub sleep: Duration,
     /// After how long without work the whole grid leaves the device, to come back with the next
-    /// message, which then takes as long as a launch. `None` for never.
+    /// message, which then takes as long as a launch. `None` for never; 10 s by default.
     pub park_after: Option<Duration>,
-    /// How long the host waits for an acknowledgement. On a CPU, time in which a worker has no
-    /// processor does not count, here and in [`stalled_after`](Self::stalled_after), where the
-    /// system says so: Linux does.
+    /// How long the host waits for an acknowledgement; 5 s by default. On a CPU, time in which a
+    /// worker has no processor does not count, here and in [`stalled_after`](Self::stalled_after),
+    /// where the system says so: Linux does.
     pub acknowledge_within: Duration,
-    /// How many dead letters are kept.
+    /// How many [dead letters](crate::DeadLetters) are kept; 1024 by default.
     pub dead_letters: usize,
-    /// The longest time until the loss of an idle device is reported. (A command that waits for the
-    /// device reports it sooner.)
+    /// The longest time until the loss of an idle device is reported; 100 ms by default. (A command
+    /// that waits for the device reports it sooner.)
     pub lost_within: Duration,
-    /// How long a worker's heartbeat may stop before its actors count as lost. It must be longer
-    /// than any handler takes for a message, and than 64 times `sleep`.
+    /// How long a worker's heartbeat may stop before its actors count as lost; 10 s by default. It
+    /// must be longer than any handler takes for a message, and than 64 times `sleep`.
     pub stalled_after: Duration,
     /// How often the runtime takes checkpoints of its active actors by itself, where something has
-    /// changed; `None` for never. An actor is held for that moment. Those whose messages or state
-    /// refer to payloads or addresses, and those with inbound links, are left out: an event
-    /// ([`What::NoCheckpoint`](crate::What::NoCheckpoint)) says so once for each. Take a
-    /// [`Snapshot`](crate::Snapshot) of those together.
+    /// changed; `None`, the default, for never. An actor is held for that moment. Those whose
+    /// messages or state refer to payloads or addresses, and those with inbound links, are left
+    /// out: an event ([`What::NoCheckpoint`](crate::What::NoCheckpoint)) says so once for each.
+    /// Take a [`Snapshot`](crate::Snapshot) of those together.
     pub checkpoint_every: Option<Duration>,
 }
 
@@ -171,7 +175,8 @@ impl RuntimeConfig {
         RuntimeConfig { warps: Some(warps), ..self }
     }
 
-    /// Sets the most actors of a worker.
+    /// Sets how many queues a worker can poll: see
+    /// [`endpoints_per_worker`](Self::endpoints_per_worker).
     pub fn endpoints_per_worker(self, endpoints: usize) -> Self {
         RuntimeConfig { endpoints_per_worker: endpoints, ..self }
     }
@@ -181,7 +186,7 @@ impl RuntimeConfig {
         RuntimeConfig { checkpoint_every: Some(every), ..self }
     }
 
-    /// Sets how long the grid polls without work before it leaves the device; `None` for ever.
+    /// Sets how long the grid polls without work before it leaves the device; with `None` it stays.
     pub fn park_after(self, after: Option<Duration>) -> Self {
         RuntimeConfig { park_after: after, ..self }
     }
@@ -193,6 +198,9 @@ impl RuntimeConfig {
 }
 
 /// How an actor is launched: its first state, and its queue.
+///
+/// By default the state is `()`, and the queue has 1024 places of one priority, without deadlines,
+/// at which senders wait for room. A handler that fails is not restarted.
 ///
 /// ```
 /// use kiln_ring::{Overflow, RingConfig};
@@ -275,12 +283,14 @@ impl<S> RingConfig<S> {
         RingConfig { channel: self.channel.priorities(priorities), ..self }
     }
 
-    /// Sets the most messages that are under way, in all priorities together.
+    /// Sets the most messages that are under way, in all priorities together, from 1 to
+    /// [`MAX_CAPACITY`](crate::MAX_CAPACITY); 1024 by default. A message is under way until its
+    /// answer was received.
     pub fn capacity(self, capacity: usize) -> Self {
         RingConfig { channel: self.channel.capacity(capacity), ..self }
     }
 
-    /// Sets the overflow policy.
+    /// Sets what a send to a full queue does; by default it [waits](Overflow::Block).
     pub fn overflow(self, overflow: Overflow) -> Self {
         RingConfig { channel: self.channel.overflow(overflow), ..self }
     }
@@ -290,17 +300,19 @@ impl<S> RingConfig<S> {
         RingConfig { channel: self.channel.wait(wait), ..self }
     }
 
-    /// Sets whether messages may have deadlines.
+    /// Sets whether messages may have [deadlines](crate::SendOptions::deadline), for which each
+    /// slot is 16 bytes longer; by default they have none.
     pub fn deadlines(self, deadlines: bool) -> Self {
         RingConfig { channel: self.channel.deadlines(deadlines), ..self }
     }
 
-    /// Sets what becomes of replies without a request that waits for them.
+    /// Sets what becomes of replies without a request that waits for them; by default they are
+    /// [kept](Replies::Keep).
     pub fn replies(self, replies: Replies) -> Self {
         RingConfig { channel: self.channel.replies(replies), ..self }
     }
 
-    /// Sets what happens when the handler fails.
+    /// Sets what happens when the handler fails; by default it is [not restarted](Restart::Never).
     pub fn restart(self, restart: Restart) -> Self {
         RingConfig { restart, ..self }
     }

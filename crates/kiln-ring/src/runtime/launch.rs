@@ -161,7 +161,8 @@ impl RingRuntime {
     /// device or of any other: with its state, and with the messages that were not handled, in
     /// their order and priorities, under the same message ids and with as much time until their
     /// deadlines as they had. It is resident, and holds its messages until it is
-    /// [activated](Actor::activate). [`Checkpoint`] has an example.
+    /// [activated](Actor::activate). The configuration has no state, for that is the checkpoint's.
+    /// [`Checkpoint`] has an example.
     ///
     /// # Errors
     /// A handler of other layouts; a queue that is too small; as of [`launch`](Self::launch).

@@ -36,7 +36,8 @@ impl<H: Handler> Actor<H> {
     ///
     /// # Errors
     /// The actor takes no more messages; its queue is full and rejects, or is full while the actor
-    /// is not active, so that no room comes by itself.
+    /// is not active, so that no room comes by itself; the message refers to a payload of another
+    /// runtime, or one that could not be copied to the device.
     #[inline]
     pub fn send(&self, message: H::Message) -> Result<Sent, SendError> {
         self.channel().send(&message)

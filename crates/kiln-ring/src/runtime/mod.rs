@@ -124,6 +124,43 @@ use telemetry::Registry;
 /// Clones are the same runtime. The grid leaves the device when the last clone and the last actor
 /// are gone.
 ///
+/// Actors are launched, one by one or as a pool, and come back from checkpoints and snapshots:
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{RingConfig, RingCtx, RingRuntime, Routing, ring_kernel};
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn total(_ctx: &RingCtx, sum: &mut u32, x: u32) -> u32 {
+///     *sum += x;
+///     *sum
+/// }
+///
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let actor = runtime.launch(total, RingConfig::default().state(10))?;
+/// actor.activate()?;
+/// assert_eq!(actor.ask(1)?, Some(11));
+///
+/// // Three, each with a first state of its own, that share the messages.
+/// let first = |i: usize| RingConfig::default().state(100 * i as u32);
+/// let pool = runtime.pool(total, 3, Routing::RoundRobin, first)?;
+/// pool.activate()?;
+/// assert_eq!([pool.ask(1)?, pool.ask(1)?, pool.ask(1)?], [Some(1), Some(101), Some(201)]);
+///
+/// // One that goes on where another one was, and several at once.
+/// actor.deactivate()?;
+/// let config = RingConfig::default();
+/// let again = runtime.restore(total, config, &actor.checkpoint()?)?;
+/// again.activate()?;
+/// assert_eq!(again.ask(1)?, Some(12));
+/// let snapshot = runtime.snapshot(&[&actor, &pool.actors()[2]])?;
+/// let (one, other) = runtime.restore_all(&snapshot, ((total, config), (total, config)))?;
+/// one.activate()?;
+/// other.activate()?;
+/// assert_eq!((one.ask(1)?, other.ask(1)?), (Some(12), Some(202)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// ```
 /// use kiln_lang::prelude::*;
 /// use kiln_ring::{DeadLetters, Events, RingConfig, RingCtx, RingRuntime, RuntimeConfig, Transport, TransportChoice, ring_kernel};

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Restart {
     /// It remains failed, and holds its messages, until it is [restarted](crate::Actor::restart) by
-    /// hand or terminated.
+    /// hand or terminated. The default.
     #[default]
     Never,
     /// It is restarted after every failure, however many there are.

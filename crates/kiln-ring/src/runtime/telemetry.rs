@@ -35,30 +35,6 @@ impl Registry {
 
 impl Body {
     /// What the actor has done.
-    ///
-    /// ```
-    /// use kiln_lang::prelude::*;
-    /// use kiln_ring::{ActorTelemetry, RingConfig, RingCtx, RingRuntime, RuntimeTelemetry, ring_kernel};
-    ///
-    /// #[ring_kernel(crate = kiln_ring)]
-    /// fn double(_ctx: &RingCtx, x: u32) -> u32 {
-    ///     x * 2
-    /// }
-    ///
-    /// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
-    /// let actor = runtime.launch(double, RingConfig::default())?;
-    /// actor.activate()?;
-    /// let before: RuntimeTelemetry = runtime.telemetry()?;
-    /// for x in 0..100 {
-    ///     actor.ask(x)?;
-    /// }
-    /// actor.deactivate()?;
-    /// let after = runtime.telemetry()?;
-    /// let [first, last]: [&ActorTelemetry; 2] = [&before.actors[0], &after.actors[0]];
-    /// assert_eq!(last.processed - first.processed, 100);
-    /// assert!(last.throughput_since(first).is_some_and(|messages| messages > 0.0));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn telemetry(&self) -> Result<ActorTelemetry> {
         let shared = &self.side.shared;
         // Before the words are read: what was sent later cannot be done already.

@@ -71,6 +71,20 @@ impl FromStr for Transport {
 }
 
 /// Which transport a runtime has, and why it has none of those before.
+///
+/// ```
+/// use kiln_ring::{RingRuntime, Transport, TransportChoice};
+///
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let choice: &TransportChoice = runtime.transport_choice();
+/// assert_ne!(choice.transport, Transport::Auto);
+/// for (transport, why) in &choice.refused {
+///     println!("{transport} was tried first: {why}");
+/// }
+/// // The same in one line, for a log.
+/// assert!(choice.to_string().starts_with(&format!("{} (", runtime.transport())));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransportChoice {
     /// The one it has; never [`Transport::Auto`].

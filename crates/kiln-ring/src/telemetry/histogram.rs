@@ -6,6 +6,9 @@ use std::fmt;
 /// How often times of each size came up, in nanoseconds: buckets of equal relative width, of which
 /// the bounds differ by at most an eighth.
 ///
+/// Times of 2^32 ns (4.3 s) and more are counted in the last bucket, whose end is 2^32 ns. The
+/// [sum](Self::sum_ns) has them in full.
+///
 /// ```
 /// use kiln_ring::Histogram;
 ///
@@ -45,7 +48,7 @@ impl Histogram {
         histogram
     }
 
-    /// Counts a time.
+    /// Counts a time, in nanoseconds.
     #[inline]
     pub fn record(&mut self, ns: u64) {
         self.counts[bucket::of(ns)] += 1;
@@ -62,8 +65,8 @@ impl Histogram {
         self.sum_ns
     }
 
-    /// The time in nanoseconds that this fraction of all times does not exceed: the end of its
-    /// bucket. `None` where there are no times.
+    /// The time in nanoseconds that this fraction of all times does not exceed, from 0 to 1: the
+    /// last one of its bucket, so at most 2^32 - 1. `None` where there are no times.
     pub fn quantile(&self, fraction: f64) -> Option<u64> {
         let all = self.count();
         let rank = ((all as f64 * fraction).ceil() as u64).clamp(1, all.max(1));
@@ -76,7 +79,7 @@ impl Histogram {
     }
 
     /// The buckets that are not empty: the time that all of a bucket are below, in nanoseconds, and
-    /// how many there are.
+    /// how many there are. The last one, below 2^32 ns, has all longer times too.
     ///
     /// ```
     /// let mut times = kiln_ring::Histogram::default();

@@ -25,6 +25,30 @@ use std::time::{Duration, Instant};
 ///
 /// The device keeps the number of messages, the failures and the handling times, and the host reads
 /// them by a copy: the worker does not stop for it.
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{ActorTelemetry, RingConfig, RingCtx, RingRuntime, ring_kernel};
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn double(_ctx: &RingCtx, x: u32) -> u32 {
+///     x * 2
+/// }
+///
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let actor = runtime.launch(double, RingConfig::default())?;
+/// actor.activate()?;
+/// let before: ActorTelemetry = actor.telemetry()?;
+/// for x in 0..100 {
+///     actor.ask(x)?;
+/// }
+/// actor.deactivate()?;
+/// let after = actor.telemetry()?;
+/// assert_eq!((after.processed - before.processed, after.failed, after.depth), (100, 0, 0));
+/// assert!(after.throughput_since(&before).is_some_and(|messages| messages > 0.0));
+/// assert_eq!(before.throughput_since(&after), None); // the later reading comes first
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ActorTelemetry {
@@ -63,7 +87,8 @@ pub struct ActorTelemetry {
 }
 
 impl ActorTelemetry {
-    /// Messages a second since an earlier reading; `None` if no time passed.
+    /// Messages a second since an earlier reading; `None` if no time passed, or if `earlier` is the
+    /// later one.
     pub fn throughput_since(&self, earlier: &ActorTelemetry) -> Option<f64> {
         let seconds = self.read_at.checked_duration_since(earlier.read_at)?.as_secs_f64();
         (seconds > 0.0).then(|| self.processed.saturating_sub(earlier.processed) as f64 / seconds)
@@ -72,6 +97,24 @@ impl ActorTelemetry {
 
 /// What all actors of a runtime have done:
 /// [`RingRuntime::telemetry`](crate::RingRuntime::telemetry).
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{RingConfig, RingCtx, RingRuntime, RuntimeTelemetry, ring_kernel};
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn double(_ctx: &RingCtx, x: u32) -> u32 {
+///     x * 2
+/// }
+///
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let actors = [runtime.launch(double, RingConfig::default())?, runtime.launch(double, RingConfig::default())?];
+/// actors[1].send_many(&[1, 2, 3])?; // which nobody has activated
+/// let read: RuntimeTelemetry = runtime.telemetry()?;
+/// assert_eq!(read.actors.iter().map(|actor| actor.depth).collect::<Vec<_>>(), [0, 3]);
+/// assert_eq!((read.transport, read.dead_letters), (runtime.transport(), 0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RuntimeTelemetry {

@@ -1,7 +1,7 @@
 //! Slots: how messages lie in the memory that host and device share. Used by both: the functions
 //! count words and use no pointers.
 //!
-//! A slot is a row of *quads*, four words of 16 bytes: three words of payload and a *stamp*. An
+//! A slot is a row of *quads*, each four words of 32 bits: three words of payload and a *stamp*. An
 //! optional header quad comes first.
 //!
 //! ```text
@@ -12,7 +12,8 @@
 //!
 //! A stamp says which lap of the ring the quad belongs to, and of what kind the slot is. An aligned
 //! store of 16 bytes arrives whole, so that a slot whose stamps all match is complete, without any
-//! fence; one whose stamps do not match yet is not there yet.
+//! fence; one whose stamps do not match yet is not there yet. Where such a store may arrive in
+//! parts, the first stamp is stored last ([`Protocol::Ordered`](crate::Protocol::Ordered)).
 //!
 //! A channel is two rings with as many slots: the answer to the request in position *i* stands in
 //! position *i*. An actor with several priorities has two rings for each *priority* of them; the

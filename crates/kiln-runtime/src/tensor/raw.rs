@@ -40,6 +40,20 @@ impl DynTensor {
 
     /// As [`as_device_ptr`](Self::as_device_ptr), for work of another library in a stream.
     ///
+    /// ```
+    /// use kiln_runtime::{Device, DynTensor, Error};
+    /// let device = Device::open("cpu")?;
+    /// let (mut x, stream) = (DynTensor::new(&device, &[1.0f32, 2.0], &[2])?, device.stream()?);
+    /// let read = x.as_device_ptr_on(&stream)?;
+    /// // … a call of a library that reads, with `read` and `stream.raw_handle()?` …
+    /// let written = x.as_device_mut_ptr_on(&stream)?;
+    /// // … a call that writes: Kiln's next work on `x` runs after what is in the stream by then …
+    /// assert_eq!(read, written);
+    /// let other = Device::open("interp")?.stream()?;
+    /// assert!(matches!(x.as_device_ptr_on(&other), Err(Error::WrongDevice { .. })));
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As of [`Tensor::as_device_ptr_on`].
     #[track_caller]
@@ -77,6 +91,21 @@ impl DynTensor {
 
     /// A tensor over memory of another owner, in row-major order. [`Tensor::from_device_ptr`] says
     /// more.
+    ///
+    /// ```
+    /// use kiln_ir::Scalar;
+    /// use kiln_runtime::{Device, DynTensor, Error};
+    /// let (device, mut owner) = (Device::open("cpu")?, vec![1.0f32, 2.0, 3.0, 4.0]);
+    /// let address = owner.as_mut_ptr() as u64;
+    /// // SAFETY: `owner` has four elements, outlives `x` and is not used while `x` is there.
+    /// let x = unsafe { DynTensor::from_device_ptr(&device, Scalar::F32, address, &[2, 2], None)? };
+    /// assert_eq!(x.to_vec::<f32>()?, [1.0, 2.0, 3.0, 4.0]);
+    /// // An address that is none of such elements.
+    /// // SAFETY: it is refused.
+    /// let refused = unsafe { DynTensor::from_device_ptr(&device, Scalar::F32, address + 1, &[2], None) };
+    /// assert!(matches!(refused, Err(Error::Value { .. })));
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As of [`Tensor::from_device_ptr`].
