@@ -43,7 +43,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let records = Temporary::new("debug", "")?;
     let mut command = Command::new(&args.program);
     command.args(&args.arguments).env(DEBUG_VARIABLE, device).env(REPORTS_VARIABLE, records.path());
-    command.env_remove(COMMANDS_VARIABLE);
+    // The interpreter takes no packages, and would refuse every kernel.
+    command.env_remove(COMMANDS_VARIABLE).env_remove("KILN_PACKAGE_ONLY");
     // Read here: the program may run in another folder, has no part in a pipe, and would only say
     // later that there is no file.
     let commands = args.commands.as_deref().map(copy).transpose()?;

@@ -69,6 +69,8 @@ fn run_program(args: &Args, reports: &Path) -> Result<ExitStatus, Failure> {
     let device = args.seed.map_or_else(|| "interp".to_owned(), |seed| format!("interp:{seed}"));
     let mut command = Command::new(&args.program);
     command.args(&args.arguments).env(SANITIZE_VARIABLE, device).env(REPORTS_VARIABLE, reports);
+    // The interpreter takes no packages, and would refuse every kernel.
+    command.env_remove("KILN_PACKAGE_ONLY");
     if args.json {
         command.stdout(Stdio::from(stderr()));
     }

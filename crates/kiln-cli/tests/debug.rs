@@ -12,7 +12,7 @@ fn debug(commands: &str, test: &str, input: &str) -> Output {
     std::fs::write(&file, commands).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
     command.args(["debug", "--commands"]).arg(&file).arg(std::env::current_exe().unwrap());
-    command.args(["--exact", test, "--nocapture"]).env("KILN_CACHE_DIR", "");
+    command.args(["--exact", test, "--nocapture"]).env("KILN_CACHE_DIR", "").env("KILN_PACKAGE_ONLY", "1");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
