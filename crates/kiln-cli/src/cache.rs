@@ -117,10 +117,18 @@ fn prune(cache: &DiskCache, unused: Option<&str>, to: Option<&str>) -> Result<(u
     }
     let time = unused.map(humantime::parse_duration).transpose();
     let time = time.map_err(|error| Failure::Usage(format!("--unused: {error}; write 30d or 12h")))?;
-    let size = to.map(parse_cache_size).transpose().map_err(|error| Failure::Usage(error.to_string()))?;
+    let size = to.map(size).transpose()?;
     let old = time.map_or((0, 0), |time| cache.prune_unused(time));
-    let excess = size.flatten().map_or((0, 0), |size| cache.prune_to(size));
+    let excess = size.map_or((0, 0), |size| cache.prune_to(size));
     Ok((old.0 + excess.0, old.1 + excess.1))
+}
+
+/// A number of bytes. What `KILN_CACHE_SIZE` has beside numbers, `off`, is none here.
+fn size(text: &str) -> Result<u64, Failure> {
+    let bytes = parse_cache_size(text).ok().flatten();
+    bytes.ok_or_else(|| {
+        Failure::Usage(format!("--to: `{text}` is no number of bytes; write 500MB or 2GiB, with kB to TiB"))
+    })
 }
 
 fn exchanged(what: &str, done: Exchanged) -> (String, serde_json::Value) {

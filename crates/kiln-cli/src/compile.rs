@@ -5,7 +5,7 @@ use clap::ValueEnum;
 use kiln_compiler::Target as LoweringTarget;
 use kiln_compiler::pipeline::{self, Step};
 use kiln_cuda::{compile_to_ptx, ptx};
-use kiln_ir::{Kernel, parse, verify};
+use kiln_ir::{Kernel, UNKNOWN_LOCATION, parse, verify};
 #[cfg(feature = "wgpu")]
 use kiln_wgpu::{Language, Written};
 use serde_json::json;
@@ -134,6 +134,16 @@ impl Target {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<(), Failure> {
+    make(args).map_err(|failure| match failure {
+        // Of the kernel as a whole, or of an operation that has no place in a source.
+        Failure::Source(text) if text.starts_with(UNKNOWN_LOCATION) => {
+            Failure::Source(text.replacen(UNKNOWN_LOCATION, &args.file.display().to_string(), 1))
+        }
+        other => other,
+    })
+}
+
+fn make(args: &Args) -> Result<(), Failure> {
     let mut kernel = read(&args.file)?;
     if args.optimize {
         kiln_compiler::optimize(&mut kernel).map_err(|error| Failure::Source(error.to_string()))?;

@@ -10,7 +10,8 @@
 //! | `fuzz.rs`, `fuzz/` | random kernels, compared with the interpreter |
 //! | `accuracy.rs`, `accuracy/` | errors of mathematical functions |
 //! | `debug.rs` | a program of the user's under the debugger |
-//! | `records.rs` | what those two programs write down |
+//! | `program.rs` | a program of the user's, which a command runs |
+//! | `records.rs` | what programs under `sanitize` and `debug` write down |
 //! | `sanitize.rs` | a program of the user's under the sanitizer |
 //! | `selftest.rs` | the conformance suite on a device |
 //! | `ring.rs`, `ring/` | the actors of running programs |
@@ -28,6 +29,7 @@ mod doctor;
 mod failure;
 mod fuzz;
 mod package;
+mod program;
 mod records;
 mod ring;
 mod sanitize;
@@ -44,7 +46,7 @@ Exit status:
   0  done
   1  it failed: a device is missing, a case failed, kernels differ, a file cannot be read
   2  the command line is wrong, or names a device, row or case that does not exist
-That of debug is the program's.
+That of debug is the program's, or 1 if it opens no device.
 
 Every command but debug has --json, which prints one JSON document to standard output. Progress and errors go to
 standard error.";

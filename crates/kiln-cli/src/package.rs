@@ -1,9 +1,11 @@
 //! `kiln package`: the kernels of a program of the user's, compiled for targets into one file.
 
 use crate::failure::Failure;
+use crate::program;
 use crate::units::{bytes, count};
 use kiln_backend::{Backend, PackageTarget};
 use kiln_cpu::CpuBackend;
+use kiln_cuda::driver::{CudaVersion, PtxVersion};
 use kiln_cuda::ptx;
 use kiln_ir::{Kernel, parse, verify};
 use kiln_runtime::PackageBuilder;
@@ -11,7 +13,7 @@ use kiln_runtime::PackageBuilder;
 use kiln_wgpu::Wgpu;
 use serde_json::json;
 use std::ffi::OsString;
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -130,8 +132,15 @@ impl Target {
 /// Runs the command.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let newest = args.ptx.as_deref().map(version).transpose()?;
-    let targets = args.targets.iter().map(|name| Target::named(name, newest));
-    let targets = targets.collect::<Result<Vec<_>, _>>()?;
+    let mut targets: Vec<Target> = Vec::new();
+    for name in &args.targets {
+        let target = Target::named(name, newest)?;
+        // One that is named twice, or by two names of an adapter, is there once.
+        if targets.iter().all(|known| known.describe() != target.describe()) {
+            targets.push(target);
+        }
+    }
+    check_place(&args.output)?;
     let kernels = record(args)?;
     let ptxas = std::env::var_os("KILN_PTXAS").filter(|path| !path.is_empty()).map(PathBuf::from);
     let mut package = PackageBuilder::default();
@@ -192,7 +201,24 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 fn version(text: &str) -> Result<(u32, u32), Failure> {
     let parts =
         text.split_once('.').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
-    parts.ok_or_else(|| Failure::Usage(format!("`{text}` is no version of PTX, such as 8.4")))
+    let asked = parts.ok_or_else(|| Failure::Usage(format!("`{text}` is no version of PTX, such as 8.4")))?;
+    match PtxVersion::newest_for(CudaVersion { major: u32::MAX, minor: 0 }) {
+        Some(known) if asked > (known.major, known.minor) => {
+            Err(Failure::Usage(format!("there is no PTX {text}: the newest that Kiln knows is {known}")))
+        }
+        _ => Ok(asked),
+    }
+}
+
+/// Whether the file can be made at its place, before the program runs for it, which may take long.
+fn check_place(file: &Path) -> Result<(), Failure> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let found = std::fs::metadata(folder).and_then(|folder| match folder.is_dir() {
+        true if file.is_dir() => Err(ErrorKind::IsADirectory.into()),
+        true => Ok(()),
+        false => Err(ErrorKind::NotADirectory.into()),
+    });
+    found.map_err(|source| Failure::File { path: file.to_owned(), source })
 }
 
 /// Runs the program and reads the kernels that it has compiled, in the order of their names.
@@ -206,7 +232,7 @@ fn record(args: &Args) -> Result<Vec<Kernel>, Failure> {
     if args.json {
         command.stdout(std::io::stderr());
     }
-    let status = command.status().map_err(|source| Failure::File { path: args.program.clone(), source })?;
+    let status = program::run(&mut command, &args.program)?;
     let program = args.program.display();
     if !status.success() {
         return Err(Failure::Wrong(format!("`{program}` ended with {status}; no package was written")));

@@ -1,11 +1,12 @@
 //! `kiln sanitize`: a program of the user's on the interpreter, whose sanitizer looks for errors.
 
 use crate::failure::Failure;
-use crate::records::{Records, no_device};
+use crate::program;
+use crate::records::{Temporary, no_device};
 use kiln_runtime::{REPORTS_VARIABLE, SANITIZE_VARIABLE};
 use serde_json::json;
 use std::ffi::OsString;
-use std::io::{Write as _, stderr, stdout};
+use std::io::{ErrorKind, Write as _, stderr, stdout};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
@@ -18,7 +19,8 @@ use std::process::{Command, ExitStatus, Stdio};
 /// run a hundred to a thousand times slower than on the CPU.
 ///
 /// The last line is `N reports`, and the exit status is 1 if there are any, or if the program
-/// itself fails.
+/// itself fails. A kernel that is refused before it runs has no report: its launch is an error,
+/// which the program gets.
 #[derive(clap::Args)]
 pub struct Args {
     /// Runs the threads of each block in a random order between two barriers, which follows from
@@ -37,34 +39,42 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let file = Records::new("sanitize");
+    let file = Temporary::new("sanitize", "")?;
     let status = run_program(args, file.path())?;
-    let records = file.read()?;
+    let records = file.records()?;
     let of_kind = |kind: char| records.iter().filter_map(move |record| record.strip_prefix(kind));
     if of_kind('d').next().is_none() {
         return Err(no_device(&args.program, status));
     }
     let reports: Vec<(&str, usize)> = counted(of_kind('r'));
     let count: usize = reports.iter().map(|(_, times)| times).sum();
-    if args.json {
+    let printed = if args.json {
         let list: Vec<_> =
             reports.iter().map(|(text, times)| json!({ "text": text, "times": times })).collect();
-        let all = json!({ "reports": list, "count": count, "status": status.code() });
-        writeln!(stdout(), "{all:#}")?;
+        let (code, signal) = (status.code(), program::signal(status));
+        let all = json!({ "reports": list, "count": count, "status": code, "signal": signal });
+        writeln!(stdout(), "{all:#}")
     } else {
-        print(&reports, count, status)?;
+        print(&reports, count, status)
+    };
+    match printed {
+        // A reader that has seen enough does not make a wrong program right.
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
+        _ if count > 0 || !status.success() => Err(Failure::Reported),
+        _ => Ok(()),
     }
-    if count > 0 || !status.success() { Err(Failure::Reported) } else { Ok(()) }
 }
 
 fn run_program(args: &Args, reports: &Path) -> Result<ExitStatus, Failure> {
     let device = args.seed.map_or_else(|| "interp".to_owned(), |seed| format!("interp:{seed}"));
     let mut command = Command::new(&args.program);
     command.args(&args.arguments).env(SANITIZE_VARIABLE, device).env(REPORTS_VARIABLE, reports);
+    // The interpreter takes no packages, and would refuse every kernel.
+    command.env_remove("KILN_PACKAGE_ONLY");
     if args.json {
         command.stdout(Stdio::from(stderr()));
     }
-    command.status().map_err(|source| Failure::File { path: args.program.clone(), source })
+    program::run(&mut command, &args.program)
 }
 
 /// Each text once, in the order of their first, and how often it is there.
@@ -81,6 +91,8 @@ fn counted<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<(&'a str, usize)> {
 
 fn print(reports: &[(&str, usize)], count: usize, status: ExitStatus) -> std::io::Result<()> {
     let mut out = stdout().lock();
+    // The program's last line may lack its end.
+    writeln!(out)?;
     for (text, times) in reports {
         let times = if *times > 1 { format!(" ({times} times)") } else { String::new() };
         writeln!(out, "{text}{times}")?;

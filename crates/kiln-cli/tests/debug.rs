@@ -12,7 +12,7 @@ fn debug(commands: &str, test: &str, input: &str) -> Output {
     std::fs::write(&file, commands).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
     command.args(["debug", "--commands"]).arg(&file).arg(std::env::current_exe().unwrap());
-    command.args(["--exact", test, "--nocapture"]).env("KILN_CACHE_DIR", "");
+    command.args(["--exact", test, "--nocapture"]).env("KILN_CACHE_DIR", "").env("KILN_PACKAGE_ONLY", "1");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
@@ -91,4 +91,41 @@ fn what_cannot_be_debugged_is_said() {
         assert_eq!(output.status.code(), Some(1));
         assert!(String::from_utf8_lossy(&output.stderr).starts_with(said), "{output:?}");
     }
+}
+
+/// A pipe has commands once, and the program could not read it in this one's place.
+#[cfg(unix)]
+#[test]
+fn commands_come_from_a_pipe() {
+    if is_debugged() {
+        println!("computed {:?}", run_triple().to_vec().unwrap());
+        return;
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+    command.args(["debug", "--commands", "/dev/stdin"]).arg(std::env::current_exe().unwrap());
+    command.args(["--exact", "commands_come_from_a_pipe", "--nocapture"]).env("KILN_CACHE_DIR", "");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"break triple\nrun\nprint y\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(text.contains("y = [0, 0, 0, 0] i64[4]") && text.contains("computed [0, 3, 6, 9]"), "{text}");
+}
+
+/// The program does not run for commands that cannot be read.
+#[test]
+fn commands_that_cannot_be_read_are_said() {
+    let folder = std::env::temp_dir().join(format!("kiln-cli-commands-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let binary = folder.join("binary");
+    std::fs::write(&binary, b"run\n\xff\n").unwrap();
+    for file in [&folder, &binary] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+        let output = command.args(["debug", "--commands"]).arg(file).arg("no-such-program").output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        assert!(text.starts_with(&format!("kiln: {}: ", file.display())), "{text}");
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
 }

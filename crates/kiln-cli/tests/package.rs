@@ -83,7 +83,9 @@ fn a_packaged_program_compiles_nothing() {
     }
     let folder = Folder::new("package");
     let file = folder.0.join("out.kiln");
-    let targets = ["--target", "cpu", "--target", "sm_90", "--target", "sm_100", "--target", "sm_80"];
+    let mut targets = vec!["--target", "cpu", "--target", "sm_90", "--target", "sm_100", "--target", "sm_80"];
+    // One that is named twice is there once.
+    targets.extend(["--target", "sm_90"]);
     let mut command = kiln(&["package", "--json", "-o", file.to_str().unwrap()], &folder.0);
     let output = itself(command.args(targets).arg(&program), TEST, "recorded");
     assert!(output.status.success(), "{}", text(&output));
@@ -176,6 +178,17 @@ fn what_cannot_be_packaged_is_said() {
     }
     let (_, text) = said(&["--target", "sm_120", "--ptx", "8.0"], "nothing");
     assert!(text.contains("sm_120 needs PTX 8.7 at least"), "{text}");
+    let (status, text) = said(&["--target", "sm_90", "--ptx", "99.0"], "nothing");
+    assert_eq!(status, Some(2));
+    assert!(text.contains("there is no PTX 99.0: the newest that Kiln knows is"), "{text}");
+    // The program does not run for a file that cannot be made.
+    for place in [folder.0.join("no-such-folder/out.kiln"), folder.0.clone()] {
+        let mut command = kiln(&["package", "--target", "cpu", "-o", place.to_str().unwrap()], &folder.0);
+        let output = itself(command.arg(&program), TEST, "fails");
+        assert_eq!(output.status.code(), Some(1));
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.starts_with(&format!("kiln: {}: ", place.display())), "{said}");
+    }
     let (status, text) = said(&["--target", "cpu"], "nothing");
     assert_eq!(status, Some(1));
     assert!(text.contains("has compiled no kernel"), "{text}");
@@ -222,6 +235,11 @@ fn the_cache_is_shown_pruned_and_carried() {
         "{text}"
     );
     assert_eq!(refused(&["prune"], "1GB").0, Some(2));
+    for size in ["plenty", "off"] {
+        let (status, text) = refused(&["prune", "--to", size], "1GB");
+        assert_eq!(status, Some(2));
+        assert!(text.starts_with(&format!("kiln: --to: `{size}` is no number of bytes")), "{text}");
+    }
     assert_eq!(refused(&["prune", "--unused", "soon"], "1GB").0, Some(2));
     fs::write(file, b"something else").unwrap();
     let (status, text) = refused(&["import", file], "1GB");

@@ -3,12 +3,15 @@
 use kiln_lang::prelude::*;
 use kiln_runtime::{Device, Tensor};
 use serde_json::Value;
-use std::process::{Command, Output};
+use std::io::Write as _;
+use std::process::{Command, Output, Stdio};
 
 /// Runs `kiln sanitize` with the test of this name as the program.
 fn sanitize(options: &[&str], test: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
     command.arg("sanitize").args(options).arg(std::env::current_exe().unwrap());
+    // What is set for programs that start from packages does not reach this one.
+    command.env("KILN_PACKAGE_ONLY", "1");
     command.args(["--exact", test, "--nocapture"]).env("KILN_CACHE_DIR", "").output().unwrap()
 }
 
@@ -103,8 +106,73 @@ fn a_program_without_a_device_is_an_error() {
         String::from_utf8_lossy(&output.stderr).contains("has opened no device (exit status: 0)"),
         "{output:?}"
     );
-    let missing =
-        Command::new(env!("CARGO_BIN_EXE_kiln")).args(["sanitize", "no-such-program"]).output().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+    let missing = command.args(["sanitize", "no-such-program"]).output().unwrap();
     assert_eq!(missing.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&missing.stderr).starts_with("kiln: no-such-program: "), "{missing:?}");
+}
+
+/// The number of reports is a line of its own, also where the program's last one has no end.
+#[test]
+fn an_unfinished_line_is_ended() {
+    if is_sanitized() {
+        assert_eq!(Device::open("cpu").unwrap().id(), "interp");
+        print!("half a line");
+        std::io::stdout().flush().unwrap();
+        std::process::exit(0);
+    }
+    let text = String::from_utf8(sanitize(&[], "an_unfinished_line_is_ended").stdout).unwrap();
+    assert!(text.ends_with("half a line\n0 reports\n"), "{text}");
+}
+
+/// A script that looks at the first lines alone learns that the program is wrong.
+#[test]
+fn the_exit_status_remains_without_a_reader() {
+    const TEST: &str = "the_exit_status_remains_without_a_reader";
+    if is_sanitized() {
+        let device = Device::open("cpu").unwrap();
+        let mut y = device.zeros::<i64, 1>([4]).unwrap();
+        everybody_writes(&mut y).grid([2]).block([1]).launch(&device).unwrap();
+        return;
+    }
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+    command.args(["sanitize", "--json"]).arg(std::env::current_exe().unwrap());
+    command.args(["--exact", TEST]).env("KILN_CACHE_DIR", "");
+    let output = command.stdout(writer).stderr(Stdio::piped()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_signal_is_told() {
+    if is_sanitized() {
+        Device::open("cpu").unwrap();
+        std::process::abort();
+    }
+    let output = sanitize(&["--json"], "a_signal_is_told");
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&found["status"], &found["signal"]), (&Value::Null, &6.into()), "{found}");
+}
+
+/// What keeps a program from running or from reporting is said as it is.
+#[cfg(unix)]
+#[test]
+fn what_keeps_a_program_from_running_is_said() {
+    let folder = std::env::temp_dir().join(format!("kiln-cli-sanitize-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("train"), "").unwrap();
+    let run = |program: &str, temporary: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+        command.args(["sanitize", program]).current_dir(&folder).env("TMPDIR", temporary);
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let text = run("train", folder.to_str().unwrap());
+    assert_eq!(text, "kiln: there is no `train` in PATH; the one in this folder is ./train\n");
+    let text = run("/bin/true", "/no/such/folder");
+    assert!(text.starts_with("kiln: /no/such/folder/kiln-sanitize-"), "{text}");
+    std::fs::remove_dir_all(&folder).unwrap();
 }
