@@ -69,6 +69,9 @@ fn the_exit_status_is_the_programs() {
         std::process::exit(7);
     }
     assert_eq!(debug("run\n", "the_exit_status_is_the_programs", "").status.code(), Some(7));
+    // A program that ends before its first kernel has opened a device all the same.
+    let output = debug("quit\n", "the_exit_status_is_the_programs", "");
+    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]), "{output:?}");
     // It has not come to its end.
     let output = debug("step\nquit\n", "the_exit_status_is_the_programs", "");
     assert_eq!(output.status.code(), Some(0), "{output:?}");

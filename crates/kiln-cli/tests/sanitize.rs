@@ -112,6 +112,25 @@ fn a_program_without_a_device_is_an_error() {
     assert!(String::from_utf8_lossy(&missing.stderr).starts_with("kiln: no-such-program: "), "{missing:?}");
 }
 
+/// A device without checks would find nothing, and nobody would say so.
+#[test]
+fn the_variables_name_the_interpreter_alone() {
+    const ROLE: &str = "SANITIZE_TEST_ROLE";
+    if std::env::var_os(ROLE).is_some() {
+        println!("{}", Device::open("cpu").unwrap_err());
+        return;
+    }
+    for variable in ["KILN_SANITIZE", "KILN_DEBUG"] {
+        for name in ["cpu", "interp:fast", "interp:fast:7", "cuda:0"] {
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            command.args(["--exact", "the_variables_name_the_interpreter_alone", "--nocapture"]);
+            let output = command.env(ROLE, "").env(variable, name).output().unwrap();
+            let text = String::from_utf8(output.stdout).unwrap();
+            assert!(text.contains(&format!("`{name}` as {variable} is not available")), "{text}");
+        }
+    }
+}
+
 /// The number of reports is a line of its own, also where the program's last one has no end.
 #[test]
 fn an_unfinished_line_is_ended() {
@@ -175,4 +194,26 @@ fn what_keeps_a_program_from_running_is_said() {
     let text = run("/bin/true", "/no/such/folder");
     assert!(text.starts_with("kiln: /no/such/folder/kiln-sanitize-"), "{text}");
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// A program that starts from a package, and compiles nothing, runs under the sanitizer as it is.
+#[test]
+fn a_program_with_packages_is_sanitized() {
+    if is_sanitized() {
+        let device = Device::open("cpu").unwrap();
+        let empty = kiln_runtime::PackageBuilder::default().finish();
+        // SAFETY: it has no code.
+        unsafe { device.load_package_bytes(empty) }.unwrap();
+        device.require_packages(true);
+        let mut y = device.uninit::<i64, 1>([3]).unwrap();
+        numbers(&mut y).grid([1]).block([4]).launch(&device).unwrap();
+        assert_eq!(y.to_vec().unwrap(), [0, 1, 2]);
+        return;
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+    command.arg("sanitize").arg(std::env::current_exe().unwrap());
+    command.args(["--exact", "a_program_with_packages_is_sanitized", "--nocapture"]);
+    let output = command.env("KILN_PACKAGE_ONLY", "1").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && text.ends_with("\n0 reports\n"), "{text}");
 }

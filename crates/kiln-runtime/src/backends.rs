@@ -13,6 +13,7 @@ type Opened = Result<Box<dyn Backend>>;
 /// [`Error::UnknownDevice`] if no backend of Kiln's has such a device, [`Error::MissingBackend`]
 /// for a backend that this build lacks, and what the backend refuses.
 pub(crate) fn open(name: &str) -> Opened {
+    sanitize::check()?;
     let opened = find(name).unwrap_or_else(|| Err(unknown(name)))?;
     if sanitize::substitute().is_some() {
         sanitize::opened(name);

@@ -3,7 +3,7 @@
 //! program has its standard input for itself. Two variables of the environment say so.
 
 use crate::error::Result;
-use crate::sanitize::{COMMANDS_VARIABLE, DEBUG_VARIABLE, debugged};
+use crate::sanitize::{self, COMMANDS_VARIABLE, DEBUG_VARIABLE, debugged};
 use kiln_backend::Error;
 use kiln_interp::{Session, Terminal};
 use std::collections::VecDeque;
@@ -57,6 +57,8 @@ pub(crate) fn session() -> Result<Option<Arc<Session>>> {
     kiln_lang::record_names(true);
     let begun = Arc::new(Session::new(terminal));
     *session = Some(begun.clone());
+    // Before the first commands, of which one may end the program.
+    sanitize::opened(&device);
     // Other threads that open a device wait until the first commands have been read.
     begun.begin();
     Ok(Some(begun))

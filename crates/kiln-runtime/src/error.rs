@@ -317,15 +317,14 @@ pub enum Error {
         reason: String,
     },
     /// A kernel is in no package that the device has loaded, and nothing may be compiled.
-    #[error(
-        "kernel `{kernel}` is in no package of {device}, and compiling is off; make the package from a run that \
-         uses the kernel with arguments of the same types, ranks and alignment"
-    )]
+    #[error("kernel `{kernel}` is in no package of {device}, and compiling is off; {hint}")]
     NotPackaged {
         /// The kernel.
         kernel: String,
         /// The device.
         device: String,
+        /// What to do: it depends on what the device has of packages.
+        hint: &'static str,
     },
     /// There is an NVIDIA driver or GPU, but it cannot be used, and no device was chosen by name.
     #[error(

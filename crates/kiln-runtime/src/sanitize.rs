@@ -2,6 +2,7 @@
 //! its sanitizer finds is written to a file, and so is that a device was opened. Variables of the
 //! environment say so.
 
+use kiln_backend::{Error, Result};
 use std::fs::OpenOptions;
 use std::io::Write as _;
 
@@ -36,6 +37,27 @@ pub(crate) fn debugged() -> Option<String> {
 /// The name of the device that is opened in place of every other, if there is one.
 pub(crate) fn substitute() -> Option<String> {
     debugged().or_else(device)
+}
+
+/// Whether the variables name what they may: the interpreter with its checks, by `interp` or
+/// `interp:SEED`. Another device would run the program without them, and nobody would say so.
+///
+/// # Errors
+/// [`Error::Unavailable`] for another name.
+pub(crate) fn check() -> Result<()> {
+    for variable in [DEBUG_VARIABLE, SANITIZE_VARIABLE] {
+        let Some(name) = of_environment(variable) else { continue };
+        let checks =
+            name == "interp" || name.strip_prefix("interp:").is_some_and(|seed| seed.parse::<u64>().is_ok());
+        if !checks {
+            return Err(Error::Unavailable {
+                device: format!("`{name}` as {variable}"),
+                reason: "it is not the interpreter with its checks".to_owned(),
+                hint: "Write interp, or interp:7 for a random order of threads.".to_owned(),
+            });
+        }
+    }
+    Ok(())
 }
 
 fn of_environment(variable: &str) -> Option<String> {

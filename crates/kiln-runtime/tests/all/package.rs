@@ -147,6 +147,27 @@ fn a_kernel_that_is_not_in_it_is_compiled_or_refused() {
     softmax_on(&device, (4, 64), 9).unwrap();
 }
 
+/// A package that was made from another run would help none of the first two.
+#[test]
+fn why_a_kernel_is_in_no_package_is_said() {
+    let said = |device: &Device| {
+        device.require_packages(true);
+        softmax_on(device, (4, 64), 7).unwrap_err().to_string()
+    };
+    for name in ["interp", "interp:fast"] {
+        let text = said(&Device::open_apart(name).unwrap());
+        assert!(text.contains(&format!("in no package of {name}, ")), "{text}");
+        assert!(text.contains("this device takes no packages") && !text.contains("same types"), "{text}");
+    }
+    let device = cpu();
+    let text = said(&device);
+    assert!(text.contains("no package with programs for this device is loaded"), "{text}");
+    // SAFETY: made here.
+    unsafe { load(&device, PACKAGE.clone()) }.unwrap();
+    let text = said(&device);
+    assert!(text.contains("make the package from a run") && text.contains("host values"), "{text}");
+}
+
 #[test]
 fn what_was_made_for_something_else_is_refused_by_name() {
     let refusal = |change: &dyn Fn(&mut PackageTarget)| {
