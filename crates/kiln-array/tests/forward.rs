@@ -4,7 +4,7 @@
 mod catalog;
 
 use catalog::{Case, array, cases, device};
-use kiln_array::{Array, Parameters, Scalar, custom_jvp, custom_vjp, grad, hvp, jvp, value_and_grad};
+use kiln_array::{Array, Parameters, Scalar, cond, custom_jvp, custom_vjp, grad, hvp, jvp, value_and_grad};
 
 fn elements(x: &Array) -> Vec<f64> {
     x.to_vec::<f64>().unwrap_or_else(|error| panic!("{error}"))
@@ -26,6 +26,26 @@ fn difference(f: impl Fn(&Array) -> Array, x: &Array, v: &Array) -> Vec<f64> {
 
 fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+/// Products of slopes and tangents, where one is infinite: as of JAX, in both modes.
+#[test]
+fn infinite_slopes() {
+    let device = device();
+    let x = Array::new(&device, &[0.0f64, 0.0, 4.0], &[3]);
+    let v = Array::new(&device, &[0.0f64, 1.0, 0.0], &[3]);
+    let change = elements(&jvp(|x| x.sqrt(), &x, &v).1);
+    assert!(change[0].is_nan() && change[1..] == [f64::INFINITY, 0.0], "{change:?}");
+    let slope = elements(&grad(|x| (x.sqrt() * &v).sum(), &x));
+    assert!(slope[0].is_nan() && slope[1..] == [f64::INFINITY, 0.0], "{slope:?}");
+    // What does not depend on the parameter has no tangent that could be NaN.
+    let root = |y: &Array| y + x.sqrt();
+    assert_eq!(elements(&jvp(root, &v, &v).1), [0.0, 1.0, 0.0]);
+    let safe = |x: &Array| cond(&x.greater(0.0), x, |x| x.sqrt(), |x| x * 0.0);
+    for i in 0..3 {
+        let (x, v) = (x.select(0, i), v.select(0, i));
+        assert_eq!(elements(&jvp(safe, &x, &v).1), [0.0]);
+    }
 }
 
 #[test]

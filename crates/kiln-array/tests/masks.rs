@@ -2,7 +2,9 @@
 //! `numpy.rs`.
 
 use kiln_array::{Array, Scalar, grad, jvp, vmap};
-use kiln_runtime::Device;
+use kiln_runtime::{Activity, Device};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The CPU, or the device that the environment variable `KILN_DEVICE` names.
 fn device() -> Device {
@@ -58,6 +60,34 @@ fn gradients_go_to_what_was_selected() {
     assert_eq!(all.to_vec::<f64>().unwrap(), x.compress(&columns, 1).to_vec::<f64>().unwrap());
     let error = vmap(|row: &Array| row.mask_select(&row.greater(0.0)), &x).eval().unwrap_err().to_string();
     assert!(error.contains("`vmap`") && error.contains("tests/masks.rs"), "{error}");
+}
+
+/// What the documentation says of the call: it computes the mask alone.
+#[test]
+fn a_call_computes_the_mask_and_not_the_elements() {
+    let device = Device::open_apart("cpu").unwrap();
+    let x = Array::new(&device, &[1.0f32, -2.0, 3.0, -4.0], &[4]);
+    let (launched, kept) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let count = launched.clone();
+    let _observation = device.observe(move |activity: &Activity| {
+        if let Activity::Launch(_) = activity {
+            count.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    // Elements that are two kernels, and a mask that is one.
+    let y = (&x / x.sum()).cumsum(0);
+    let launches = |f: &mut dyn FnMut()| {
+        let before = launched.load(Ordering::SeqCst);
+        f();
+        launched.load(Ordering::SeqCst) - before
+    };
+    let mut selected = Vec::new();
+    assert_eq!(launches(&mut || selected.push(y.mask_select(&x.greater(0.0)))), 1);
+    assert_eq!(launches(&mut || selected.push(y.compress(&x.less(0.0), 0))), 1);
+    assert_eq!(launches(&mut || kept.store(x.nonzero()[0].len(), Ordering::SeqCst)), 1);
+    assert_eq!((selected[0].shape(), selected[1].shape()), (&[2][..], &[2][..]));
+    assert_eq!(kept.load(Ordering::SeqCst), 4);
+    assert!(launches(&mut || drop(selected[0].eval())) >= 2);
 }
 
 /// `x[mask] = values`, with one value and with one for each.

@@ -1,6 +1,6 @@
 //! Modules, optimizers and mixed precision against values in f64 that are worked out apart.
 
-use kiln_array::nn::{Conv2d, Embedding, Key, LayerNorm, Linear, Mixed, RmsNorm, load, save};
+use kiln_array::nn::{Attention, Conv2d, Embedding, Key, LayerNorm, Linear, Mixed, RmsNorm, load, save};
 use kiln_array::optimizer::{AdamW, Lion, Optimizer, Schedule, Sgd};
 use kiln_array::{Array, Gradients, Module, Scalar, grad, value_and_grad};
 use kiln_runtime::{Activity, Device};
@@ -348,10 +348,18 @@ fn files_name_what_differs() {
 fn absurd_numbers_are_no_panics() {
     let device = device();
     let x = Array::full(&device, 1.0f32, &[1, 4, 4, 2]);
-    for padding in [usize::MAX / 2, usize::MAX] {
+    for padding in [1 << 40, usize::MAX / 4, usize::MAX / 2, usize::MAX] {
         let layer = Conv2d::new(&device, Key::new(1), 3, 2, 3).padding(padding);
         assert!(layer.forward(&x).error().is_some());
     }
+    for (size, channels) in [(usize::MAX, 2), (1 << 31, 8), (1 << 20, 1 << 30), (3, usize::MAX / 2)] {
+        let layer = Conv2d::new(&device, Key::new(1), size, channels, 3);
+        let error = layer.windows.weight.error().unwrap().to_string();
+        assert!(error.contains("training.rs"), "{error}");
+        assert!(layer.forward(&x).error().is_some());
+        assert!(layer.padding(size).forward(&x).error().is_some());
+    }
+    assert!(Attention::new(&device, Key::new(1), usize::MAX / 2, 2).qkv.weight.error().is_some());
     let (mut w, mut optimizer) = (Array::full(&device, 1.0f32, &[2]), Sgd::new(0.5));
     optimizer.restore(usize::MAX, Vec::new());
     optimizer.step(&mut w, Array::full(&device, 1.0f32, &[2])).unwrap();

@@ -1,6 +1,6 @@
 //! Windows, convolutions and pooling, against sums in f64; their gradients against differences.
 
-use kiln_array::{Array, Scalar, grad};
+use kiln_array::{Array, Convolution, Scalar, grad};
 use kiln_runtime::Device;
 
 /// The CPU, or the device that the environment variable `KILN_DEVICE` names.
@@ -133,6 +133,41 @@ fn convolutions_and_pooling() {
     );
     let error = image.max_pool2d([5, 1], [1, 1]).error().unwrap().to_string();
     assert!(error.contains("`max_pool2d`: windows of 5 elements every 1 on axis 2"), "{error}");
+}
+
+/// Axes and shapes in errors are the user's, not those of windows and of signals as images.
+#[test]
+fn errors_name_the_axes_that_were_given() {
+    let device = device();
+    let image = Array::zeros(&device, Scalar::F32, &[1, 2, 4, 6]);
+    let refused = |y: Array, expected: &str| {
+        let error = y.error().unwrap().to_string();
+        assert!(error.contains(expected) && error.contains("tests/windows.rs"), "{error}");
+    };
+    let of = "on axis 3 of shape [1, 2, 4, 6]";
+    refused(image.max_pool2d([2, 7], [1, 1]), &format!("`max_pool2d`: windows of 7 elements every 1 {of}"));
+    refused(image.avg_pool2d([2, 2], [1, 0]), &format!("`avg_pool2d`: windows of 2 elements every 0 {of}"));
+    let weight = Array::zeros(&device, Scalar::F32, &[3, 2, 2, 9]);
+    refused(
+        image.conv2d(&weight, [1, 1], [0, 1]),
+        &format!("`conv2d`: windows of 9 elements every 1 {of}, with 1 zeros on each side"),
+    );
+    refused(
+        image.convolve2d(&weight, Convolution::new().dilation([4, 1])),
+        "`convolve2d`: windows of 5 elements every 1 on axis 2 of shape [1, 2, 4, 6]",
+    );
+    let (signal, weight) = (image.select(2, 0), weight.select(2, 0));
+    refused(
+        signal.conv1d(&weight, 1, 1),
+        "`conv1d`: windows of 9 elements every 1 on axis 2 of shape [1, 2, 6], with 1 zeros on each side",
+    );
+    // Paddings that nobody means.
+    let weight = Array::zeros(&device, Scalar::F32, &[3, 2, 2, 2]);
+    for padding in [1 << 40, usize::MAX / 4, usize::MAX / 2, usize::MAX] {
+        refused(image.conv2d(&weight, [1, 1], [padding, padding]), "zeros on each side");
+        let none = Array::zeros(&device, Scalar::F32, &[1, 0, 4, 6]);
+        assert!(none.pad(&[(0, 0), (0, 0), (padding, padding), (padding, padding)]).len() == 0);
+    }
 }
 
 #[test]

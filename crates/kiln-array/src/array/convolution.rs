@@ -121,9 +121,9 @@ impl Array {
     pub fn conv1d(&self, weight: &Array, step: usize, padding: usize) -> Array {
         let site = Location::caller();
         let of =
-            |planes: &[Array; 2]| convolved(&planes[0], &planes[1], [1, step], [0, padding], "conv1d", site);
+            |[x, w]: [Array; 2]| convolved([&x, &w], [1, step], [0, padding], self.shape(), "conv1d", site);
         as_planes([self, weight], "conv1d", site)
-            .and_then(|planes| of(&planes))
+            .and_then(of)
             .map_or_else(|error| Array::failed(error, site), |y| y.squeeze(2))
     }
 
@@ -207,7 +207,7 @@ fn grouped(images: &Array, weight: &Array, options: Convolution, site: Site) -> 
     let reach = |extent: usize, apart: usize| (extent - 1).checked_mul(apart).and_then(|n| n.checked_add(1));
     let window = [reach(rows, dilation[0]), reach(columns, dilation[1])];
     let [Some(tall), Some(wide)] = window else { return Err(refused()) };
-    let windows = images.planes([tall, wide], step, padding, "convolve2d", site)?;
+    let windows = images.planes([tall, wide], step, padding, images.shape(), "convolve2d", site)?;
     let windows = windows.part(3, 0, rows, dilation[0], site).part(5, 0, columns, dilation[1], site);
     let (height, width) = (windows.shape()[2], windows.shape()[4]);
     // [count, groups, channels of a group, height, rows, width, columns]

@@ -13,8 +13,11 @@ impl Array {
     /// mask has the array's first axes, or all of them: of an array of shape `[a, b, c]` and a mask
     /// of shape `[a, b]` the result has shape `[n, c]`, where n is how often the mask is true.
     ///
-    /// The mask is computed and read at the call, for the shape depends on it. The elements are
-    /// not, and gradients go through them.
+    /// The mask is computed and read at the call, for the shape depends on it: it is copied to the
+    /// host, a byte for each element, and the places where it is true are copied back, eight bytes
+    /// each. So the call waits for the device. The elements are not computed, and gradients go
+    /// through them. Where that is too slow, keep the shape: [`where_`](Self::where_) puts zeros in
+    /// the other places.
     ///
     /// What NumPy writes as `x[mask] = values` is [`values.where_(&mask, &x)`](Self::where_), which
     /// reads nothing; a mask of the first axes is given the others by
@@ -60,7 +63,7 @@ impl Array {
 
     /// The parts of an axis for which a condition is true, as NumPy's `compress`: the condition has
     /// one axis, and says nothing about parts that it is too short for, which are left out. It is
-    /// read at the call, as by [`mask_select`](Self::mask_select).
+    /// copied to the host at the call, as by [`mask_select`](Self::mask_select).
     ///
     /// ```
     /// # use kiln_array::Array;
@@ -98,8 +101,8 @@ impl Array {
     }
 
     /// Where elements are true, or not zero: their i64 indices on each axis, in row-major order, as
-    /// NumPy's `nonzero`. NaN is not zero. The elements are read at the call, as by
-    /// [`mask_select`](Self::mask_select).
+    /// NumPy's `nonzero`. NaN is not zero. The array is computed at the call, and a byte for each
+    /// element is copied to the host, as by [`mask_select`](Self::mask_select).
     ///
     /// ```
     /// # use kiln_array::Array;

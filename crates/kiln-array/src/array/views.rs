@@ -331,11 +331,11 @@ impl Array {
             let shape = shape.ok_or_else(|| format!("widths {widths:?} are too large"))?;
             Ok((Op::Pad { before: widths.iter().map(|width| width.0).collect() }, shape))
         };
-        if self.is_empty() && self.error().is_none() && widths.len() == self.rank() {
+        if self.is_empty()
+            && self.error().is_none()
+            && let (Ok((_, shape)), Some(device)) = (op(), self.device())
+        {
             // Nothing of it is left to read.
-            let shape: Vec<usize> =
-                self.shape().iter().zip(widths).map(|(n, width)| n + width.0 + width.1).collect();
-            let Some(device) = self.device() else { return self.clone() };
             return Array::zeros(device, self.dtype(), &shape);
         }
         self.view(site, op, "pad")

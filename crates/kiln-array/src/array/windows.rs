@@ -73,7 +73,7 @@ impl Array {
     #[track_caller]
     pub fn conv2d(&self, weight: &Array, step: [usize; 2], padding: [usize; 2]) -> Array {
         let site = Location::caller();
-        convolved(self, weight, step, padding, "conv2d", site)
+        convolved([self, weight], step, padding, self.shape(), "conv2d", site)
             .unwrap_or_else(|error| Array::failed(error, site))
     }
 
@@ -91,8 +91,9 @@ impl Array {
     /// As of [`conv2d`](Self::conv2d).
     #[track_caller]
     pub fn max_pool2d(&self, window: [usize; 2], step: [usize; 2]) -> Array {
-        let windows = self.planes(window, step, [0, 0], "max_pool2d", Location::caller());
-        windows.map_or_else(|error| Array::failed(error, Location::caller()), |of| of.max_axes(&[3, 5]))
+        let site = Location::caller();
+        let windows = self.planes(window, step, [0, 0], self.shape(), "max_pool2d", site);
+        windows.map_or_else(|error| Array::failed(error, site), |of| of.max_axes(&[3, 5]))
     }
 
     /// The mean of each window of the last two of four axes.
@@ -109,16 +110,19 @@ impl Array {
     /// As of [`conv2d`](Self::conv2d).
     #[track_caller]
     pub fn avg_pool2d(&self, window: [usize; 2], step: [usize; 2]) -> Array {
-        let windows = self.planes(window, step, [0, 0], "avg_pool2d", Location::caller());
-        windows.map_or_else(|error| Array::failed(error, Location::caller()), |of| of.mean_axes(&[3, 5]))
+        let site = Location::caller();
+        let windows = self.planes(window, step, [0, 0], self.shape(), "avg_pool2d", site);
+        windows.map_or_else(|error| Array::failed(error, site), |of| of.mean_axes(&[3, 5]))
     }
 
-    /// The windows on both axes of planes: `[_, _, places, rows, places, columns]`.
+    /// The windows on both axes of planes: `[_, _, places, rows, places, columns]`. Errors name the
+    /// axes of the shape that was given, of which the last is the last of the planes.
     pub(super) fn planes(
         &self,
         window: [usize; 2],
         step: [usize; 2],
-        [above, before]: [usize; 2],
+        padding: [usize; 2],
+        given: &[usize],
         name: &'static str,
         site: Site,
     ) -> Result<Array> {
@@ -129,8 +133,29 @@ impl Array {
             let problem = format!("shape {:?} does not have four axes", self.shape());
             return Err(Error::Shape { op: name, problem, location: site });
         }
-        let padded = match above + before {
-            0 => self.clone(),
+        let planes = self.shape()[0].max(1).checked_mul(self.shape()[1].max(1));
+        // Of all images with their zeros, and of all windows.
+        let mut elements = [planes; 2];
+        for at in 0..2 {
+            let (axis, width, step, zeros) = (2 + at, window[at], step[at], padding[at]);
+            let extent = zeros.checked_mul(2).and_then(|zeros| zeros.checked_add(self.shape()[axis]));
+            let fitting = extent.filter(|&extent| width > 0 && step > 0 && width <= extent);
+            let count = fitting.and_then(|extent| ((extent - width) / step + 1).checked_mul(width));
+            let multiply = |all: Option<usize>, by: Option<usize>| all?.checked_mul(by?);
+            elements = [multiply(elements[0], fitting), multiply(elements[1], count)];
+            if elements.contains(&None) {
+                let axis = (axis + given.len()).saturating_sub(4);
+                let mut problem =
+                    format!("windows of {width} elements every {step} on axis {axis} of shape {given:?}");
+                if zeros > 0 {
+                    problem += &format!(", with {zeros} zeros on each side");
+                }
+                return Err(Error::Shape { op: name, problem, location: site });
+            }
+        }
+        let [above, before] = padding;
+        let padded = match padding {
+            [0, 0] => self.clone(),
             _ => self.pad(&[(0, 0), (0, 0), (above, above), (before, before)]),
         };
         let windows = padded.windowed(2, window[0], step[0], name, site);
@@ -143,11 +168,12 @@ impl Array {
 }
 
 /// The cross-correlation of images with a weight, as a product of the windows and the weight.
+/// Errors name the axes of the shape that was given, as those of [`Array::planes`].
 pub(super) fn convolved(
-    images: &Array,
-    weight: &Array,
+    [images, weight]: [&Array; 2],
     step: [usize; 2],
     padding: [usize; 2],
+    given: &[usize],
     name: &'static str,
     site: Site,
 ) -> Result<Array> {
@@ -160,7 +186,7 @@ pub(super) fn convolved(
     if channels != of {
         return Err(unfit(name, images, weight, site));
     }
-    let windows = images.planes([rows, columns], step, padding, name, site)?;
+    let windows = images.planes([rows, columns], step, padding, given, name, site)?;
     let (height, width) = (windows.shape()[2], windows.shape()[4]);
     let (places, elements) = (count * height * width, channels * rows * columns);
     let patches = windows.ordered(Extents::from_slice(&[0, 2, 4, 1, 3, 5]), site);

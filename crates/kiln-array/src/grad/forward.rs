@@ -36,6 +36,27 @@ use std::panic::Location;
 /// # Ok::<(), kiln_array::Error>(())
 /// ```
 ///
+/// A tangent is a product of numbers: where the slope is infinite, as that of `sqrt` at 0, a
+/// tangent of 0 gives NaN and any other infinity, as in JAX. Inputs that do not depend on a
+/// parameter have no tangent, and give none.
+///
+/// ```
+/// use kiln_array::{Array, jvp};
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let x = Array::new(&device, &[0.0f32, 0.0, 4.0], &[3]);
+/// let v = Array::new(&device, &[0.0f32, 1.0, 0.0], &[3]);
+/// let change = jvp(|x| x.sqrt(), &x, &v).1.to_vec::<f32>()?;
+/// assert!(change[0].is_nan() && change[1..] == [f32::INFINITY, 0.0]);
+/// // Zero where the root is not asked for: the root is of another number there.
+/// let root = |x: &Array| {
+///     let inside = x.greater(0.0);
+///     let x = x.where_(&inside, &(x * 0.0 + 1.0));
+///     x.sqrt().where_(&inside, &(&x * 0.0))
+/// };
+/// assert_eq!(jvp(root, &x, &v).1.to_vec::<f32>()?, [0.0; 3]);
+/// # Ok::<(), kiln_array::Error>(())
+/// ```
+///
 /// # Errors
 /// The tangents of the results have an error if a parameter is not of floats, or if tangents differ
 /// from the parameters in number, shape or element type.

@@ -48,7 +48,7 @@ impl Attention {
     #[track_caller]
     pub fn new(device: &Device, key: Key, width: usize, heads: usize) -> Attention {
         let [qkv, out] = key.split();
-        let qkv = Linear::normal(device, qkv, width, 3 * width, 0.02);
+        let qkv = Linear::normal(device, qkv, width, width.saturating_mul(3), 0.02);
         Attention { qkv, out: Linear::normal(device, out, width, width, 0.02), heads, causal: false }
     }
 

@@ -40,9 +40,19 @@ implement_module!(Conv2d { windows } size stride padding);
 impl Conv2d {
     /// Makes one of f32 with the weights of [`Linear::new`], a stride of 1, and the padding with
     /// which results of windows of odd size are as large as images.
+    ///
+    /// # Errors
+    /// The weight has an error if windows have more elements than random numbers can be made for.
     #[track_caller]
     pub fn new(device: &Device, key: Key, size: usize, channels: usize, outputs: usize) -> Conv2d {
-        let windows = Linear::new(device, key, size * size * channels, outputs);
+        let mut windows = Linear::new(device, key, elements(size, channels).unwrap_or(0), outputs);
+        if elements(size, channels).is_none() {
+            let (location, problem) = (
+                Location::caller(),
+                format!("windows of {size} x {size} of {channels} channels have too many elements"),
+            );
+            windows.weight = Array::failed(Error::Shape { op: "conv2d", problem, location }, location);
+        }
         Conv2d { windows, size, stride: 1, padding: size / 2 }
     }
 
@@ -86,7 +96,7 @@ impl Conv2d {
     #[track_caller]
     pub fn forward(&self, x: &Array) -> Array {
         let location = Location::caller();
-        if let Some(error) = x.error() {
+        if let Some(error) = x.error().or_else(|| self.windows.weight.error()) {
             return Array::failed(error, location);
         }
         let refused =
@@ -98,10 +108,18 @@ impl Conv2d {
             ));
         };
         let extents = [height, width].map(|extent| extent.saturating_add(self.padding.saturating_mul(2)));
-        if self.size == 0
-            || self.stride == 0
-            || extents.iter().any(|&extent| extent < self.size || extent == usize::MAX)
-        {
+        let fits = |extent: &usize| (self.size.max(1)..usize::MAX).contains(extent) && self.stride > 0;
+        let places = |extent: usize| (extent - self.size) / self.stride + 1;
+        let of_all = || {
+            // Of a window, of all windows, and of all images with their zeros.
+            let elements = elements(self.size, channels)?;
+            let multiply = |all: usize, by: usize| all.checked_mul(by.max(1));
+            let windows = extents.iter().try_fold(elements, |all, &extent| multiply(all, places(extent)));
+            multiply(windows?, batch)?;
+            extents.iter().try_fold(multiply(channels, batch)?, |all, &extent| multiply(all, extent))?;
+            Some(elements)
+        };
+        let Some(elements) = extents.iter().all(fits).then(of_all).flatten() else {
             return refused(format!(
                 "windows of {size} x {size} at a distance of {} for images of {height} x {width} with {} \
                  rows and columns of zeros on each side",
@@ -109,13 +127,18 @@ impl Conv2d {
                 self.padding,
                 size = self.size
             ));
-        }
+        };
         let around = (self.padding, self.padding);
         let padded = if self.padding == 0 { x.clone() } else { x.pad(&[(0, 0), around, around, (0, 0)]) };
-        let [rows, columns] = extents.map(|extent| (extent - self.size) / self.stride + 1);
+        let [rows, columns] = extents.map(places);
         let windows = padded.windows(1, self.size, self.stride).windows(3, self.size, self.stride);
         let windows = windows.permute(&[0, 1, 3, 2, 4, 5]);
-        let flat = [batch, rows, columns, self.size * self.size * channels].map(|extent| extent as isize);
+        let flat = [batch, rows, columns, elements].map(|extent| extent as isize);
         self.windows.forward(&windows.reshape(&flat))
     }
+}
+
+/// The elements of a window, if they can be counted.
+fn elements(size: usize, channels: usize) -> Option<usize> {
+    size.checked_mul(size)?.checked_mul(channels)
 }
