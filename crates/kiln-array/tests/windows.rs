@@ -168,7 +168,13 @@ fn errors_name_the_axes_that_were_given() {
         let none = Array::zeros(&device, Scalar::F32, &[1, 0, 4, 6]);
         let padded = none.pad(&[(0, 0), (0, 0), (padding, padding), (padding, padding)]);
         match padded.error() {
-            Some(error) => assert!(error.to_string().contains("too large"), "{error}"),
+            Some(error) => {
+                let text = error.to_string();
+                assert!(
+                    ["too large", "more bytes than can be"].iter().any(|why| text.contains(why)),
+                    "{text}"
+                );
+            }
             None => assert!(padded.is_empty(), "{:?}", padded.shape()),
         }
     }
