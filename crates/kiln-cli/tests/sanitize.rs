@@ -120,8 +120,9 @@ fn the_variables_name_the_interpreter_alone() {
         println!("{}", Device::open("cpu").unwrap_err());
         return;
     }
-    for variable in ["KILN_SANITIZE", "KILN_DEBUG"] {
-        for name in ["cpu", "interp:fast", "interp:fast:7", "cuda:0"] {
+    let others = ["cpu", "cuda:0", "interpreter", "interp:fast", "interp:fast:7"];
+    for (variable, others) in [("KILN_SANITIZE", &others[..]), ("KILN_DEBUG", &others[..3])] {
+        for name in others {
             let mut command = Command::new(std::env::current_exe().unwrap());
             command.args(["--exact", "the_variables_name_the_interpreter_alone", "--nocapture"]);
             let output = command.env(ROLE, "").env(variable, name).output().unwrap();

@@ -39,25 +39,32 @@ pub(crate) fn substitute() -> Option<String> {
     debugged().or_else(device)
 }
 
-/// Whether the variables name what they may: the interpreter with its checks, by `interp` or
-/// `interp:SEED`. Another device would run the program without them, and nobody would say so.
+/// Whether the variables name what they may: the interpreter, for the sanitizer with its checks.
+/// Another device would run the program without them, and nobody would say so.
 ///
 /// # Errors
 /// [`Error::Unavailable`] for another name.
 pub(crate) fn check() -> Result<()> {
-    for variable in [DEBUG_VARIABLE, SANITIZE_VARIABLE] {
+    for (variable, unchecked) in [(DEBUG_VARIABLE, true), (SANITIZE_VARIABLE, false)] {
         let Some(name) = of_environment(variable) else { continue };
-        let checks =
-            name == "interp" || name.strip_prefix("interp:").is_some_and(|seed| seed.parse::<u64>().is_ok());
-        if !checks {
+        if !is_interpreter(&name, unchecked) {
+            let which = if unchecked { "the interpreter" } else { "the interpreter with its checks" };
             return Err(Error::Unavailable {
                 device: format!("`{name}` as {variable}"),
-                reason: "it is not the interpreter with its checks".to_owned(),
+                reason: format!("it is not {which}"),
                 hint: "Write interp, or interp:7 for a random order of threads.".to_owned(),
             });
         }
     }
     Ok(())
+}
+
+/// Whether a name is `interp` or `interp:SEED`, or the same without checks (`interp:fast`) where
+/// that may be.
+fn is_interpreter(name: &str, unchecked: bool) -> bool {
+    let Some(rest) = name.strip_prefix("interp") else { return false };
+    let rest = if unchecked { rest.strip_prefix(":fast").unwrap_or(rest) } else { rest };
+    rest.is_empty() || rest.strip_prefix(':').is_some_and(|seed| seed.parse::<u64>().is_ok())
 }
 
 fn of_environment(variable: &str) -> Option<String> {
