@@ -33,6 +33,7 @@ mod power;
 mod process;
 mod row;
 mod soak;
+mod undisturbed;
 
 use crate::failure::Failure;
 use kiln_backend::{MappedPlace, Residency};

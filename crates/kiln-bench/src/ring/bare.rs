@@ -3,6 +3,7 @@
 
 use super::message::{Ping, transport};
 use super::row::Row;
+use super::undisturbed;
 use crate::failure::Failure;
 use kiln_backend::{Backend, BufferBinding, DevicePtr, LaunchArguments, Mapped, MappedPlace};
 use kiln_ir::{Facts, IntFact};
@@ -14,9 +15,9 @@ use std::time::{Duration, Instant};
 
 pub const ROUND_TRIP: &str = "ring.bare_round_trip_48B";
 
-/// Round trips, and how many before those that count.
-const ROUNDS: u32 = 100_000;
-const WARM_UP: u32 = 2000;
+/// Round trips of a slice, and how many before those that count.
+const ROUNDS: u32 = 16_000;
+const WARM_UP: u32 = 1000;
 
 /// Polls after which a kernel leaves that gets no messages: seconds.
 const PATIENCE: u32 = 20_000_000;
@@ -147,36 +148,46 @@ pub fn round_trip(device: &Device, place: MappedPlace) -> Result<Row, Failure> {
         .view(BufferBinding::read(inbox.device), &extent)
         .view(BufferBinding::write(outbox.device), &extent)
         .scalar(rounds.into());
-    let launch = arguments.launch([1, 1, 1], stream);
-    // SAFETY: two views of mapped memory that lives until the kernel has ended, and a number.
-    let id = unsafe { backend.need_residents()?.launch_resident(&program, launch)? };
+    let residents = backend.need_residents()?;
+    let mut slice = || {
+        // Stamps of the slice before would be taken for messages.
+        inbox.write(&Ping { words: [0; 12] }, 0);
+        outbox.write(&Ping { words: [0; 12] }, 0);
+        let launch = arguments.launch([1, 1, 1], stream);
+        // SAFETY: two views of mapped memory that lives until the kernel has ended, and a number.
+        let id = unsafe { residents.launch_resident(&program, launch)? };
+        let times_us = bounced(&inbox, &outbox);
+        // A kernel that got no message leaves by itself.
+        let left = residents.resident_wait(id, Duration::from_secs(60))?;
+        match times_us {
+            Ok(_) if !left => Err(Failure::Wrong("the bare kernel does not leave".into())),
+            times_us => times_us.map_err(Failure::Wrong),
+        }
+    };
+    let slices = undisturbed::measure(&mut slice);
+    backend.destroy_stream(stream);
+    let slices = slices?;
+    let more = slices.more();
+    Ok(Row::times(ROUND_TRIP, &transport(device, place), slices.values).with(more))
+}
+
+/// The host's side of a slice: the times of round trips in microseconds, or what went wrong.
+fn bounced(inbox: &Slot<'_>, outbox: &Slot<'_>) -> Result<Vec<f64>, String> {
     let mut times_us = Vec::with_capacity(ROUNDS as usize);
-    let mut wrong = None;
-    for round in 1..=rounds {
+    for round in 1..=ROUNDS + WARM_UP {
         let message = Ping::numbered(round);
         let start = Instant::now();
         inbox.write(&message, round);
-        let Some(reply) = outbox.read(round) else {
-            wrong = Some(format!("no answer to bare message {round}"));
-            break;
-        };
+        let reply = outbox.read(round).ok_or_else(|| format!("no answer to bare message {round}"))?;
         let good = reply.is(&message.raised(1));
         let time = start.elapsed();
         if !good {
-            wrong =
-                Some(format!("a bare answer was wrong: {:?} came back for {:?}", reply.words, message.words));
-            break;
+            let (sent, got) = (message.words, reply.words);
+            return Err(format!("a bare answer was wrong: {got:?} came back for {sent:?}"));
         }
         if round > WARM_UP {
             times_us.push(time.as_secs_f64() * 1e6);
         }
     }
-    // A kernel that got no message leaves by itself.
-    let left = backend.need_residents()?.resident_wait(id, Duration::from_secs(60))?;
-    backend.destroy_stream(stream);
-    match wrong {
-        Some(wrong) => Err(Failure::Wrong(wrong)),
-        None if !left => Err(Failure::Wrong("the bare kernel does not leave".into())),
-        None => Ok(Row::times(ROUND_TRIP, &transport(device, place), times_us)),
-    }
+    Ok(times_us)
 }

@@ -5,6 +5,7 @@
 use super::bare::facts;
 use super::message::transport;
 use super::row::Row;
+use super::undisturbed;
 use crate::failure::Failure;
 use kiln_backend::{Backend, BufferBinding, DevicePtr, LaunchArguments, Mapped, MappedPlace};
 use kiln_ir::IntFact;
@@ -16,8 +17,8 @@ use std::time::{Duration, Instant};
 /// Numbers of warps, and of messages in flight to each: those of some rows of `echo.rs`.
 pub const SIZES: [(usize, usize); 5] = [(16, 1024), (16, 4096), (64, 1024), (132, 64), (132, 1024)];
 
-/// Messages in all.
-const MESSAGES: usize = 24 << 20;
+/// Messages of a slice.
+const MESSAGES: usize = 3 << 20;
 
 /// Polls without a message after which a warp leaves.
 const PATIENCE: u32 = 4_000_000;
@@ -96,6 +97,15 @@ impl Slots<'_> {
     /// How many words it has.
     fn length(&self) -> u64 {
         (self.count * SLOT) as u64
+    }
+
+    /// Takes all messages away.
+    fn clear(&self) {
+        for slot in 0..self.count {
+            // SAFETY: the slot lies inside, aligned to 64 bytes, and no kernel uses it.
+            unsafe { store::<false>(self.slot(slot), [0; SLOT], self.stream) };
+        }
+        fence();
     }
 
     #[inline(always)]
@@ -294,19 +304,26 @@ pub fn rate(device: &Device, place: MappedPlace, warps: usize, window: usize) ->
         .view(BufferBinding::write(answers.device), &[answers.length()])
         .scalar(log2_slots.into())
         .scalar(rounds.into());
-    let launch = arguments.launch([warps as u32, 1, 1], stream);
-    // SAFETY: two views of mapped memory that lives until the kernel has ended, and two numbers.
-    let id = unsafe { backend.need_residents()?.launch_resident(&program, launch)? };
-    let begun = Instant::now();
-    let outcome = host.run_widest();
-    let took = begun.elapsed();
-    // Warps that get no message leave by themselves.
-    let left = backend.need_residents()?.resident_wait(id, Duration::from_secs(60))?;
+    let residents = backend.need_residents()?;
+    let mut slice = || {
+        requests.clear();
+        answers.clear();
+        let launch = arguments.launch([warps as u32, 1, 1], stream);
+        // SAFETY: two views of mapped memory that lives until the kernel has ended, and numbers.
+        let id = unsafe { residents.launch_resident(&program, launch)? };
+        let begun = Instant::now();
+        let outcome = host.run_widest();
+        let took = begun.elapsed();
+        // Warps that get no message leave by themselves.
+        let left = residents.resident_wait(id, Duration::from_secs(60))?;
+        outcome.map_err(Failure::Wrong)?;
+        if !left {
+            return Err(Failure::Wrong("the bare kernel does not leave".into()));
+        }
+        Ok(undisturbed::rate(u64::from(rounds) * warps as u64, took))
+    };
+    let slices = undisturbed::measure(&mut slice);
     backend.destroy_stream(stream);
-    outcome.map_err(Failure::Wrong)?;
-    if !left {
-        return Err(Failure::Wrong("the bare kernel does not leave".into()));
-    }
-    let messages = f64::from(rounds) * warps as f64;
-    Ok(Row::rate(&name(warps, window), &transport(device, place), messages / took.as_secs_f64()))
+    let slices = slices?;
+    Ok(Row::rate(&name(warps, window), &transport(device, place), slices.median()).with(slices.more()))
 }

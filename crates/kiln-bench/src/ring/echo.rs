@@ -2,6 +2,7 @@
 
 use super::message::{Ping, active, config, echo, transport, wrong};
 use super::row::Row;
+use super::undisturbed;
 use crate::failure::Failure;
 use kiln_backend::{MappedPlace, Residency};
 use kiln_ring::{Actor, RingConfig, RingRuntime, RuntimeConfig, Transport};
@@ -64,19 +65,26 @@ fn round_trips(device: &Device, name: &str, config: RuntimeConfig, transport: &s
     let runtime = RingRuntime::with(device, config)?;
     let actor = active(&runtime, echo, RingConfig::default().capacity(64))?;
     let rounds = match device.properties().residency {
-        Residency::Within => 200,
-        Residency::Dispatched => 5000,
-        Residency::Beside => 200_000,
+        Residency::Within => 20,
+        Residency::Dispatched => 400,
+        Residency::Beside => 16_000,
     };
-    let mut times_us = Vec::with_capacity(rounds);
-    for round in 0..rounds + WARM_UP.min(rounds) {
-        let time = one(&actor, round as u32)?;
-        if round >= WARM_UP.min(rounds) {
-            times_us.push(time.as_secs_f64() * 1e6);
+    let (mut number, mut warm_up) = (0, WARM_UP.min(rounds));
+    let slices = undisturbed::measure(&mut || {
+        let mut times_us = Vec::with_capacity(rounds);
+        for round in 0..warm_up + rounds {
+            let time = one(&actor, number)?;
+            number += 1;
+            if round >= warm_up {
+                times_us.push(time.as_secs_f64() * 1e6);
+            }
         }
-    }
+        warm_up = 0;
+        Ok(times_us)
+    })?;
     actor.terminate()?;
-    Ok(Row::times(name, transport, times_us))
+    let more = slices.more();
+    Ok(Row::times(name, transport, slices.values).with(more))
 }
 
 /// The time of one message there and back, verified.
@@ -161,15 +169,15 @@ fn rate_of(
     };
     let mut flows = (0..actors).map(flow).collect::<Result<Vec<Flow>, Failure>>()?;
     let mut batch = Vec::with_capacity(BATCH);
-    let interp = device.capabilities().is_interpreted();
-    let length = Duration::from_millis(if interp { 50 } else { 500 });
-    let (start, mut total) = (Instant::now(), 0);
-    while start.elapsed() < length {
-        for flow in &mut flows {
-            flow.send(window as u32, &mut batch)?;
-            total += flow.receive(window as u32)?;
+    let slices = undisturbed::measure(&mut || {
+        let (start, mut total) = (Instant::now(), 0);
+        while start.elapsed() < undisturbed::SLICE {
+            for flow in &mut flows {
+                flow.send(window as u32, &mut batch)?;
+                total += flow.receive(window as u32)?;
+            }
         }
-    }
-    let per_second = total as f64 / start.elapsed().as_secs_f64();
-    Ok(Row::rate(name, &transport(device, place), per_second))
+        Ok(undisturbed::rate(total, start.elapsed()))
+    })?;
+    Ok(Row::rate(name, &transport(device, place), slices.median()).with(slices.more()))
 }

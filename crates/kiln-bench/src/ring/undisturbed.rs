@@ -1,0 +1,100 @@
+//! Rates and times of a thread that has its core to itself.
+//!
+//! The processors of a rented machine are hardware threads, whose other halves belong to somebody
+//! else: a loop of arithmetic takes half as long again from one moment to the next, and a rate of
+//! messages that one thread sends and takes falls with it. So rows are measured in slices. Before and
+//! after each stands such a loop, and the slices count in which that was near its least.
+
+use crate::failure::Failure;
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+/// How long a slice is.
+pub const SLICE: Duration = Duration::from_millis(40);
+
+/// How many undisturbed slices are enough.
+const ENOUGH: usize = 12;
+
+/// After how many slices it ends, with those that were disturbed least.
+const MOST: usize = 60;
+
+/// How much of its least time more the loop may take, beside a slice that is undisturbed.
+const TOLERANCE: f64 = 0.1;
+
+/// Turns of the loop.
+const TURNS: u64 = 200_000;
+
+/// What the slices measured that count, and how many there were.
+pub struct Slices {
+    /// Rates, or times.
+    pub values: Vec<f64>,
+    slices: usize,
+    undisturbed: usize,
+}
+
+impl Slices {
+    /// The middle one of the values.
+    pub fn median(&self) -> f64 {
+        let mut values = self.values.clone();
+        values.sort_by(f64::total_cmp);
+        values.get(values.len() / 2).copied().unwrap_or(0.0)
+    }
+
+    /// What a row says beside its value.
+    pub fn more(&self) -> Value {
+        json!({ "slices": self.slices, "undisturbed": self.undisturbed })
+    }
+}
+
+/// Messages a second, as a slice's only value.
+pub fn rate(messages: u64, took: Duration) -> Vec<f64> {
+    vec![messages as f64 / took.as_secs_f64()]
+}
+
+/// A slice, and the longer of the times that the loop took before and after.
+struct Slice {
+    values: Vec<f64>,
+    loop_s: f64,
+}
+
+/// Measures slices until enough were undisturbed.
+///
+/// # Errors
+/// Those of a slice.
+pub fn measure(slice: &mut dyn FnMut() -> Result<Vec<f64>, Failure>) -> Result<Slices, Failure> {
+    let mut slices: Vec<Slice> = Vec::with_capacity(MOST);
+    let mut before_s = arithmetic_s();
+    while slices.len() < MOST && undisturbed(&slices) < ENOUGH {
+        let values = slice()?;
+        let after_s = arithmetic_s();
+        slices.push(Slice { values, loop_s: before_s.max(after_s) });
+        before_s = after_s;
+    }
+    let undisturbed = undisturbed(&slices);
+    let mut loops_s: Vec<f64> = slices.iter().map(|slice| slice.loop_s).collect();
+    loops_s.sort_by(f64::total_cmp);
+    let limit_s = loops_s.get(undisturbed.max(ENOUGH) - 1).copied().unwrap_or(f64::INFINITY);
+    let mut values = Vec::new();
+    for slice in slices.iter().filter(|slice| slice.loop_s <= limit_s) {
+        values.extend_from_slice(&slice.values);
+    }
+    Ok(Slices { values, slices: slices.len(), undisturbed })
+}
+
+fn undisturbed(slices: &[Slice]) -> usize {
+    let least = slices.iter().map(|slice| slice.loop_s).fold(f64::INFINITY, f64::min);
+    slices.iter().filter(|slice| slice.loop_s <= least * (1.0 + TOLERANCE)).count()
+}
+
+/// The time of a loop of multiplications, as many at once as a core can do.
+fn arithmetic_s() -> f64 {
+    let start = Instant::now();
+    let mut values = [1u64, 2, 3, 4, 5, 6, 7, 8];
+    for turn in 0..TURNS {
+        for value in &mut values {
+            *value = (*value ^ turn).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(7);
+        }
+    }
+    std::hint::black_box(values);
+    start.elapsed().as_secs_f64()
+}
