@@ -30,6 +30,8 @@ pub struct Slices {
     pub values: Vec<f64>,
     slices: usize,
     undisturbed: usize,
+    /// The least time of the loop. A core that was shared all the time shows by that alone.
+    loop_s: f64,
 }
 
 impl Slices {
@@ -42,7 +44,9 @@ impl Slices {
 
     /// What a row says beside its value.
     pub fn more(&self) -> Value {
-        json!({ "slices": self.slices, "undisturbed": self.undisturbed })
+        json!({
+            "slices": self.slices, "undisturbed": self.undisturbed, "arithmetic_us": self.loop_s * 1e6,
+        })
     }
 }
 
@@ -73,12 +77,13 @@ pub fn measure(slice: &mut dyn FnMut() -> Result<Vec<f64>, Failure>) -> Result<S
     let undisturbed = undisturbed(&slices);
     let mut loops_s: Vec<f64> = slices.iter().map(|slice| slice.loop_s).collect();
     loops_s.sort_by(f64::total_cmp);
+    let loop_s = loops_s.first().copied().unwrap_or(0.0);
     let limit_s = loops_s.get(undisturbed.max(ENOUGH) - 1).copied().unwrap_or(f64::INFINITY);
     let mut values = Vec::new();
     for slice in slices.iter().filter(|slice| slice.loop_s <= limit_s) {
         values.extend_from_slice(&slice.values);
     }
-    Ok(Slices { values, slices: slices.len(), undisturbed })
+    Ok(Slices { values, slices: slices.len(), undisturbed, loop_s })
 }
 
 fn undisturbed(slices: &[Slice]) -> usize {
