@@ -2,8 +2,8 @@
 //!
 //! The processors of a rented machine are hardware threads, whose other halves belong to somebody
 //! else: a loop of arithmetic takes half as long again from one moment to the next, and a rate of
-//! messages that one thread sends and takes falls with it. So rows are measured in slices. Before and
-//! after each stands such a loop, and the slices count in which that was near its least.
+//! messages that one thread sends and takes falls with it. So rows are measured in slices. Before
+//! and after each stands such a loop, and the slices count in which that was near its least.
 
 use crate::failure::Failure;
 use serde_json::{Value, json};
