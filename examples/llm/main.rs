@@ -352,9 +352,9 @@ impl Chat {
             false => format!("<|im_start|>system\n{SYSTEM}<|im_end|>\n<|im_start|>user\n"),
             true => "\n<|im_start|>user\n".into(),
         };
-        let mut said = self.tokenizer.encode_with_control(&before)?;
-        said.extend(self.tokenizer.encode(text)?);
-        said.extend(self.tokenizer.encode_with_control("<|im_end|>\n<|im_start|>assistant\n")?);
+        let mut said = self.tokenizer.encode_with_control(&before);
+        said.extend(self.tokenizer.encode(text));
+        said.extend(self.tokenizer.encode_with_control("<|im_end|>\n<|im_start|>assistant\n"));
         let asked = Instant::now();
         self.speaker.ask(which, &said, most, self.sampling)?;
         self.begun[which] = true;

@@ -4,14 +4,17 @@
 //! A text is cut into words by a pattern. The bytes of a word are its first tokens, of which the
 //! pair that stands first in the list of merges becomes one, until no pair is in the list.
 
-use fancy_regex::Regex;
 use kiln_files::Gguf;
 use kiln_files::gguf::{Array, Value};
+use regress::Regex;
 use std::collections::HashMap;
 use std::error::Error;
 
 /// GPT-2's words; a digit is a word of its own before these are looked for.
-const WORDS: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
+const WORDS: &str = concat!(
+    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\p{White_Space}\p{L}\p{N}]+",
+    r"|\p{White_Space}+(?!\P{White_Space})|\p{White_Space}+"
+);
 /// What a file says of a token that is no text, such as the end of an answer.
 const CONTROL: i32 = 3;
 
@@ -75,7 +78,7 @@ impl Tokenizer {
         };
         let of_byte = std::array::from_fn(|byte| ids.get(letters[byte].to_string().as_str()).copied());
         let end = u32::try_from(file.unsigned("tokenizer.ggml.eos_token_id")?)?;
-        Ok(Tokenizer { tokens, of_byte, merges, control, words: Regex::new(WORDS)?, end })
+        Ok(Tokenizer { tokens, of_byte, merges, control, words: Regex::with_flags(WORDS, "u")?, end })
     }
 
     /// The token that ends an answer.
@@ -89,24 +92,18 @@ impl Tokenizer {
     }
 
     /// The tokens of a text. Names of control tokens in it are text.
-    ///
-    /// # Errors
-    /// If the text is too large for the pattern.
-    pub fn encode(&self, text: &str) -> Result<Vec<u32>, Box<dyn Error>> {
+    pub fn encode(&self, text: &str) -> Vec<u32> {
         let mut tokens = Vec::new();
         for piece in digits_apart(text) {
             for word in self.words.find_iter(piece) {
-                self.merge(word?.as_str(), &mut tokens);
+                self.merge(&piece[word.range()], &mut tokens);
             }
         }
-        Ok(tokens)
+        tokens
     }
 
     /// The tokens of a text, in which the names of control tokens stand for them.
-    ///
-    /// # Errors
-    /// As of [`encode`](Self::encode).
-    pub fn encode_with_control(&self, mut text: &str) -> Result<Vec<u32>, Box<dyn Error>> {
+    pub fn encode_with_control(&self, mut text: &str) -> Vec<u32> {
         let mut tokens = Vec::new();
         // The first name in the text; of two that begin there, the longer.
         while let Some((at, name, token)) = self
@@ -115,12 +112,12 @@ impl Tokenizer {
             .filter_map(|(name, token)| Some((text.find(name)?, name, *token)))
             .min_by_key(|&(at, name, _)| (at, std::cmp::Reverse(name.len())))
         {
-            tokens.extend(self.encode(&text[..at])?);
+            tokens.extend(self.encode(&text[..at]));
             tokens.push(token);
             text = &text[at + name.len()..];
         }
-        tokens.extend(self.encode(text)?);
-        Ok(tokens)
+        tokens.extend(self.encode(text));
+        tokens
     }
 
     /// Appends the tokens of a word. A byte that has no token is left out.
