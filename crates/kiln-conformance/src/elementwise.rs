@@ -128,9 +128,9 @@ struct Definition<T, U> {
 }
 
 impl<T: Sample, U: Sample> Definition<T, U> {
-    fn check(&self, trial: &mut Trial<'_>, mut operands: Vec<[T; 3]>) -> Verdict {
+    fn check(&self, trial: &mut Trial<'_>, mut samples: Vec<[T; 3]>) -> Verdict {
         for _ in 0..203 {
-            operands.push((self.operands)(&mut trial.rng));
+            samples.push((self.operands)(&mut trial.rng));
         }
         if !trial.device.capabilities().subnormals && matches!(T::SCALAR, Scalar::F32 | Scalar::BF16) {
             // Such a device may take some of them for zeros.
@@ -138,11 +138,11 @@ impl<T: Sample, U: Sample> Definition<T, U> {
                 let size = x.host().float().abs();
                 size > 0.0 && size < f32::MIN_POSITIVE.into()
             };
-            operands.retain(|operands| !operands.iter().any(is_subnormal));
+            samples.retain(|sample| !sample.iter().any(is_subnormal));
         }
-        let n = operands.len();
-        let host = list(0..n, |i| (self.host)(operands[i].map(Sample::host)));
-        let column = |k: usize| trial.vector(&list(0..n, |i| operands[i][k]));
+        let n = samples.len();
+        let host = list(0..n, |i| (self.host)(samples[i].map(Sample::host)));
+        let column = |k: usize| trial.vector(&list(0..n, |i| samples[i][k]));
         let (a, b, c) = (column(0)?, column(1)?, column(2)?);
         let mut y = trial.output([self.names.len(), n])?;
         on_tiles(&a, &b, &c, &mut y, self.device, 64).launch(trial.device)?;

@@ -151,8 +151,8 @@ pub fn round_trip(device: &Device, place: MappedPlace) -> Result<Row, Failure> {
     let residents = backend.need_residents()?;
     let mut slice = || {
         // Stamps of the slice before would be taken for messages.
-        inbox.write(&Ping { words: [0; 12] }, 0);
-        outbox.write(&Ping { words: [0; 12] }, 0);
+        inbox.write(&Ping::numbered(0), 0);
+        outbox.write(&Ping::numbered(0), 0);
         let launch = arguments.launch([1, 1, 1], stream);
         // SAFETY: two views of mapped memory that lives until the kernel has ended, and a number.
         let id = unsafe { residents.launch_resident(&program, launch)? };

@@ -31,7 +31,7 @@ pub struct Slices {
     slices: usize,
     undisturbed: usize,
     /// The least time of the loop. A core that was shared all the time shows by that alone.
-    loop_s: f64,
+    least_s: f64,
 }
 
 impl Slices {
@@ -45,7 +45,7 @@ impl Slices {
     /// What a row says beside its value.
     pub fn more(&self) -> Value {
         json!({
-            "slices": self.slices, "undisturbed": self.undisturbed, "arithmetic_us": self.loop_s * 1e6,
+            "slices": self.slices, "undisturbed": self.undisturbed, "arithmetic_us": self.least_s * 1e6,
         })
     }
 }
@@ -61,6 +61,12 @@ struct Slice {
     loop_s: f64,
 }
 
+impl Slice {
+    fn is_undisturbed(&self, least_s: f64) -> bool {
+        self.loop_s <= least_s * (1.0 + TOLERANCE)
+    }
+}
+
 /// Measures slices until enough were undisturbed.
 ///
 /// # Errors
@@ -68,27 +74,26 @@ struct Slice {
 pub fn measure(slice: &mut dyn FnMut() -> Result<Vec<f64>, Failure>) -> Result<Slices, Failure> {
     let mut slices: Vec<Slice> = Vec::with_capacity(MOST);
     let mut before_s = arithmetic_s();
-    while slices.len() < MOST && undisturbed(&slices) < ENOUGH {
+    let mut least_s = before_s;
+    while slices.len() < MOST && slices.iter().filter(|slice| slice.is_undisturbed(least_s)).count() < ENOUGH
+    {
         let values = slice()?;
         let after_s = arithmetic_s();
         slices.push(Slice { values, loop_s: before_s.max(after_s) });
+        least_s = least_s.min(after_s);
         before_s = after_s;
     }
-    let undisturbed = undisturbed(&slices);
-    let mut loops_s: Vec<f64> = slices.iter().map(|slice| slice.loop_s).collect();
-    loops_s.sort_by(f64::total_cmp);
-    let loop_s = loops_s.first().copied().unwrap_or(0.0);
-    let limit_s = loops_s.get(undisturbed.max(ENOUGH) - 1).copied().unwrap_or(f64::INFINITY);
-    let mut values = Vec::new();
-    for slice in slices.iter().filter(|slice| slice.loop_s <= limit_s) {
-        values.extend_from_slice(&slice.values);
-    }
-    Ok(Slices { values, slices: slices.len(), undisturbed, loop_s })
+    Ok(counted(slices, least_s))
 }
 
-fn undisturbed(slices: &[Slice]) -> usize {
-    let least = slices.iter().map(|slice| slice.loop_s).fold(f64::INFINITY, f64::min);
-    slices.iter().filter(|slice| slice.loop_s <= least * (1.0 + TOLERANCE)).count()
+/// The slices that count: the undisturbed ones, or as many as are enough that were disturbed least.
+fn counted(mut slices: Vec<Slice>, least_s: f64) -> Slices {
+    let (all, undisturbed) =
+        (slices.len(), slices.iter().filter(|slice| slice.is_undisturbed(least_s)).count());
+    slices.sort_by(|a, b| a.loop_s.total_cmp(&b.loop_s));
+    slices.truncate(undisturbed.max(ENOUGH));
+    let values = slices.into_iter().flat_map(|slice| slice.values).collect();
+    Slices { values, slices: all, undisturbed, least_s }
 }
 
 /// The time of a loop of multiplications, as many at once as a core can do.
@@ -102,4 +107,34 @@ fn arithmetic_s() -> f64 {
     }
     std::hint::black_box(values);
     start.elapsed().as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ENOUGH, Slice, counted};
+
+    fn slices(loops_s: impl IntoIterator<Item = f64>) -> Vec<Slice> {
+        let slice = |(at, loop_s): (usize, f64)| Slice { values: vec![at as f64], loop_s };
+        loops_s.into_iter().enumerate().map(slice).collect()
+    }
+
+    #[test]
+    fn disturbed_slices_do_not_count() {
+        // Every third one took half as long again.
+        let loops = (0..30).map(|at| if at % 3 == 0 { 1.5 } else { 1.0 + f64::from(at) * 1e-3 });
+        let found = counted(slices(loops), 1.0);
+        assert_eq!((found.slices, found.undisturbed), (30, 20));
+        let mut values = found.values;
+        values.sort_by(f64::total_cmp);
+        let expected: Vec<f64> = (0..30).filter(|at| at % 3 != 0).map(f64::from).collect();
+        assert_eq!(values, expected);
+    }
+
+    #[test]
+    fn of_a_busy_core_the_least_disturbed_count() {
+        let found = counted(slices((0..30).map(|at| 2.0 - f64::from(at) * 1e-2)), 1.0);
+        assert_eq!((found.undisturbed, found.values.len()), (0, ENOUGH));
+        assert_eq!(found.median(), 24.0);
+        assert_eq!(counted(slices([1.0, 1.2]), 1.0).values, [0.0, 1.0]);
+    }
 }
