@@ -61,12 +61,6 @@ struct Slice {
     loop_s: f64,
 }
 
-impl Slice {
-    fn is_undisturbed(&self, least_s: f64) -> bool {
-        self.loop_s <= least_s * (1.0 + TOLERANCE)
-    }
-}
-
 /// Measures slices until enough were undisturbed.
 ///
 /// # Errors
@@ -75,25 +69,31 @@ pub fn measure(slice: &mut dyn FnMut() -> Result<Vec<f64>, Failure>) -> Result<S
     let mut slices: Vec<Slice> = Vec::with_capacity(MOST);
     let mut before_s = arithmetic_s();
     let mut least_s = before_s;
-    while slices.len() < MOST && slices.iter().filter(|slice| slice.is_undisturbed(least_s)).count() < ENOUGH
-    {
+    while slices.len() < MOST && undisturbed(&slices, least_s) < ENOUGH {
         let values = slice()?;
         let after_s = arithmetic_s();
         slices.push(Slice { values, loop_s: before_s.max(after_s) });
         least_s = least_s.min(after_s);
         before_s = after_s;
     }
-    Ok(counted(slices, least_s))
+    Ok(counted(&slices, least_s))
+}
+
+fn undisturbed(slices: &[Slice], least_s: f64) -> usize {
+    slices.iter().filter(|slice| slice.loop_s <= least_s * (1.0 + TOLERANCE)).count()
 }
 
 /// The slices that count: the undisturbed ones, or as many as are enough that were disturbed least.
-fn counted(mut slices: Vec<Slice>, least_s: f64) -> Slices {
-    let (all, undisturbed) =
-        (slices.len(), slices.iter().filter(|slice| slice.is_undisturbed(least_s)).count());
-    slices.sort_by(|a, b| a.loop_s.total_cmp(&b.loop_s));
-    slices.truncate(undisturbed.max(ENOUGH));
-    let values = slices.into_iter().flat_map(|slice| slice.values).collect();
-    Slices { values, slices: all, undisturbed, least_s }
+fn counted(slices: &[Slice], least_s: f64) -> Slices {
+    let undisturbed = undisturbed(slices, least_s);
+    let mut loops_s: Vec<f64> = slices.iter().map(|slice| slice.loop_s).collect();
+    loops_s.sort_by(f64::total_cmp);
+    let limit_s = loops_s.get(undisturbed.max(ENOUGH) - 1).copied().unwrap_or(f64::INFINITY);
+    let mut values = Vec::new();
+    for slice in slices.iter().filter(|slice| slice.loop_s <= limit_s) {
+        values.extend_from_slice(&slice.values);
+    }
+    Slices { values, slices: slices.len(), undisturbed, least_s }
 }
 
 /// The time of a loop of multiplications, as many at once as a core can do.
@@ -122,19 +122,17 @@ mod tests {
     fn disturbed_slices_do_not_count() {
         // Every third one took half as long again.
         let loops = (0..30).map(|at| if at % 3 == 0 { 1.5 } else { 1.0 + f64::from(at) * 1e-3 });
-        let found = counted(slices(loops), 1.0);
+        let found = counted(&slices(loops), 1.0);
         assert_eq!((found.slices, found.undisturbed), (30, 20));
-        let mut values = found.values;
-        values.sort_by(f64::total_cmp);
         let expected: Vec<f64> = (0..30).filter(|at| at % 3 != 0).map(f64::from).collect();
-        assert_eq!(values, expected);
+        assert_eq!(found.values, expected);
     }
 
     #[test]
     fn of_a_busy_core_the_least_disturbed_count() {
-        let found = counted(slices((0..30).map(|at| 2.0 - f64::from(at) * 1e-2)), 1.0);
+        let found = counted(&slices((0..30).map(|at| 2.0 - f64::from(at) * 1e-2)), 1.0);
         assert_eq!((found.undisturbed, found.values.len()), (0, ENOUGH));
         assert_eq!(found.median(), 24.0);
-        assert_eq!(counted(slices([1.0, 1.2]), 1.0).values, [0.0, 1.0]);
+        assert_eq!(counted(&slices([1.0, 1.2]), 1.0).values, [0.0, 1.0]);
     }
 }
