@@ -12,6 +12,7 @@ use std::process::Command;
 assembler::tests! {
     text: true;
     vector_accesses_of_every_type
+    cache_hints
     arithmetic_of_every_type
     conversions_between_all_types
     control_flow_shared_memory_and_warps
@@ -110,6 +111,35 @@ fn vector_accesses_of_every_type() {
                 "a read-only view loads through the read-only path:\n{}",
                 module.text
             );
+        }
+    }
+}
+
+fn cache_hints() {
+    for &reuse in Reuse::ALL {
+        let mut k = kernel([128, 1, 1]);
+        let (x, y) = (view(&mut k, "x", Scalar::F32, 1, false), view(&mut k, "y", Scalar::F32, 1, true));
+        let mut b = Builder::new(&mut k);
+        for view in [x, y] {
+            let (from, to) = (address(&mut b, view), address(&mut b, y));
+            let kind = OpKind::PtrLoad { space: Space::Global, lanes: 4, reuse, predicated: false };
+            let load = b.op(kind, &[from], &vec![Type::scalar(Scalar::F32); 4]);
+            let values = b.kernel.op(load).results.clone();
+            let kind = OpKind::PtrStore { space: Space::Global, lanes: 4, reuse, predicated: false };
+            let operands: Vec<Value> = [to].into_iter().chain(values).collect();
+            b.op(kind, &operands, &[]);
+        }
+        let text = assemble(&k).text;
+        let expected = match reuse {
+            Reuse::Normal => [".nc", "", ""],
+            Reuse::Streaming => [".nc", ".cs", ".cs"],
+            Reuse::EvictFirst => [".nc.L1::evict_first", ".L1::evict_first", ".L1::evict_first"],
+            Reuse::EvictLast => [".nc.L1::evict_last", ".L1::evict_last", ".L1::evict_last"],
+            Reuse::L2Only => [".cg.nc", ".cg", ".cg"],
+            Reuse::WriteThrough => [".nc", "", ".wt"],
+        };
+        for (op, hint) in ["ld", "ld", "st"].iter().zip(expected) {
+            assert!(text.contains(&format!("{op}.global{hint}.v4.b32")), "{reuse:?}:\n{text}");
         }
     }
 }

@@ -457,7 +457,7 @@ impl Printer<'_, '_> {
     }
 
     fn reuse(&mut self, reuse: Reuse) -> fmt::Result {
-        self.flag(reuse == Reuse::Streaming, "streaming")
+        self.flag(reuse != Reuse::Normal, reuse.name())
     }
 
     fn flag(&mut self, set: bool, name: &str) -> fmt::Result {

@@ -132,9 +132,16 @@ impl Writer<'_> {
         // addition 6 % slower when L2 was full of dirty lines (bench/notes.md), and nothing was
         // ever faster for a hint on loads.
         let cache = match (space, self.is_read_only(op.address()), reuse) {
-            (Space::Global, true, _) => ".nc",
+            (Space::Global, true, Reuse::Normal | Reuse::Streaming | Reuse::WriteThrough) => ".nc",
+            (Space::Global, true, Reuse::EvictFirst) => ".nc.L1::evict_first",
+            (Space::Global, true, Reuse::EvictLast) => ".nc.L1::evict_last",
+            (Space::Global, true, Reuse::L2Only) => ".cg.nc",
             (Space::Global, false, Reuse::Streaming) => ".cs",
-            _ => "",
+            (Space::Global, false, Reuse::EvictFirst) => ".L1::evict_first",
+            (Space::Global, false, Reuse::EvictLast) => ".L1::evict_last",
+            (Space::Global, false, Reuse::L2Only) => ".cg",
+            (Space::Global, false, Reuse::Normal | Reuse::WriteThrough)
+            | (Space::Shared | Space::Local, ..) => "",
         };
         let (vector, ty) = (words.vector(), words.ty);
         self.put(format_args!(
@@ -187,7 +194,14 @@ impl Writer<'_> {
         let per_word = values.len() / words.count as usize;
         let regs: Vec<Reg> =
             values.chunks(per_word).map(|group| self.pack(elem, words.class, group)).collect();
-        let cache = if space == Space::Global && reuse == Reuse::Streaming { ".cs" } else { "" };
+        let cache = match (space, reuse) {
+            (Space::Global, Reuse::Streaming) => ".cs",
+            (Space::Global, Reuse::EvictFirst) => ".L1::evict_first",
+            (Space::Global, Reuse::EvictLast) => ".L1::evict_last",
+            (Space::Global, Reuse::L2Only) => ".cg",
+            (Space::Global, Reuse::WriteThrough) => ".wt",
+            (Space::Global, Reuse::Normal) | (Space::Shared | Space::Local, _) => "",
+        };
         let (vector, ty) = (words.vector(), words.ty);
         self.put(format_args!(
             "{predicate}st.{}{cache}{vector}.{ty} [{address}], {}",

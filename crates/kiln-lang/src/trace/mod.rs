@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `item.rs` | the tree |
 //! | `recorder.rs` | the open regions, types, errors; appending operations |
+//! | `refine.rs` | what an assumption says of values |
 //! | `exits.rs` | `break`, `continue` and `return` as flags: the IR has no jumps |
 //! | `scope.rs`, `site.rs` | what an exit may leave; places in the source |
 //! | `loops.rs` | closing loops that may be left |
@@ -26,6 +27,7 @@ mod naming;
 mod panics;
 mod promote;
 mod recorder;
+mod refine;
 mod run;
 mod scope;
 mod site;
