@@ -96,8 +96,8 @@ pub(crate) enum NamedAs {
 /// What decides how often a loop runs.
 #[derive(Debug)]
 pub(crate) enum Loop {
-    /// From `lo` to before `hi` by `step`.
-    For { lo: Id, hi: Id, step: Id, index: Id },
+    /// From `lo` to before `hi` by `step`, unrolled by a factor.
+    For { lo: Id, hi: Id, step: Id, index: Id, unroll: u32 },
     /// While the value that a region computes holds.
     While { test: Region, cond: Id },
 }

@@ -11,4 +11,5 @@ mod fault_regions;
 mod harness;
 mod loops;
 mod mutation;
+mod unroll;
 mod values;
