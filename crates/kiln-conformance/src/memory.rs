@@ -20,7 +20,6 @@ pub fn cases() -> Vec<Case> {
         elements_of_threads for i16 u16 bool i32 u32 i64 u64 f16 bf16 f32 f64;
         local_arrays for i32 f16 f64;
         streaming;
-        cache_hints;
         in_place;
         empty_tensors;
     ]
@@ -268,15 +267,6 @@ fn streamed(x: &Tensor<f32, 1>, y: &mut Tensor<f32, 1>, block: usize) {
     y.tile(at, block).streaming().store(x.tile(at, block).streaming().load(0.0) * 2.0);
 }
 
-#[kernel(crate = kiln_runtime)]
-fn hinted(x: &Tensor<f32, 1>, y: &mut Tensor<f32, 1>, block: usize) {
-    let at = program_id(0) * block;
-    let (read, written) = (x.tile(at, block), y.tile(at, block));
-    written.l2_only().store(read.evict_first().load(0.0));
-    written.evict_last().store(written.l2_only().load(0.0) + x.tile(at, block).evict_last().load(0.0));
-    written.write_through().store(written.evict_first().load(0.0) + x.tile(at, block).l2_only().load(0.0));
-}
-
 /// Each thread takes elements on both sides of its own, by an index and constants, through shared
 /// memory.
 #[kernel(crate = kiln_runtime)]
@@ -308,13 +298,6 @@ fn streaming(trial: &mut Trial<'_>) -> Verdict {
     let mut y = trial.output([1003])?;
     streamed(&x, &mut y, 256).launch(trial.device)?;
     holds("doubled", &y, &data.iter().map(|v| v * 2.0).collect::<Vec<f32>>())
-}
-
-fn cache_hints(trial: &mut Trial<'_>) -> Verdict {
-    let (x, data) = trial.input::<f32, 1>([1003])?;
-    let mut y = trial.output([1003])?;
-    hinted(&x, &mut y, 256).launch(trial.device)?;
-    holds("the sum", &y, &data.iter().map(|v| v + v + v).collect::<Vec<f32>>())
 }
 
 #[kernel(crate = kiln_runtime)]

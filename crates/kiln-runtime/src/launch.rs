@@ -195,7 +195,8 @@ impl<P: KernelParams> Launch<P> {
     /// }
     ///
     /// let device = Device::open("interp")?;
-    /// let (a, b) = (device.full(f16::ONE, [16, 64])?, device.full(f16::ONE, [64, 16])?);
+    /// let ones = [f16::ONE; 1024];
+    /// let (a, b) = (device.tensor(&ones, [16, 64])?, device.tensor(&ones, [64, 16])?);
     /// let mut c = device.uninit([16, 16])?;
     /// product(&a, &b, &mut c).stages(3).launch(&device)?;
     /// assert_eq!(c.to_vec()?, [64.0; 256]);

@@ -2,6 +2,7 @@
 
 use super::parameters::first_word;
 use super::register::{Class, Reg, suffix};
+use super::target::EVICTION_VERSION;
 use super::threads::scope as scope_name;
 use super::writer::Writer;
 use kiln_backend::Result;
@@ -116,8 +117,21 @@ impl Writer<'_> {
         false
     }
 
+    /// A hint of caches, if the driver's PTX has it.
+    fn expressible(&mut self, reuse: Reuse) -> Reuse {
+        match reuse {
+            Reuse::EvictFirst | Reuse::EvictLast if self.target.ptx < EVICTION_VERSION => Reuse::Normal,
+            Reuse::EvictFirst | Reuse::EvictLast => {
+                self.version = self.version.max(EVICTION_VERSION);
+                reuse
+            }
+            Reuse::Normal | Reuse::Streaming | Reuse::L2Only | Reuse::WriteThrough => reuse,
+        }
+    }
+
     pub(super) fn load(&mut self, op: &OpData, space: Space, lanes: u32, reuse: Reuse) -> Result<()> {
         let address = self.get(op.address())?;
+        let reuse = self.expressible(reuse);
         let elem = self.elem(op.results[0]);
         let words = Words::of(elem.bytes(), lanes);
         let regs: Vec<Reg> = (0..words.count).map(|_| self.reg(words.class)).collect();
@@ -186,6 +200,7 @@ impl Writer<'_> {
 
     pub(super) fn store(&mut self, op: &OpData, space: Space, lanes: u32, reuse: Reuse) -> Result<()> {
         let address = self.get(op.address())?;
+        let reuse = self.expressible(reuse);
         let predicate = op.mask().map(|mask| self.get(mask)).transpose()?;
         let predicate = predicate.map_or_else(String::new, |mask| format!("@{mask} "));
         let values: Vec<Reg> = op.stored_values().iter().map(|&v| self.get(v)).collect::<Result<_>>()?;
