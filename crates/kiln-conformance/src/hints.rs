@@ -18,10 +18,11 @@ pub fn cases() -> Vec<Case> {
 #[kernel(crate = kiln_runtime)]
 fn hinted(x: &Tensor<f32, 1>, y: &mut Tensor<f32, 1>, block: usize) {
     let at = program_id(0) * block;
-    let (read, written) = (x.tile(at, block), y.tile(at, block));
-    written.l2_only().store(read.evict_first().load(0.0));
-    written.evict_last().store(written.l2_only().load(0.0) + x.tile(at, block).evict_last().load(0.0));
-    written.write_through().store(written.evict_first().load(0.0) + x.tile(at, block).l2_only().load(0.0));
+    let read = || x.tile(at, block);
+    let written = || y.tile(at, block);
+    written().l2_only().store(read().evict_first().load(0.0));
+    written().evict_last().store(written().l2_only().load(0.0) + read().evict_last().load(0.0));
+    written().write_through().store(written().evict_first().load(0.0) + read().l2_only().load(0.0));
 }
 
 fn caches(trial: &mut Trial<'_>) -> Verdict {
