@@ -202,8 +202,8 @@ pub struct LaunchHints {
     /// with tasks that have budgets of their own.
     pub registers: Option<u32>,
     /// The most tiles of a loop of products over tiles that are in shared memory or on their way
-    /// to it at once, 1 to 16: the one that is used, and those that are fetched ahead. Otherwise the
-    /// compiler decides.
+    /// to it at once, 1 to 16: the one that is used, and those that are fetched ahead. Otherwise
+    /// the compiler decides.
     pub stages: Option<u32>,
 }
 

@@ -12,9 +12,10 @@ use std::panic::Location;
 ///
 /// What follows of integer scalars is known to the code that comes after, in the same branch or
 /// loop: comparisons with constants bound a value, and `(n % 16).eq(0)` says what divides it
-/// ([`Val::multiple_of`] does so too). `i.lt(x.extent(0))`, with `i` known not to be negative, takes
-/// the check from `x.get(i)`. Conditions that are joined by `&` count each. Of a variable that is
-/// assigned to (`let mut`) nothing is known afterwards, as it may change: bind its value by `let`.
+/// ([`Val::multiple_of`] does so too). `i.lt(x.extent(0))`, with `i` known not to be negative,
+/// takes the check from `x.get(i)`. Conditions that are joined by `&` count each. Bounds of what is
+/// computed from `program_id` or `thread_id` are checked alone. Of a variable that is assigned to
+/// (`let mut`) nothing is known afterwards, as it may change: bind its value by `let`.
 ///
 /// ```
 #[doc = include_str!("on_interp.txt")]

@@ -201,12 +201,13 @@ impl<T: Int> DeviceRange<T> {
         DeviceRange { ends: RangeEnds { reversed: !self.ends.reversed, ..self.ends }, ..self }
     }
 
-    /// Unrolls the loop by a factor: its body has that many rounds, and a second loop has those that
-    /// are left. A loop of host numbers with no more rounds than the factor is no loop any more.
+    /// Unrolls the loop by a factor: its body has that many rounds, and a second loop has those
+    /// that are left. A loop of host numbers with no more rounds than the factor is no loop any
+    /// more.
     ///
-    /// A hint: it never changes a result. A loop with a `break` or `return` in it, and one whose step
-    /// is a device value, are as without it. The budget of a [`fault_region`](crate::fault_region)
-    /// counts the rounds of a body as one step.
+    /// A hint: it never changes a result. A loop with a `break` or `return` in it, and one whose
+    /// step is a device value, are as without it. The budget of a
+    /// [`fault_region`](crate::fault_region) counts the rounds of a body as one step.
     ///
     /// ```
     #[doc = include_str!("../on_interp.txt")]

@@ -102,6 +102,16 @@ pub(crate) enum Loop {
     While { test: Region, cond: Id },
 }
 
+/// The body of a loop that is unrolled, and the step of the user's.
+pub(super) struct UnrolledBody<'a> {
+    pub index: Id,
+    pub rounds: u32,
+    pub step: i128,
+    pub region: &'a Region,
+    pub live: &'a [Var],
+    pub site: Site,
+}
+
 /// The variables that an `if`, a fault region or a loop must hand on, filled in by the liveness
 /// pass.
 pub(crate) type Live = Vec<Var>;

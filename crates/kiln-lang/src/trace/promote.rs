@@ -3,12 +3,11 @@
 //! One walk in order. [`Held`] maps each variable to its value here; a region that writes a
 //! variable which is read later yields it, and a loop carries it.
 
-use super::item::{Id, Item, Loop, NameItem, NamedAs, Raw, Region, Var};
+use super::item::{Id, Item, Loop, NameItem, NamedAs, Raw, Region, UnrolledBody, Var};
 use super::liveness;
 use super::naming::records_names;
 use super::recorder::Recorder;
 use super::site::Site;
-use super::unroll::UnrolledBody;
 use super::var_set::VarSet;
 use kiln_ir::{Block, ExplicitOp, Kernel, Level, Literal, Loc, Named, Naming, OpKind, Task, Type, Value};
 use std::collections::{BTreeMap, HashMap};

@@ -8,6 +8,7 @@ use super::item::{Id, Item};
 use super::recorder::Recorder;
 use super::site::Site;
 use kiln_ir::{BinaryOp, CompareOp, Literal, OpKind, Shape};
+use std::collections::HashSet;
 
 impl Recorder {
     /// Refines the values that a condition is about, which was found to hold.
@@ -29,6 +30,10 @@ impl Recorder {
     fn refine_compared(&mut self, compare: CompareOp, value: Id, number: Literal, site: Site) -> Option<()> {
         let elem = number.elem();
         if !self.type_of(value)?.is_scalar() {
+            return None;
+        }
+        // Its places are told apart by what it is computed from, which a bound would hide.
+        if compare != CompareOp::Eq && self.tells_apart(value) {
             return None;
         }
         let bound = |by: i128| Literal::from_i128(elem, number.as_i128() + by);
@@ -61,8 +66,10 @@ impl Recorder {
             let refined = self.multiple(value, by?, site)?;
             self.refine(value, refined);
         }
-        let exact = self.constant(number, Shape::scalar(), site);
-        self.refine(rest, exact);
+        if !self.tells_apart(rest) {
+            let exact = self.constant(number, Shape::scalar(), site);
+            self.refine(rest, exact);
+        }
         Some(())
     }
 
@@ -75,6 +82,22 @@ impl Recorder {
         let shape = self.type_of(value)?.as_tile()?.shape.clone();
         let mask = self.constant(Literal::wrapping(of.elem(), -power), shape, site);
         self.binary(BinaryOp::And, value, mask, site)
+    }
+
+    /// Whether a value is computed from the number of the program or the thread.
+    fn tells_apart(&self, value: Id) -> bool {
+        let (mut todo, mut seen) = (vec![value], HashSet::new());
+        while let Some(id) = todo.pop() {
+            let Some((kind, operands)) = self.operation_of(id).filter(|_| seen.insert(id)) else { continue };
+            if matches!(kind, OpKind::ProgramId(_) | OpKind::ThreadId(_)) {
+                return true;
+            }
+            // What is loaded from memory has lost it.
+            if kind.is_pure() {
+                todo.extend_from_slice(operands);
+            }
+        }
+        false
     }
 
     /// The operation of two operands that computes a value, if it stands in an open region.
@@ -93,7 +116,7 @@ impl Recorder {
         let mut items = self.regions.iter().rev().flat_map(|open| open.region.items.iter().rev());
         items.find_map(|item| {
             let Item::Op { kind, operands, results, .. } = item else { return None };
-            results.contains(&id).then_some((kind, &operands[..]))
+            results.contains(&id).then_some((kind, operands.as_slice()))
         })
     }
 }

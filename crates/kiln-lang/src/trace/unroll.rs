@@ -4,20 +4,10 @@
 //! The first goes on while all rounds of its body are below the upper bound, and carries where the
 //! second begins. Neither bound may wrap, so the bounds of both are computed to stay in their type.
 
-use super::item::{Id, Region, Var};
+use super::item::UnrolledBody;
 use super::promote::Promoter;
 use super::site::Site;
 use kiln_ir::{BinaryOp, Block, Literal, OpKind, Scalar, Type, Value};
-
-/// The body of a loop that is unrolled, and the step of the user's.
-pub(super) struct UnrolledBody<'a> {
-    pub index: Id,
-    pub rounds: u32,
-    pub step: i128,
-    pub region: &'a Region,
-    pub live: &'a [Var],
-    pub site: Site,
-}
 
 impl Promoter<'_> {
     /// Writes the loop, unrolled, if its step is a positive number of the host's and no step of the

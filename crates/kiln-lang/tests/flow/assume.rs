@@ -105,6 +105,16 @@ store.disjoint %x[%5] = %6
 }
 
 #[test]
+fn places_of_programs_stay_told_apart() {
+    let text = ir(&|x, _| {
+        let at = program_id(0) * 16;
+        assume(at.lt(64) & program_id(0).ge(0));
+        x.tile(at.multiple_of(4), 16).store(7);
+    });
+    assert!(!text.contains("min ") && !text.contains("max "), "{text}");
+}
+
+#[test]
 fn an_assumption_reaches_to_the_end_of_its_branch() {
     let text = ir(&|x, n| {
         let k = select(n.gt(5), val::<i64>(1), val(2));
