@@ -1,6 +1,7 @@
 //! Hints: they change no result, and what is assumed is checked.
 
 use crate::case::{Case, cases};
+use crate::matrix_units::blocked;
 use crate::trial::{Trial, Verdict, ensure, holds, list};
 use kiln_lang::prelude::*;
 use kiln_runtime::{FaultKind, Tensor};
@@ -84,16 +85,6 @@ fn unrolled_loops(trial: &mut Trial<'_>) -> Verdict {
     Ok(())
 }
 
-#[kernel(crate = kiln_runtime)]
-fn product(a: &Tensor<f16, 2>, b: &Tensor<f16, 2>, c: &mut Tensor<f32, 2>) {
-    let (i, j) = (program_id(0) * 64, program_id(1) * 32);
-    let mut sum = zeros::<f32>((64, 32));
-    for k in range_step(0, a.extent(1), 16) {
-        sum = dot_acc(a.tile((i, k), (64, 16)).load(0), b.tile((k, j), (16, 32)).load(0), sum);
-    }
-    c.tile((i, j), (64, 32)).store(sum);
-}
-
 fn registers_and_stages(trial: &mut Trial<'_>) -> Verdict {
     let (a, b): (Vec<f16>, Vec<f16>) = (
         list(0..64 * 80, |i| f16::from_f32((i % 5) as f32)),
@@ -104,7 +95,7 @@ fn registers_and_stages(trial: &mut Trial<'_>) -> Verdict {
     let expected = list(0..64 * 32, |i| element(i) as f32);
     for stages in [1, 2, 5] {
         let mut c = trial.output([64, 32])?;
-        product(&a, &b, &mut c).warps(4).max_registers(64).stages(stages).launch(trial.device)?;
+        blocked(&a, &b, &mut c, 64, 32, 16).warps(4).max_registers(64).stages(stages).launch(trial.device)?;
         holds(&format!("{stages} stages"), &c, &expected)?;
     }
     Ok(())
