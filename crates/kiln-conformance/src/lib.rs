@@ -38,6 +38,7 @@
 //! | `library*.rs`, `products*.rs`, `attention.rs`, `decoding.rs` | kernels of `kiln-kernels` |
 //! | `faults.rs`, `prints.rs` | what a kernel reports |
 //! | `fault_regions.rs` | faults that a kernel survives |
+//! | `hints.rs` | hints, and assumptions that are checked |
 //! | `launch.rs`, `tensors.rs`, `streams.rs` | the runtime: bad input, data movement, order |
 //! | `graphs.rs` | work that is recorded once and replayed |
 //! | `tuning.rs` | choosing among configurations of kernels |
@@ -86,6 +87,7 @@ mod four_bits;
 mod functions;
 mod graphs;
 mod grid;
+mod hints;
 mod integers;
 mod language;
 mod launch;
@@ -159,6 +161,7 @@ pub fn suite() -> Vec<Case> {
         explicit_extents::cases,
         explicit_faults::cases,
         memory::cases,
+        hints::cases,
         made_views::cases,
         flow::cases,
         language::cases,

@@ -12,6 +12,9 @@ use std::process::Command;
 assembler::tests! {
     text: true;
     vector_accesses_of_every_type
+    cache_hints
+    limits_of_registers
+    offsets_that_are_multiples_load_vectors
     arithmetic_of_every_type
     conversions_between_all_types
     control_flow_shared_memory_and_warps
@@ -112,6 +115,67 @@ fn vector_accesses_of_every_type() {
             );
         }
     }
+}
+
+fn cache_hints() {
+    for &reuse in Reuse::ALL {
+        let mut k = kernel([128, 1, 1]);
+        let (x, y) = (view(&mut k, "x", Scalar::F32, 1, false), view(&mut k, "y", Scalar::F32, 1, true));
+        let mut b = Builder::new(&mut k);
+        for view in [x, y] {
+            let (from, to) = (address(&mut b, view), address(&mut b, y));
+            let kind = OpKind::PtrLoad { space: Space::Global, lanes: 4, reuse, predicated: false };
+            let load = b.op(kind, &[from], &vec![Type::scalar(Scalar::F32); 4]);
+            let values = b.kernel.op(load).results.clone();
+            let kind = OpKind::PtrStore { space: Space::Global, lanes: 4, reuse, predicated: false };
+            let operands: Vec<Value> = [to].into_iter().chain(values).collect();
+            b.op(kind, &operands, &[]);
+        }
+        let text = assemble(&k).text;
+        let expected = match reuse {
+            Reuse::Normal => [".nc", "", ""],
+            Reuse::Streaming => [".nc", ".cs", ".cs"],
+            Reuse::EvictFirst => [".nc.L1::evict_first", ".L1::evict_first", ".L1::evict_first"],
+            Reuse::EvictLast => [".nc.L1::evict_last", ".L1::evict_last", ".L1::evict_last"],
+            Reuse::L2Only => [".cg.nc", ".cg", ".cg"],
+            Reuse::WriteThrough => [".nc", "", ".wt"],
+        };
+        for (op, hint) in ["ld", "ld", "st"].iter().zip(expected) {
+            assert!(text.contains(&format!("{op}.global{hint}.v4.b32")), "{reuse:?}:\n{text}");
+        }
+    }
+}
+
+fn limits_of_registers() {
+    let mut k = kernel([128, 1, 1]);
+    let y = view(&mut k, "y", Scalar::F32, 1, true);
+    let mut b = Builder::new(&mut k);
+    let (at, value) = (address(&mut b, y), b.constant(Literal::f32(1.0)));
+    store(&mut b, at, None, &[value]);
+    assert!(!assemble(&k).text.contains(".maxnreg"));
+    for registers in [24, 64, 255] {
+        k.hints.registers = Some(registers);
+        let text = assemble(&k).text;
+        assert!(text.contains(&format!(".reqntid 128, 1, 1\n.maxnreg {registers}\n{{")), "{text}");
+    }
+}
+
+fn offsets_that_are_multiples_load_vectors() {
+    let text = |offset: &str| {
+        format!(
+            "kernel @k(%x: view<f32, 1, global> {{align=16, extents=[16], strides=[=1]}}, %y: mut view<f32, 1, global>, %n: i64) tile warps 1 {{
+  %zero = const 0.0 : f32
+  %mask = const -4 : i64
+  %multiple = and %n, %mask : i64
+  %box = load %x[{offset}] pad %zero : f32[128]
+  store %y[%n] = %box
+}}"
+        )
+    };
+    let target = Target { compute: (9, 0), ptx: (9, 0) };
+    let ptx = |offset| kiln_cuda::compile_to_ptx(&parse(&text(offset)).unwrap(), target).unwrap().text;
+    assert!(ptx("%multiple").contains("ld.global.nc.v4.b32"), "{}", ptx("%multiple"));
+    assert!(!ptx("%n").contains("ld.global.nc.v"), "{}", ptx("%n"));
 }
 
 fn arithmetic_of_every_type() {

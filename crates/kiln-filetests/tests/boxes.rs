@@ -45,7 +45,7 @@ impl Boxes {
     }
 
     fn reuse(&mut self) -> Reuse {
-        *self.rng.pick(&[Reuse::Normal, Reuse::Streaming])
+        *self.rng.pick(Reuse::ALL)
     }
 
     /// A value of the pool, under this shape.

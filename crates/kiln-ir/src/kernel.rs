@@ -187,6 +187,26 @@ pub enum Level {
     },
 }
 
+/// What a launch asks of code generation, for NVIDIA GPUs. It never changes a result, and other
+/// devices ignore it.
+///
+/// ```
+/// use kiln_ir::{LaunchHints, parse};
+/// let kernel = parse("kernel @k() tile warps 4 registers 64 stages 3 {\n}")?;
+/// assert_eq!(kernel.hints, LaunchHints { registers: Some(64), stages: Some(3) });
+/// # Ok::<(), kiln_ir::ParseError>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct LaunchHints {
+    /// The most registers of a thread, 24 to 255; what does not fit into them is in memory. Not
+    /// with tasks that have budgets of their own.
+    pub registers: Option<u32>,
+    /// The most tiles of a loop of products over tiles that are in shared memory or on their way
+    /// to it at once, 1 to 16: the one that is used, and those that are fetched ahead. Otherwise
+    /// the compiler decides.
+    pub stages: Option<u32>,
+}
+
 /// An operation with its place in the data flow.
 ///
 /// ```
@@ -363,6 +383,8 @@ pub struct Kernel {
     /// every operation on floats rounds on its own, as Rust's do, and gives the same bits on every
     /// device; `Fma` is how such a kernel asks for a multiply-add.
     pub contract: bool,
+    /// What the launch asks of code generation.
+    pub hints: LaunchHints,
     /// Bytes of block scratch memory, set by the lowering to threads.
     pub scratch_bytes: u32,
     /// Names of the user's for values, where the kernel was recorded for a debugger. Their
@@ -385,6 +407,7 @@ impl Kernel {
             messages: Vec::new(),
             cluster: 1,
             contract: false,
+            hints: LaunchHints::default(),
             scratch_bytes: 0,
             names: Vec::new(),
             values: Vec::new(),

@@ -121,7 +121,7 @@ pub use float8::{E4M3, E5M2};
 pub use fragment::FragmentOp;
 pub use inline_ptx::{PtxPart, check_ptx, ptx_parts};
 pub use kernel::{
-    Block, BlockData, Def, Facts, IntFact, Kernel, Level, Loc, Named, Naming, Op, OpData, Param,
+    Block, BlockData, Def, Facts, IntFact, Kernel, LaunchHints, Level, Loc, Named, Naming, Op, OpData, Param,
     UNKNOWN_LOCATION, Value, WARP,
 };
 pub use literal::Literal;

@@ -95,6 +95,12 @@ impl Printer<'_, '_> {
             Level::Tile { warps: Some(n) } => write!(self.out, ") tile warps {n}")?,
             Level::Thread { block } => write!(self.out, ") thread {block:?}")?,
         }
+        if let Some(registers) = kernel.hints.registers {
+            write!(self.out, " registers {registers}")?;
+        }
+        if let Some(stages) = kernel.hints.stages {
+            write!(self.out, " stages {stages}")?;
+        }
         if kernel.cluster > 1 {
             write!(self.out, " cluster {}", kernel.cluster)?;
         }
@@ -457,7 +463,7 @@ impl Printer<'_, '_> {
     }
 
     fn reuse(&mut self, reuse: Reuse) -> fmt::Result {
-        self.flag(reuse == Reuse::Streaming, "streaming")
+        self.flag(reuse != Reuse::Normal, reuse.name())
     }
 
     fn flag(&mut self, set: bool, name: &str) -> fmt::Result {

@@ -1,7 +1,7 @@
 //! Assertions and prints on the device.
 
 use crate::elem::{Elem, for_host_numbers};
-use crate::trace::{Raw, Recorder, error, with};
+use crate::trace::{Raw, Recorder, Site, error, with};
 use crate::val::{IntoVal, Val};
 use kiln_ir::{Literal, OpKind, Shape};
 use smallvec::SmallVec;
@@ -132,9 +132,13 @@ impl AssertProbe<bool> {
 #[track_caller]
 pub fn assert(cond: impl IntoVal<bool>, text: &str, values: &[Raw]) {
     let site = Location::caller();
-    let cond = cond.into_val();
+    assert_raw(cond.into_val().raw(), text, values, site);
+}
+
+/// As [`assert`], for a line of the user's.
+pub(crate) fn assert_raw(cond: Raw, text: &str, values: &[Raw], site: Site) {
     with(|r| {
-        let cond = r.read(cond.raw(), site)?;
+        let cond = r.read(cond, site)?;
         emit(r, text, Some(cond), values, site)
     });
 }

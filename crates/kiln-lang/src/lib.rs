@@ -38,12 +38,13 @@
 //! | `time` | clocks, rest |
 //! | `ptx` | PTX in a kernel, for NVIDIA GPUs alone |
 //! | [`explicit`] | asynchronous copies and products, mbarriers, tasks (Hopper GPUs) |
-//! | `diag` | `device_assert!`, `device_print!` |
+//! | `diag`, `assume` | `device_assert!`, `device_print!`; what the user knows |
 //! | `flow` | what control flow becomes |
 //! | `explain` | what newcomers write, and what to write instead |
 //! | `trace` | recording, exits, variables to SSA |
 //! | `param` | parameters: the contract with a runtime |
 
+mod assume;
 mod block;
 pub mod diag;
 mod elem;
@@ -62,6 +63,7 @@ mod val;
 mod view;
 mod warp;
 
+pub use assume::assume;
 pub use block::*;
 pub use elem::{Bits, Elem, Float, HostNumber, Int, Num, Number, Numeric, Ordered, Untyped, Word};
 pub use flow::{
@@ -96,7 +98,7 @@ pub mod prelude {
         Accumulate, AlongAxis, AtomicOrder, Bits, BlockScaled, Combine, DeviceValue, E4M3, E5M2, Elem, Float,
         Half, Idx, Int, IntoIndex, IntoVal, KernelConst, LaneGroup, Level, Local, LocalRecords, Num, Numeric,
         Order, Record, RecordView, RecordViewMut, Scope, Shared, SharedRecords, ThreadIndex, Tile, Val, View,
-        ViewMut, Word, active_mask, ballot, barrier, barrier_and, barrier_count, barrier_or, bf16,
+        ViewMut, Word, active_mask, assume, ballot, barrier, barrier_and, barrier_count, barrier_or, bf16,
         block_broadcast, block_dim, block_exclusive_scan, block_exclusive_sum, block_histogram,
         block_inclusive_scan, block_inclusive_sum, block_max, block_min, block_reduce, block_sort,
         block_sort_by, block_sum, block_tile, block_tile_of, block_uniform, blocked_to_striped, clock_cycles,

@@ -15,7 +15,7 @@ use crate::precompile::{self, Job};
 use crate::request::{Request, Typed};
 use crate::stream::{Event, Queue, Stream, same_device};
 use kiln_backend::Report;
-use kiln_ir::{Kernel, Level};
+use kiln_ir::{Kernel, LaunchHints, Level};
 use kiln_lang::param::{KernelFn, KernelParams};
 use std::panic::Location;
 use std::sync::Arc;
@@ -62,6 +62,7 @@ pub struct Launch<P: KernelParams> {
 pub(crate) struct Settings {
     pub(crate) grid: Option<Extents>,
     pub(crate) level: Level,
+    pub(crate) hints: LaunchHints,
     /// An extent of the block that is none.
     no_block: Option<i128>,
     pub(crate) queue: Queue,
@@ -145,6 +146,64 @@ impl<P: KernelParams> Launch<P> {
     pub fn warps(mut self, warps: u32) -> Self {
         self.settings.no_block = None;
         self.settings.level = Level::Tile { warps: Some(warps) };
+        self
+    }
+
+    /// The most registers of a thread on NVIDIA GPUs, 24 to 255 (CUDA's `__maxnreg__`): fewer let
+    /// more blocks run at once, and what does not fit is in memory. Other devices have no such
+    /// limit, and results are the same. The compiler gives such a kernel no task that copies, and
+    /// tasks with registers of their own are refused.
+    ///
+    /// ```
+    /// # use kiln_lang::prelude::*;
+    /// # use kiln_runtime::{Device, Tensor};
+    /// #[kernel(crate = kiln_runtime)]
+    /// fn increment(y: &mut Tensor<i32, 1>) {
+    ///     let tile = y.tile(program_id(0) * 4, 4);
+    ///     tile.store(tile.load(0) + 1);
+    /// }
+    ///
+    /// let device = Device::open("interp")?;
+    /// let mut y = device.zeros([5])?;
+    /// increment(&mut y).max_registers(64).launch(&device)?;
+    /// assert_eq!(y.to_vec()?, [1; 5]);
+    /// let error = increment(&mut y).max_registers(300).launch(&device).unwrap_err();
+    /// assert!(error.to_string().contains("at most 300 registers of a thread, expected 24 to 255"));
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    pub fn max_registers(mut self, registers: u32) -> Self {
+        self.settings.hints.registers = Some(registers);
+        self
+    }
+
+    /// How many tiles a loop of products (`dot`) over tiles has in shared memory at once, 1 to 16:
+    /// the one that it uses and those that are fetched ahead, as far as there is room. With 1
+    /// nothing is. For NVIDIA GPUs; other devices ignore it, and results are the same. The compiler
+    /// chooses well for most.
+    ///
+    /// ```
+    /// # use kiln_lang::prelude::*;
+    /// # use kiln_runtime::{Device, Tensor};
+    /// #[kernel(crate = kiln_runtime)]
+    /// fn product(a: &Tensor<f16, 2>, b: &Tensor<f16, 2>, c: &mut Tensor<f32, 2>) {
+    ///     let (i, j) = (program_id(0) * 16, program_id(1) * 16);
+    ///     let mut sum = zeros::<f32>((16, 16));
+    ///     for k in range_step(0, a.extent(1), 16) {
+    ///         sum = dot_acc(a.tile((i, k), (16, 16)).load(0), b.tile((k, j), (16, 16)).load(0), sum);
+    ///     }
+    ///     c.tile((i, j), (16, 16)).store(sum);
+    /// }
+    ///
+    /// let device = Device::open("interp")?;
+    /// let ones = [f16::ONE; 1024];
+    /// let (a, b) = (device.tensor(&ones, [16, 64])?, device.tensor(&ones, [64, 16])?);
+    /// let mut c = device.uninit([16, 16])?;
+    /// product(&a, &b, &mut c).stages(3).launch(&device)?;
+    /// assert_eq!(c.to_vec()?, [64.0; 256]);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    pub fn stages(mut self, stages: u32) -> Self {
+        self.settings.hints.stages = Some(stages);
         self
     }
 
@@ -249,7 +308,7 @@ impl<P: KernelParams> Launch<P> {
     pub fn ir(&self) -> Result<Kernel> {
         self.settings.check_extents(&self.request)?;
         let request: &dyn Request = &self.request;
-        request.specialize(self.settings.level)
+        request.specialize(self.settings.level, self.settings.hints)
     }
 }
 
@@ -257,7 +316,7 @@ impl<P: KernelParams> Launch<P> {
 /// kernel of a program.
 impl Settings {
     pub(crate) fn new(level: Level) -> Settings {
-        Settings { grid: None, level, no_block: None, queue: Queue::default() }
+        Settings { grid: None, level, hints: LaunchHints::default(), no_block: None, queue: Queue::default() }
     }
 
     /// Makes this a launch of threads. Not inlined into every kernel's.
@@ -333,7 +392,7 @@ impl Settings {
         let key = self.key(request, device)?;
         let mut built = None;
         let loaded = device.programs().get(&key, || {
-            let (start, kernel) = (Instant::now(), request.specialize(self.level)?);
+            let (start, kernel) = (Instant::now(), request.specialize(self.level, self.hints)?);
             built = Some(start);
             Ok(Arc::new(LoadedKernel::new(request.name(), kernel, device.sources(), start)?))
         })?;
@@ -349,7 +408,7 @@ impl Settings {
         let key = self.key(request, device)?;
         if device.programs().announce(&key) {
             let start = Instant::now();
-            let (name, kernel) = (request.name().to_owned(), request.specialize(self.level)?);
+            let (name, kernel) = (request.name().to_owned(), request.specialize(self.level, self.hints)?);
             let tracing = start.elapsed();
             precompile::add(Job { device: device.clone(), key, name, kernel, tracing, site });
         }
@@ -361,7 +420,7 @@ impl Settings {
         self.check_block(request, device)?;
         match kiln_lang::traced_now() {
             Some(traced) => Err(Error::LaunchInTrace { kernel: request.name().to_owned(), traced }),
-            None => Ok(Specialization { spec: request.key(), level: self.level }),
+            None => Ok(Specialization { spec: request.key(), level: self.level, hints: self.hints }),
         }
     }
 

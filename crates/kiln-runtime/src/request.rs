@@ -1,7 +1,7 @@
 //! A kernel with its arguments, behind an interface that does not depend on their types.
 
 use crate::error::{Error, Result};
-use kiln_ir::{Kernel, Level, VerifyError, verify};
+use kiln_ir::{Kernel, LaunchHints, Level, VerifyError, verify};
 use kiln_lang::param::{ArgSink, FunctionId, KernelFn, KernelParams, KernelSite, SpecKey, trace_function};
 
 /// A kernel with its arguments.
@@ -69,9 +69,9 @@ impl dyn Request + '_ {
     ///
     /// # Errors
     /// [`Error::Kernel`] with every problem in it.
-    pub(crate) fn specialize(&self, level: Level) -> Result<Kernel> {
+    pub(crate) fn specialize(&self, level: Level, hints: LaunchHints) -> Result<Kernel> {
         match self.origin() {
-            Origin::Function(function) => specialized(function.site, level, self),
+            Origin::Function(function) => specialized(function.site, (level, hints), self),
             Origin::Ir(ir) => ir.specialize(),
         }
     }
@@ -102,10 +102,15 @@ impl<P: KernelParams> Request for Typed<P> {
 }
 
 /// The kernel that a function records, if it keeps the rules of the IR.
-fn specialized(site: &KernelSite, level: Level, function: &dyn Request) -> Result<Kernel> {
+fn specialized(
+    site: &KernelSite,
+    (level, hints): (Level, LaunchHints),
+    function: &dyn Request,
+) -> Result<Kernel> {
     let refuse = |problems| Error::Kernel { kernel: site.name.to_owned(), problems };
-    let kernel = trace_function(site, level, &mut || function.record())
+    let mut kernel = trace_function(site, level, &mut || function.record())
         .map_err(|errors| refuse(errors.errors().iter().map(ToString::to_string).collect()))?;
+    kernel.hints = hints;
     verify(&kernel).map_err(|errors| refuse(problems(site, &errors)))?;
     Ok(kernel)
 }

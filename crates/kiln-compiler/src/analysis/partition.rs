@@ -322,6 +322,13 @@ impl Affine {
         Some(Affine { by, rest: (a.min(b), a.max(b)) })
     }
 
+    /// The multiple of a power of two below it, if that is this for each program.
+    fn rounded_down(self, step: i64) -> Option<Affine> {
+        let down = |x: i64| x & -step;
+        let whole = self.by.iter().all(|by| by % step == 0);
+        whole.then_some(Affine { rest: (down(self.rest.0), down(self.rest.1)), ..self })
+    }
+
     /// The one grid axis it depends on, with a positive factor.
     fn one_program(self) -> Option<(usize, i64, (i64, i64))> {
         let mut axes = (0..3).filter(|&a| self.by[a] != 0);
@@ -362,6 +369,12 @@ fn affine(kernel: &Kernel, value: Value) -> Option<Affine> {
                 (Some(factor), _) => y.scale(factor),
                 _ => None,
             }
+        }
+        // A mask that takes low bits away, which no factor has.
+        Computed::Binary(BinaryOp::And) => {
+            let mask = of(data.right())?.as_constant().filter(|mask| *mask < 0);
+            let step = mask?.checked_neg().filter(|step| step.count_ones() == 1)?;
+            of(data.left())?.rounded_down(step)
         }
         // No sums of multiples of program numbers, as far as it matters.
         Computed::Iota
@@ -436,6 +449,26 @@ mod tests {
             "tile",
         );
         assert!(p.unproven[0].reason.contains("grid axis y"), "{p:?}");
+    }
+
+    #[test]
+    fn a_multiple_of_what_divides_the_factor_is_itself() {
+        let masked = |mask: i64| {
+            of(
+                &format!(
+                    "  %0 = program_id x : i64\n  %1 = const 64 : i64\n  %2 = mul %0, %1 : i64\n  %3 = const {mask} : i64\n  %4 = and %2, %3 : i64\n  %5 = const 0.0 : f32[64]\n  store.disjoint %z[%4] = %5\n"
+                ),
+                "tile",
+            )
+        };
+        for mask in [-64, -16, -1] {
+            let p = masked(mask);
+            assert_eq!(p.grid[0], [GridRule { param: 2, axis: 0, by: 64 }], "{mask}");
+            assert_eq!(p.unproven, [], "{mask}");
+        }
+        for mask in [-128, -24, 16, 0, i64::MIN] {
+            assert_eq!(masked(mask).unproven.len(), 1, "{mask}");
+        }
     }
 
     #[test]

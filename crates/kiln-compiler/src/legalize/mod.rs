@@ -62,7 +62,7 @@ pub fn legalize_tiles(kernel: &Kernel) -> Result<Option<Kernel>, CompileError> {
     let mut out = Kernel::new(kernel.name.clone(), kernel.level);
     (out.files, out.messages) = (kernel.files.clone(), kernel.messages.clone());
     (out.cluster, out.scratch_bytes) = (kernel.cluster, kernel.scratch_bytes);
-    out.contract = kernel.contract;
+    (out.contract, out.hints) = (kernel.contract, kernel.hints);
     let mut values = vec![Parts::new(); kernel.counts().0];
     for (param, &arg) in kernel.params.iter().zip(&kernel.block(kernel.body).args) {
         values[arg.index()] = smallvec![out.add_param(param.clone())];

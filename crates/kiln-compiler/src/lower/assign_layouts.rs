@@ -46,7 +46,8 @@ pub(crate) fn assign_layouts<'k>(
     let roles = plan.roles.clone();
     let class = |v: Value| classes.find(v);
     plan.products = products::find(kernel, target, &roles, warps, class, |layout| plan.intern(layout));
-    let stages = Stages { most: target.cost.memory.most_stages, bytes: room.stages };
+    let stages =
+        Stages { most: target.cost.memory.most_stages, bytes: room.stages, asked: kernel.hints.stages };
     plan.pipelines = pipeline::find(kernel, stages, facts, &plan.products, &mut plan.roles, warps);
     classes.gather(kernel, facts, &mut plan);
     for index in 0..values {

@@ -246,11 +246,15 @@ fn combine(op: BinaryOp, elem: Scalar, a: Known, b: Known) -> Option<Known> {
             (a.divisor.max(b.divisor), (0, if a.min >= 0 { a.max.min(b.max) } else { b.max }))
         }
         BinaryOp::And if a.min >= 0 => (a.divisor.max(b.divisor), (0, a.max)),
+        // Of unknown sign both, so that it may be any number of which they have no such bits.
+        BinaryOp::And => {
+            let Known { min, max, .. } = Known::nothing(elem);
+            (a.divisor.max(b.divisor), (min, max))
+        }
         BinaryOp::Rem if a.min >= 0 && b.min > 0 => (a.divisor.min(b.divisor), (0, a.max.min(b.max - 1))),
         BinaryOp::Div
         | BinaryOp::FastDiv
         | BinaryOp::Rem
-        | BinaryOp::And
         | BinaryOp::Or
         | BinaryOp::Xor
         | BinaryOp::Shl
@@ -314,7 +318,8 @@ mod tests {
         let both = b.binary(BinaryOp::And, masked, negative);
         let mut facts = IntFacts::new(&kernel);
         assert_eq!(facts.of(masked), Known { divisor: 16, min: 0, max: 0x70 });
-        assert_eq!(facts.of(rounded), Known::nothing(Scalar::I64), "nothing is known of its sign");
+        let any = Known { divisor: 16, ..Known::nothing(Scalar::I64) };
+        assert_eq!(facts.of(rounded), any, "nothing is known of its sign");
         assert_eq!(facts.of(both), Known { divisor: 16, min: 0, max: 0x70 });
     }
 

@@ -332,6 +332,8 @@ impl<'k> Lowering<'k> {
         self.em.kernel.messages = self.src.messages.clone();
         self.em.kernel.cluster = self.src.cluster;
         self.em.kernel.contract = self.src.contract;
+        // Loops have their stages now.
+        self.em.kernel.hints.registers = self.src.hints.registers;
         let body = self.src.body;
         for (param, &arg) in self.src.params.iter().zip(&self.src.block(body).args) {
             let value = self.em.kernel.add_param(param.clone());

@@ -30,6 +30,8 @@ pub(crate) struct Stages {
     pub most: u32,
     /// Bytes of shared memory.
     pub bytes: u32,
+    /// How many the launch asks for, whatever else is best.
+    pub asked: Option<u32>,
 }
 
 /// A load into shared memory.
@@ -284,8 +286,9 @@ impl Finder<'_, '_> {
 /// How many stages of so many bytes: as many as leave room for a second block, which registers do
 /// too for up to four warps, or else as there is room for. `None` if not even two.
 fn stages(bytes: u32, budget: Stages, warps: u32) -> Option<u32> {
-    let fitting = |space: u32| (space / bytes.max(1)).min(budget.most);
-    let beside = if warps <= 4 { fitting(budget.bytes / 2) } else { 0 };
+    let most = budget.asked.unwrap_or(budget.most);
+    let fitting = |space: u32| (space / bytes.max(1)).min(most);
+    let beside = if warps <= 4 && budget.asked.is_none() { fitting(budget.bytes / 2) } else { 0 };
     Some(if beside >= 2 { beside } else { fitting(budget.bytes) }).filter(|stages| *stages >= 2)
 }
 

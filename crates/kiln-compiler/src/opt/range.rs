@@ -2,8 +2,8 @@
 //! their view, quotients that need not be 64 bits wide.
 //!
 //! Besides the intervals themselves, an index is inside a view where it is a loop's variable and
-//! the loop ends at the view's extent, or where an `if` around the access has found it to be less
-//! than the extent.
+//! the loop ends at the view's extent, or where an `if` around the access or an assertion before it
+//! has found it to be less than the extent.
 
 use super::rewrite::{Cursor, Fate, Pass, rewrite};
 use crate::lower::facts::{IntFacts, Known};
@@ -61,6 +61,11 @@ impl Finder<'_> {
                 self.found.insert(op, decision);
             }
             let data = kernel.op(op);
+            if matches!(data.kind, OpKind::Assert(_)) {
+                // What follows runs only where it holds. In kernels whose threads go on after a
+                // fault, accesses without a check take place no more (`lower/deferred_faults.rs`).
+                self.assume(data.condition());
+            }
             for (at, &region) in data.regions.iter().enumerate() {
                 let known = self.below.len();
                 match (data.kind.control_flow(), at) {

@@ -164,6 +164,12 @@ fn suits(kernel: &Kernel, target: &Target) -> Result<u32, NotEligible> {
     if let Some((loc, what)) = wrong {
         return NotEligible::new(loc, format!("`{what}` is for whole blocks or others than memory"));
     }
+    if kernel.hints.registers.is_some() {
+        return NotEligible::new(
+            Loc::default(),
+            "the launch limits the registers, of which tasks have budgets",
+        );
+    }
     let warps = warps.or_else(|| products::warps(kernel, kernel, target)).unwrap_or(0);
     if warps == 0 || !warps.is_multiple_of(WARPGROUP) || warps > 4 * WARPGROUP || kernel.cluster != 1 {
         return NotEligible::new(Loc::default(), format!("{warps} warps are no warpgroups of one block"));

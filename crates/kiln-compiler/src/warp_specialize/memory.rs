@@ -103,14 +103,22 @@ impl SharedMemory {
         let stage: u32 = plan.rings.iter().map(bytes).sum();
         let kept: u32 = eligible.kept.iter().map(Copied::bytes).sum();
         let fewest = if eligible.loops.iter().any(|l| l.in_flight) { 3 } else { 2 };
-        let stages = [fewest, target.cost.memory.most_stages];
+        let asked = kernel.hints.stages;
+        let stages = [fewest, asked.unwrap_or(target.cost.memory.most_stages)];
+        if let Some(asked) = asked.filter(|asked| *asked < fewest) {
+            let loc = kernel.op(eligible.loops[0].op).loc;
+            return NotEligible::new(
+                loc,
+                format!("the launch asks for {asked} stages, {fewest} is the least"),
+            );
+        }
         plan.leaving = results::find(kernel, eligible);
         // Two blocks of few warps hide each other's beginnings and ends.
         let beside = (target.shared_memory + SYSTEM) / 2 - SYSTEM;
         let beside = beside.saturating_sub(LEAST_RESERVE + kept);
         let whole = target.shared_memory.saturating_sub(RESERVE + kept);
-        let mut enough = eligible.warps <= FEW_WARPS && plan.divide(beside, stage, stages)
-            || plan.divide(whole, stage, stages);
+        let may_halve = eligible.warps <= FEW_WARPS && asked.is_none();
+        let mut enough = may_halve && plan.divide(beside, stage, stages) || plan.divide(whole, stage, stages);
         if !enough {
             plan.leaving.clear();
             enough = plan.divide(whole, stage, stages);

@@ -153,6 +153,28 @@ fn a_loop_of_products_has_stages_and_one_barrier_a_round() {
 }
 
 #[test]
+fn a_launch_chooses_the_stages() {
+    let sizes = Sizes { tile: [64, 64, 32], all: [64, 64, 200] };
+    let text = product(sizes.tile, Scalar::BF16, [Factor::Plain; 2]);
+    let target = Target::cuda((8, 0), 160 << 10);
+    let report = |stages: &str| {
+        let text = text.replace(" tile {", &format!(" tile {stages} {{"));
+        let case = case(&text, &sizes, Scalar::BF16, [Factor::Plain; 2]);
+        let report = explain_layouts(&case.kernel(None, true), &target).unwrap();
+        case.check_with(&[Some(4)], &[true]);
+        report
+    };
+    for stages in [2, 3, 6] {
+        let report = report(&format!("stages {stages}"));
+        assert!(report.contains(&format!("loads of a loop: {stages} stages of 8192 bytes")), "{report}");
+    }
+    assert!(!report("stages 1").contains("loads of a loop"));
+    // As many as there is room for.
+    let most = report("stages 16");
+    assert!(most.contains("loads of a loop: 16 stages of 8192 bytes"), "{most}");
+}
+
+#[test]
 fn older_targets_and_other_types_have_no_fragments() {
     let sizes = Sizes { tile: [64, 64, 32], all: [64, 64, 128] };
     let of = |elem: Scalar, capability| {

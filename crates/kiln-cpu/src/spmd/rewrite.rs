@@ -43,7 +43,7 @@ pub(crate) fn lockstep(kernel: &Kernel, block: [u32; 3]) -> Result<Lockstep> {
     let mut new = Kernel::new(kernel.name.clone(), Level::Tile { warps: None });
     new.files.clone_from(&kernel.files);
     new.messages.clone_from(&kernel.messages);
-    new.contract = kernel.contract;
+    (new.contract, new.hints) = (kernel.contract, kernel.hints);
     let params: Vec<Value> = kernel.params.iter().map(|p| new.add_param(p.clone())).collect();
     let threads: u32 = block.iter().product();
     let lanes = lanes(kernel, threads);

@@ -123,7 +123,11 @@ fn head(w: &Writer<'_>, entry: &str, block: [u32; 3], words: usize, roomy: bool)
     // Without it the assembler ignores register budgets; and of a kernel of one warp that waits for
     // others, which runs alone on its multiprocessor, it spills registers to make room for more
     // blocks.
-    let blocks = if explicit.budgets || roomy { ".minnctapersm 1\n" } else { "" };
+    let blocks = match w.kernel.hints.registers {
+        Some(registers) => format!(".maxnreg {registers}\n"),
+        None if explicit.budgets || roomy => ".minnctapersm 1\n".to_owned(),
+        None => String::new(),
+    };
     format!(
         ".version {major}.{minor}\n.target {}{family}\n.address_size 64\n\n.visible .entry {entry}(\n{}\n)\n.reqntid {x}, {y}, {z}\n{blocks}{{\n",
         target.name(),

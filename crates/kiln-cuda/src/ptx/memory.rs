@@ -2,6 +2,7 @@
 
 use super::parameters::first_word;
 use super::register::{Class, Reg, suffix};
+use super::target::EVICTION_VERSION;
 use super::threads::scope as scope_name;
 use super::writer::Writer;
 use kiln_backend::Result;
@@ -116,8 +117,21 @@ impl Writer<'_> {
         false
     }
 
+    /// A hint of caches, if the driver's PTX has it.
+    fn expressible(&mut self, reuse: Reuse) -> Reuse {
+        match reuse {
+            Reuse::EvictFirst | Reuse::EvictLast if self.target.ptx < EVICTION_VERSION => Reuse::Normal,
+            Reuse::EvictFirst | Reuse::EvictLast => {
+                self.version = self.version.max(EVICTION_VERSION);
+                reuse
+            }
+            Reuse::Normal | Reuse::Streaming | Reuse::L2Only | Reuse::WriteThrough => reuse,
+        }
+    }
+
     pub(super) fn load(&mut self, op: &OpData, space: Space, lanes: u32, reuse: Reuse) -> Result<()> {
         let address = self.get(op.address())?;
+        let reuse = self.expressible(reuse);
         let elem = self.elem(op.results[0]);
         let words = Words::of(elem.bytes(), lanes);
         let regs: Vec<Reg> = (0..words.count).map(|_| self.reg(words.class)).collect();
@@ -132,9 +146,16 @@ impl Writer<'_> {
         // addition 6 % slower when L2 was full of dirty lines (bench/notes.md), and nothing was
         // ever faster for a hint on loads.
         let cache = match (space, self.is_read_only(op.address()), reuse) {
-            (Space::Global, true, _) => ".nc",
+            (Space::Global, true, Reuse::Normal | Reuse::Streaming | Reuse::WriteThrough) => ".nc",
+            (Space::Global, true, Reuse::EvictFirst) => ".nc.L1::evict_first",
+            (Space::Global, true, Reuse::EvictLast) => ".nc.L1::evict_last",
+            (Space::Global, true, Reuse::L2Only) => ".cg.nc",
             (Space::Global, false, Reuse::Streaming) => ".cs",
-            _ => "",
+            (Space::Global, false, Reuse::EvictFirst) => ".L1::evict_first",
+            (Space::Global, false, Reuse::EvictLast) => ".L1::evict_last",
+            (Space::Global, false, Reuse::L2Only) => ".cg",
+            (Space::Global, false, Reuse::Normal | Reuse::WriteThrough)
+            | (Space::Shared | Space::Local, ..) => "",
         };
         let (vector, ty) = (words.vector(), words.ty);
         self.put(format_args!(
@@ -179,6 +200,7 @@ impl Writer<'_> {
 
     pub(super) fn store(&mut self, op: &OpData, space: Space, lanes: u32, reuse: Reuse) -> Result<()> {
         let address = self.get(op.address())?;
+        let reuse = self.expressible(reuse);
         let predicate = op.mask().map(|mask| self.get(mask)).transpose()?;
         let predicate = predicate.map_or_else(String::new, |mask| format!("@{mask} "));
         let values: Vec<Reg> = op.stored_values().iter().map(|&v| self.get(v)).collect::<Result<_>>()?;
@@ -187,7 +209,14 @@ impl Writer<'_> {
         let per_word = values.len() / words.count as usize;
         let regs: Vec<Reg> =
             values.chunks(per_word).map(|group| self.pack(elem, words.class, group)).collect();
-        let cache = if space == Space::Global && reuse == Reuse::Streaming { ".cs" } else { "" };
+        let cache = match (space, reuse) {
+            (Space::Global, Reuse::Streaming) => ".cs",
+            (Space::Global, Reuse::EvictFirst) => ".L1::evict_first",
+            (Space::Global, Reuse::EvictLast) => ".L1::evict_last",
+            (Space::Global, Reuse::L2Only) => ".cg",
+            (Space::Global, Reuse::WriteThrough) => ".wt",
+            (Space::Global, Reuse::Normal) | (Space::Shared | Space::Local, _) => "",
+        };
         let (vector, ty) = (words.vector(), words.ty);
         self.put(format_args!(
             "{predicate}st.{}{cache}{vector}.{ty} [{address}], {}",

@@ -68,7 +68,7 @@ impl Generator<'_> {
             })
             .collect();
         let padding = self.padding(ty.elem());
-        let reuse = *self.rng.pick(&[Reuse::Normal, Reuse::Streaming]);
+        let reuse = *self.rng.pick(Reuse::ALL);
         let value = self.builder().load(view, &offsets, padding, Shape::new(&extents), reuse);
         self.keep_loaded(value, false);
     }
@@ -236,7 +236,7 @@ impl Generator<'_> {
                 if shape.rank() == 1 && self.rng.one_in(3) {
                     self.scatter_box(view, offsets[0], shape, value);
                 } else {
-                    let reuse = *self.rng.pick(&[Reuse::Normal, Reuse::Streaming]);
+                    let reuse = *self.rng.pick(Reuse::ALL);
                     let disjoint = self.rng.one_in(2);
                     self.builder().store(view, &offsets, value, reuse, disjoint);
                 }

@@ -137,7 +137,8 @@ pub enum ClockUnit {
     Cycles,
 }
 
-/// How soon loaded or stored data will be used again.
+/// How soon loaded or stored data will be used again, and which caches are to hold it. A hint: it
+/// never changes a result, and devices that have no use for one ignore it.
 ///
 /// ```
 /// use kiln_ir::{OpKind, Reuse, parse};
@@ -159,6 +160,14 @@ pub enum Reuse {
     Normal,
     /// It is touched once: do not keep it in caches.
     Streaming,
+    /// It goes first where a multiprocessor's cache needs room.
+    EvictFirst,
+    /// It goes last where a multiprocessor's cache needs room.
+    EvictLast,
+    /// It is cached for the whole device alone, not for one multiprocessor.
+    L2Only,
+    /// Stores only: it is written through the caches to memory.
+    WriteThrough,
 }
 
 /// What a check of the whole block, or a deferred one, is about.
@@ -233,5 +242,9 @@ words!(Bounds, "treatment of bounds", { Mask = "mask", Check = "check", Trust = 
 words!(ShuffleMode, "shuffle mode", { Index = "index", Up = "up", Down = "down", Xor = "xor" });
 words!(VoteMode, "vote mode", { All = "all", Any = "any", Ballot = "ballot" });
 words!(ClockUnit, "unit", { Nanos = "nanos", Cycles = "cycles" });
+words!(Reuse, "use of caches", {
+    Normal = "normal", Streaming = "streaming", EvictFirst = "evict_first", EvictLast = "evict_last",
+    L2Only = "l2_only", WriteThrough = "write_through",
+});
 words!(Order, "order", { Relaxed = "relaxed", Acquire = "acquire", Release = "release" });
 words!(Scope, "scope", { Block = "block", Device = "device", System = "system" });

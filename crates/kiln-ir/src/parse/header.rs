@@ -21,6 +21,12 @@ impl Parser {
         self.mark('(')?;
         self.list_until(')', Self::param)?;
         self.kernel.level = self.level()?;
+        if self.take_word("registers") {
+            self.kernel.hints.registers = Some(self.integer("a number of registers")?);
+        }
+        if self.take_word("stages") {
+            self.kernel.hints.stages = Some(self.integer("a number of stages")?);
+        }
         if self.take_word("cluster") {
             self.kernel.cluster = self.integer("a number of blocks")?;
         }

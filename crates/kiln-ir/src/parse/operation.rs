@@ -27,7 +27,10 @@ impl Modifiers {
     }
 
     pub(super) fn reuse(&mut self) -> Reuse {
-        if self.flag("streaming") { Reuse::Streaming } else { Reuse::Normal }
+        let word = self.words.get(self.next).and_then(|word| Reuse::from_name(word));
+        let hint = word.filter(|reuse| *reuse != Reuse::Normal);
+        self.next += usize::from(hint.is_some());
+        hint.unwrap_or_default()
     }
 }
 

@@ -425,6 +425,10 @@ impl Subject<'_> {
         require(registers <= REGISTERS, || {
             format!("{registers} registers in all, expected at most {REGISTERS}")
         })?;
+        let limit = self.kernel.hints.registers.is_none();
+        require(registers == 0 || limit, || {
+            "tasks with registers of their own in a launch with a limit of registers".into()
+        })?;
         self.tiles_stay_outside()
     }
 

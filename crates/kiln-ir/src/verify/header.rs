@@ -1,6 +1,6 @@
 //! Rules of the level, the parameters and what is known of them.
 
-use crate::kernel::{IntFact, Kernel, Level, Param};
+use crate::kernel::{IntFact, Kernel, LaunchHints, Level, Param};
 use crate::types::{MAX_VIEW_RANK, Space, Type};
 
 pub(super) fn check(kernel: &Kernel) -> Vec<String> {
@@ -14,6 +14,7 @@ pub(super) fn check(kernel: &Kernel) -> Vec<String> {
         }
     }
     errors.extend(super::explicit::cluster(kernel).err());
+    errors.extend(hints(kernel));
     if u64::from(kernel.scratch_bytes) > super::MAX_SHARED {
         let (given, most) = (kernel.scratch_bytes, super::MAX_SHARED);
         errors.push(format!("scratch memory of {given} bytes, expected at most {most}"));
@@ -38,6 +39,23 @@ fn level(level: Level) -> Result<(), String> {
             n => Err(format!("a block of {block:?} has {n} threads, expected 1 to 1024")),
         },
         _ => Ok(()),
+    }
+}
+
+/// What is wrong with the hints of the launch.
+fn hints(kernel: &Kernel) -> Option<String> {
+    let LaunchHints { registers, stages } = kernel.hints;
+    if let Some(n) = registers
+        && !(24..=255).contains(&n)
+    {
+        return Some(format!("at most {n} registers of a thread, expected 24 to 255"));
+    }
+    match (stages, kernel.level) {
+        (Some(_), Level::Thread { .. }) => Some("stages of a kernel over threads, which has none".into()),
+        (Some(n), Level::Tile { .. }) if !(1..=16).contains(&n) => {
+            Some(format!("{n} stages, expected 1 to 16"))
+        }
+        (Some(_) | None, Level::Tile { .. }) | (None, Level::Thread { .. }) => None,
     }
 }
 

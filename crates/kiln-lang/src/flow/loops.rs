@@ -181,7 +181,11 @@ impl Body {
         let index = with(|r| r.value(Type::scalar(counted)))?;
         let (scope, open) = with(|r| (r.begin_for(), r.innermost()))?;
         let [lo, hi, step] = bounds;
-        self.state = ForState::Inside { scope, bounds: Bounds { lo, hi, step, index }, open };
+        self.state = ForState::Inside {
+            scope,
+            bounds: Bounds { lo, hi, step, index, unroll: self.range.unroll },
+            open,
+        };
         let item = self.range.item(bounds, index, counted);
         if counted == elem {
             return Some(item);

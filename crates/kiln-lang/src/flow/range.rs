@@ -9,6 +9,9 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::panic::Location;
 
+/// The largest factor that loops are unrolled by.
+const MAX_UNROLL: u32 = 256;
+
 /// A range of integers for a loop on the device. Made by [`range`], [`range_step`], or `a..b` with
 /// a device bound.
 ///
@@ -43,6 +46,7 @@ pub(super) struct RangeEnds {
     hi: Raw,
     step: Raw,
     reversed: bool,
+    pub unroll: u32,
     pub site: Site,
 }
 
@@ -186,15 +190,49 @@ impl<T: Int> DeviceRange<T> {
     /// Every `step`th integer.
     #[track_caller]
     pub fn step_by(self, step: impl IntoVal<T>) -> DeviceRange<T> {
-        let RangeEnds { lo, hi, reversed, .. } = self.ends;
+        let RangeEnds { lo, hi, reversed, unroll, .. } = self.ends;
         let stepped = RangeEnds::new([lo, hi, step.into_val().raw()], Location::caller());
-        DeviceRange { ends: RangeEnds { reversed, ..stepped }, elem: PhantomData }
+        DeviceRange { ends: RangeEnds { reversed, unroll, ..stepped }, elem: PhantomData }
     }
 
     /// The integers from the last to the first.
     #[must_use]
     pub fn rev(self) -> DeviceRange<T> {
         DeviceRange { ends: RangeEnds { reversed: !self.ends.reversed, ..self.ends }, ..self }
+    }
+
+    /// Unrolls the loop by a factor: its body has that many rounds, and a second loop has those
+    /// that are left. A loop of host numbers with no more rounds than the factor is no loop any
+    /// more.
+    ///
+    /// A hint: it never changes a result. A loop with a `break` or `return` in it, and one whose
+    /// step is a device value, are as without it. The budget of a
+    /// [`fault_region`](crate::fault_region) counts the rounds of a body as one step.
+    ///
+    /// ```
+    #[doc = include_str!("../on_interp.txt")]
+    /// # on_interp(Level::Tile { warps: None }, &|memory| {
+    /// #[device(crate = kiln_lang)]
+    /// fn sum_of_squares(n: Val<i32>) -> Val<i32> {
+    ///     let mut sum: Val<i32> = 0;
+    ///     for i in range(1, n).unroll(4) {
+    ///         sum += i * i;
+    ///     }
+    ///     sum
+    /// }
+    ///
+    /// device_assert!(sum_of_squares(val(7)).eq(1 + 4 + 9 + 16 + 25 + 36));
+    /// # });
+    /// ```
+    #[must_use]
+    #[track_caller]
+    pub fn unroll(self, factor: usize) -> DeviceRange<T> {
+        let unroll = u32::try_from(factor).ok().filter(|factor| (1..=MAX_UNROLL).contains(factor));
+        if unroll.is_none() {
+            let help = format!("unroll by 1 to {MAX_UNROLL}");
+            error(Location::caller(), format!("a loop cannot be unrolled by {factor}"), help);
+        }
+        DeviceRange { ends: RangeEnds { unroll: unroll.unwrap_or(1), ..self.ends }, ..self }
     }
 }
 
@@ -206,7 +244,7 @@ impl RangeEnds {
             let help = "count up, and use `.rev()` for the other direction";
             error(site, format!("a loop cannot step by {literal}"), help);
         }
-        RangeEnds { lo, hi, step, reversed: false, site }
+        RangeEnds { lo, hi, step, reversed: false, unroll: 1, site }
     }
 
     /// The bounds as values, read now.

@@ -96,10 +96,20 @@ pub(crate) enum NamedAs {
 /// What decides how often a loop runs.
 #[derive(Debug)]
 pub(crate) enum Loop {
-    /// From `lo` to before `hi` by `step`.
-    For { lo: Id, hi: Id, step: Id, index: Id },
+    /// From `lo` to before `hi` by `step`, unrolled by a factor.
+    For { lo: Id, hi: Id, step: Id, index: Id, unroll: u32 },
     /// While the value that a region computes holds.
     While { test: Region, cond: Id },
+}
+
+/// The body of a loop that is unrolled, and the step of the user's.
+pub(super) struct UnrolledBody<'a> {
+    pub index: Id,
+    pub rounds: u32,
+    pub step: i128,
+    pub region: &'a Region,
+    pub live: &'a [Var],
+    pub site: Site,
 }
 
 /// The variables that an `if`, a fault region or a loop must hand on, filled in by the liveness

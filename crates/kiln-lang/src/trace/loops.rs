@@ -15,6 +15,7 @@ pub(crate) struct Bounds {
     pub hi: Id,
     pub step: Id,
     pub index: Id,
+    pub unroll: u32,
 }
 
 impl Recorder {
@@ -31,10 +32,10 @@ impl Recorder {
         let body = self.close();
         let left = self.left_flag(scope);
         self.leave(scope, true);
-        let Bounds { lo, hi, step, index } = bounds;
+        let Bounds { lo, hi, step, index, unroll } = bounds;
         match left {
             None => {
-                let head = Loop::For { lo, hi, step, index };
+                let head = Loop::For { lo, hi, step, index, unroll };
                 self.push(Item::Loop { head, body, site, live: Vec::new() });
             }
             Some(left) => self.for_as_while(body, bounds, left, site),
@@ -42,7 +43,7 @@ impl Recorder {
     }
 
     fn for_as_while(&mut self, mut body: Region, bounds: Bounds, left: Var, site: Site) {
-        let Bounds { lo, hi, step, index } = bounds;
+        let Bounds { lo, hi, step, index, .. } = bounds;
         let Some(ty) = self.type_of(lo).cloned() else { return };
         let counter = self.declare(ty.clone(), self.regions.len() - 1);
         self.push(Item::Set { var: counter, value: lo });

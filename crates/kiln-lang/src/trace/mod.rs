@@ -8,11 +8,12 @@
 //! |---|---|
 //! | `item.rs` | the tree |
 //! | `recorder.rs` | the open regions, types, errors; appending operations |
+//! | `refine.rs` | what an assumption says of values |
 //! | `exits.rs` | `break`, `continue` and `return` as flags: the IR has no jumps |
 //! | `scope.rs`, `site.rs` | what an exit may leave; places in the source |
 //! | `loops.rs` | closing loops that may be left |
 //! | `liveness.rs`, `var_set.rs` | which variables are still read after an `if` or a loop |
-//! | `promote.rs` | variables to SSA |
+//! | `promote.rs`, `unroll.rs` | variables to SSA; loops that are unrolled |
 //! | `panics.rs` | where a panic of the kernel's happened |
 //! | `naming.rs` | whether names of the user's are recorded, for a debugger |
 //! | `error.rs` | what a kernel can do wrong while it is traced |
@@ -26,9 +27,11 @@ mod naming;
 mod panics;
 mod promote;
 mod recorder;
+mod refine;
 mod run;
 mod scope;
 mod site;
+mod unroll;
 mod var_set;
 
 pub use error::{TraceError, TraceErrors};

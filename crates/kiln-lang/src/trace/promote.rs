@@ -3,7 +3,7 @@
 //! One walk in order. [`Held`] maps each variable to its value here; a region that writes a
 //! variable which is read later yields it, and a loop carries it.
 
-use super::item::{Id, Item, Loop, NameItem, NamedAs, Raw, Region, Var};
+use super::item::{Id, Item, Loop, NameItem, NamedAs, Raw, Region, UnrolledBody, Var};
 use super::liveness;
 use super::naming::records_names;
 use super::recorder::Recorder;
@@ -42,7 +42,7 @@ pub(super) fn promote(mut recorder: Recorder) -> Kernel {
 }
 
 /// The value that each variable holds, and how to go back to what they held before a region.
-struct Held {
+pub(super) struct Held {
     values: Vec<Option<Value>>,
     undo: Vec<(Var, Option<Value>)>,
 }
@@ -57,25 +57,30 @@ impl Held {
         self.values[var.0 as usize]
     }
 
+    /// The length of the log.
+    pub(super) fn mark(&self) -> usize {
+        self.undo.len()
+    }
+
     /// Forgets what was set since the log had this length.
-    fn back_to(&mut self, mark: usize) {
+    pub(super) fn back_to(&mut self, mark: usize) {
         for (var, old) in self.undo.drain(mark..).rev() {
             self.values[var.0 as usize] = old;
         }
     }
 }
 
-struct Promoter<'a> {
-    kernel: Kernel,
+pub(super) struct Promoter<'a> {
+    pub(super) kernel: Kernel,
     values: HashMap<Id, Value>,
     recorder: &'a Recorder,
-    held: Held,
+    pub(super) held: Held,
     /// The names of each variable.
     names: BTreeMap<Var, Vec<Naming>>,
 }
 
 impl Promoter<'_> {
-    fn region(&mut self, region: &Region, block: Block) {
+    pub(super) fn region(&mut self, region: &Region, block: Block) {
         for item in &region.items {
             match item {
                 Item::Op { kind, operands, results, site } => {
@@ -169,6 +174,17 @@ impl Promoter<'_> {
     }
 
     fn lower_loop(&mut self, head: &Loop, body: &Region, live: &[Var], site: Site, block: Block) {
+        if let Loop::For { lo, hi, step, index, unroll } = *head
+            && unroll > 1
+            && let [lo, hi, step] = [lo, hi, step].map(|id| self.value(id))
+            && let Some(step) = self.kernel.as_const(step)
+        {
+            let (rounds, step) = (unroll, step.as_i128());
+            let body = UnrolledBody { index, rounds, step, region: body, live, site };
+            if self.unrolled([lo, hi], &body, block) {
+                return;
+            }
+        }
         let types = self.types(live);
         let mut operands = match head {
             Loop::For { lo, hi, step, .. } => vec![self.value(*lo), self.value(*hi), self.value(*step)],
@@ -212,13 +228,19 @@ impl Promoter<'_> {
         }
         for (var, ty) in live.iter().zip(types) {
             let arg = self.kernel.add_arg(inner, ty.clone());
-            self.held.set(*var, arg);
-            self.rename(*var, inner);
+            self.hold(*var, arg, inner);
         }
         inner
     }
 
-    fn terminate(&mut self, block: Block, kind: OpKind, first: &[Value], live: &[Var], site: Site) {
+    pub(super) fn terminate(
+        &mut self,
+        block: Block,
+        kind: OpKind,
+        first: &[Value],
+        live: &[Var],
+        site: Site,
+    ) {
         let mut operands = first.to_vec();
         for var in live {
             operands.push(self.held(*var, block));
@@ -228,10 +250,9 @@ impl Promoter<'_> {
     }
 
     /// The variables hold the results from `first` on.
-    fn hand_on(&mut self, op: kiln_ir::Op, first: usize, live: &[Var], block: Block) {
+    pub(super) fn hand_on(&mut self, op: kiln_ir::Op, first: usize, live: &[Var], block: Block) {
         for (i, var) in live.iter().enumerate() {
-            self.held.set(*var, self.kernel.op(op).results[first + i]);
-            self.rename(*var, block);
+            self.hold(*var, self.kernel.op(op).results[first + i], block);
         }
     }
 
@@ -256,6 +277,17 @@ impl Promoter<'_> {
         self.kernel.names.push(naming);
     }
 
+    /// A recorded value is this one from here on.
+    pub(super) fn bind(&mut self, id: Id, value: Value) {
+        self.values.insert(id, value);
+    }
+
+    /// A variable holds a value from here on.
+    pub(super) fn hold(&mut self, var: Var, value: Value, block: Block) {
+        self.held.set(var, value);
+        self.rename(var, block);
+    }
+
     /// The names of a variable stand for what it holds now.
     fn rename(&mut self, var: Var, block: Block) {
         let (Some(names), Some(value)) = (self.names.get(&var), self.held.get(var)) else { return };
@@ -265,7 +297,7 @@ impl Promoter<'_> {
     }
 
     /// What a variable holds; zeros before its first write.
-    fn held(&mut self, var: Var, block: Block) -> Value {
+    pub(super) fn held(&mut self, var: Var, block: Block) -> Value {
         if let Some(value) = self.held.get(var) {
             return value;
         }
@@ -286,11 +318,11 @@ impl Promoter<'_> {
         self.recorder.types[id.0 as usize].clone()
     }
 
-    fn types(&self, vars: &[Var]) -> Vec<Type> {
+    pub(super) fn types(&self, vars: &[Var]) -> Vec<Type> {
         vars.iter().map(|v| self.recorder.vars[v.0 as usize].clone()).collect()
     }
 
-    fn loc(&mut self, site: Site) -> Loc {
+    pub(super) fn loc(&mut self, site: Site) -> Loc {
         Loc { file: self.kernel.file(site.file()), line: site.line(), column: site.column() }
     }
 }

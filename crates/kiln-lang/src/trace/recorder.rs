@@ -70,6 +70,8 @@ pub(crate) struct OpenRegion {
     pub uid: u32,
     /// Nothing recorded from here on could ever run.
     pub dead: bool,
+    /// Values, each with the one that stands for it from here on, as more is known of that.
+    refined: Vec<(Id, Id)>,
     /// Errors that hold only if an undecided region turns out to be the device's.
     suspended: Vec<TraceError>,
 }
@@ -212,7 +214,8 @@ impl Recorder {
     /// Opens a region that counts as an earlier, closed one, whose values may be used in it.
     pub fn open_as(&mut self, uid: u32, kind: RegionKind) {
         let region = Region::default();
-        self.regions.push(OpenRegion { kind, region, uid, dead: false, suspended: Vec::new() });
+        let (refined, suspended) = (Vec::new(), Vec::new());
+        self.regions.push(OpenRegion { kind, region, uid, dead: false, refined, suspended });
     }
 
     /// Closes the innermost region and gives it away; it has become the device's.
@@ -229,6 +232,7 @@ impl Recorder {
         self.merged.insert(open.uid, outer.uid);
         outer.region.items.extend(open.region.items);
         outer.region.owned.extend(open.region.owned);
+        outer.refined.extend(open.refined);
         outer.dead |= open.dead;
         // Whatever was suspended remains suspended as long as a region around is undecided too.
         if outer.kind == RegionKind::Undecided {
@@ -361,11 +365,27 @@ impl Recorder {
         self.homes.get(id.0 as usize).is_some_and(|home| self.open_position(*home).is_some())
     }
 
+    /// In the rest of the innermost region, a value is another one, which is equal to it.
+    pub fn refine(&mut self, id: Id, to: Id) {
+        if id != to
+            && let Some(open) = self.regions.last_mut()
+        {
+            open.refined.push((id, to));
+        }
+    }
+
+    /// The value that stands for another one here.
+    pub fn refined(&self, id: Id) -> Id {
+        let all = || self.regions.iter().flat_map(|open| &open.refined);
+        let next = |id: &Id| all().find(|(from, _)| from == id).map(|(_, to)| *to);
+        std::iter::successors(Some(id), next).last().unwrap_or(id)
+    }
+
     /// The value a handle stands for now.
     pub fn read(&mut self, raw: Raw, site: Site) -> Option<Id> {
         match raw {
             Raw::Const(literal) => Some(self.constant(literal, Shape::scalar(), site)),
-            Raw::Value(id) if self.exists_here(id) => Some(id),
+            Raw::Value(id) if self.exists_here(id) => Some(self.refined(id)),
             Raw::Value(_) => {
                 self.error(
                     site,

@@ -259,11 +259,46 @@ impl<T: Elem, const R: usize> ViewMut<T, R> {
     }
 }
 
+/// Which caches hold the elements, as a hint for NVIDIA GPUs. It never changes a result; the last
+/// one counts, and other devices ignore all but `streaming`.
 impl<T: Elem> TileView<T> {
     /// Says that the elements are touched once, so that they need not stay in caches.
     #[must_use]
-    pub fn streaming(mut self) -> Self {
-        self.tile.reuse = Reuse::Streaming;
+    pub fn streaming(self) -> Self {
+        self.reused(Reuse::Streaming)
+    }
+
+    /// Says that the elements are the first to go where a multiprocessor's cache needs room (PTX's
+    /// `L1::evict_first`).
+    ///
+    /// ```
+    #[doc = include_str!("../on_interp.txt")]
+    /// # on_interp(Level::Tile { warps: None }, &|memory| {
+    /// let (once, often) = (memory.tile(0, 64).evict_first(), memory.tile(64, 16).evict_last());
+    /// device_assert!(once.load(0).eq(0).all() & often.load(0).eq(0).all());
+    /// # });
+    /// ```
+    #[must_use]
+    pub fn evict_first(self) -> Self {
+        self.reused(Reuse::EvictFirst)
+    }
+
+    /// Says that the elements are the last to go where a multiprocessor's cache needs room (PTX's
+    /// `L1::evict_last`): what a program reads again and again beside what passes by.
+    #[must_use]
+    pub fn evict_last(self) -> Self {
+        self.reused(Reuse::EvictLast)
+    }
+
+    /// Says that the device's cache alone is to hold the elements, not that of a multiprocessor
+    /// (PTX's `ld.cg` and `st.cg`): what other programs read again, and this one does not.
+    #[must_use]
+    pub fn l2_only(self) -> Self {
+        self.reused(Reuse::L2Only)
+    }
+
+    fn reused(mut self, reuse: Reuse) -> Self {
+        self.tile.reuse = reuse;
         self
     }
 
@@ -275,12 +310,46 @@ impl<T: Elem> TileView<T> {
     }
 }
 
+/// Which caches hold the elements, as a hint for NVIDIA GPUs. It never changes a result; the last
+/// one counts, and other devices ignore all but `streaming`.
 impl<T: Elem> TileViewMut<T> {
     /// Says that the elements are touched once, so that they need not stay in caches.
     #[must_use]
-    pub fn streaming(mut self) -> Self {
-        self.tile = self.tile.streaming();
-        self
+    pub fn streaming(self) -> Self {
+        TileViewMut { tile: self.tile.streaming() }
+    }
+
+    /// As [`TileView::evict_first`], of loads and stores.
+    #[must_use]
+    pub fn evict_first(self) -> Self {
+        TileViewMut { tile: self.tile.evict_first() }
+    }
+
+    /// As [`TileView::evict_last`], of loads and stores.
+    #[must_use]
+    pub fn evict_last(self) -> Self {
+        TileViewMut { tile: self.tile.evict_last() }
+    }
+
+    /// As [`TileView::l2_only`], of loads and stores.
+    #[must_use]
+    pub fn l2_only(self) -> Self {
+        TileViewMut { tile: self.tile.l2_only() }
+    }
+
+    /// Says that stores go through the caches to memory at once (PTX's `st.wt`): what the host or
+    /// another device reads soon. It orders nothing.
+    ///
+    /// ```
+    #[doc = include_str!("../on_interp.txt")]
+    /// # on_interp(Level::Tile { warps: None }, &|memory| {
+    /// memory.tile(program_id(0) * 64, 64).write_through().store(7u32);
+    /// device_assert!(memory.tile(0, 64).l2_only().load(0).eq(7).all());
+    /// # });
+    /// ```
+    #[must_use]
+    pub fn write_through(self) -> Self {
+        TileViewMut { tile: self.tile.reused(Reuse::WriteThrough) }
     }
 
     /// The elements; those outside the view are `other`.

@@ -3,7 +3,7 @@
 
 use crate::error::{Error, Result};
 use crate::loaded::{Build, LoadedKernel};
-use kiln_ir::Level;
+use kiln_ir::{LaunchHints, Level};
 use kiln_lang::param::SpecKey;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -16,6 +16,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 pub(crate) struct Specialization {
     pub(crate) spec: SpecKey,
     pub(crate) level: Level,
+    pub(crate) hints: LaunchHints,
 }
 
 /// FxHash's multiply-rotate step: the keys are a few words of our own making, looked up on every
