@@ -5,8 +5,8 @@
 //! It is object-safe. What only some devices can do is a trait of its own that a backend hands out:
 //! [`Artifacts`], [`Asynchronous`], [`Graphs`], [`MappedMemory`], [`Residents`], [`Peers`],
 //! [`Diagnostics`], [`StreamControls`], [`RawMemory`], [`Multiprocessors`]. Failures are [`Error`]
-//! values; a kernel's own failure is a [`Fault`] that surfaces at the next synchronization and leaves
-//! the device usable.
+//! values; a kernel's own failure is a [`Fault`] that surfaces at the next synchronization and
+//! leaves the device usable.
 
 pub mod bytes;
 mod capabilities;
