@@ -207,6 +207,7 @@ fn has_its_place(kernel: &Kernel, op: Op, data: &OpData) -> bool {
         | OrderedStore { .. }
         | LoadQuad(_)
         | StoreQuad(_)
+        | Atomic128 { .. }
         | Barrier
         | WarpBarrier
         | GridBarrier
@@ -228,6 +229,7 @@ fn has_its_place(kernel: &Kernel, op: Op, data: &OpData) -> bool {
         | PtrAtomicCas { .. }
         | PtrOrderedLoad { .. }
         | PtrOrderedStore { .. }
+        | PtrAtomic128 { .. }
         | CheckBounds
         | CheckDivisor
         | BlockCheck(_)
