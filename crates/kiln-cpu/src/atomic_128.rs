@@ -95,8 +95,7 @@ pub(crate) fn is_there() -> bool {
 #[cfg(target_arch = "x86_64")]
 mod native {
     use super::Pair;
-    use std::arch::x86_64::cmpxchg16b;
-    use std::sync::atomic::Ordering::SeqCst;
+    use std::arch::asm;
 
     pub(super) fn is_there() -> bool {
         is_x86_feature_detected!("cmpxchg16b")
@@ -104,12 +103,25 @@ mod native {
 
     /// # Safety
     /// The place is valid, and the instruction is there.
-    #[target_feature(enable = "cmpxchg16b")]
     pub(super) unsafe fn compare_exchange(place: *mut Pair, expected: Pair, desired: Pair) -> Pair {
-        let whole = |pair: Pair| u128::from(pair.0[0]) | u128::from(pair.0[1]) << 64;
-        // SAFETY: the caller's promise; a pair is aligned to 16 bytes.
-        let old = unsafe { cmpxchg16b(place.cast(), whole(expected), whole(desired), SeqCst, SeqCst) };
-        Pair([old as u64, (old >> 64) as u64])
+        let (first, second): (u64, u64);
+        // SAFETY: the caller's promise; a pair is aligned to 16 bytes. The instruction takes the
+        // lower half of what is stored in `rbx`, which the compiler keeps for itself: it is put
+        // back.
+        unsafe {
+            asm!(
+                "xchg {kept}, rbx",
+                "lock cmpxchg16b [{place}]",
+                "mov rbx, {kept}",
+                kept = inout(reg) desired.0[0] => _,
+                place = in(reg) place,
+                in("rcx") desired.0[1],
+                inout("rax") expected.0[0] => first,
+                inout("rdx") expected.0[1] => second,
+                options(nostack),
+            );
+        }
+        Pair([first, second])
     }
 }
 

@@ -56,10 +56,10 @@ impl ViewMut<u64, 1> {
     /// Atomically replaces two adjacent elements, the one at the index first; gives the old ones.
     /// Relaxed; [`Atomics::exchange_128`] has an order.
     ///
-    /// The two elements are those of 16 bytes at a multiple of 16 bytes: at an even index, where the
-    /// tensor was allocated. An index without two such elements is a fault. The operation is atomic
-    /// with respect to other operations of 128 bits; others may see one of the two elements new and
-    /// the other old.
+    /// The two elements lie at a multiple of 16 bytes: at an even index of a tensor as it was
+    /// allocated. An index without two such elements is a fault. The operation is atomic with
+    /// respect to other operations of 128 bits; others may see one of the two elements new and the
+    /// other old.
     ///
     /// NVIDIA GPUs of compute capability 9.0 and newer, `cpu` and `interp` have such operations;
     /// other devices refuse the launch by name.
