@@ -16,7 +16,7 @@ struct Need {
     words: &'static [&'static str],
 }
 
-const NEEDS: [Need; 6] = [
+const NEEDS: [Need; 7] = [
     Need { cases: "explicit::", there: |has| has.explicit_level, words: &["explicit level"] },
     Need {
         cases: "clusters::",
