@@ -51,22 +51,24 @@ impl Pairs {
 /// `pairs` is readable; its index, mask and pairs are valid for `n` lanes, and its memory at every
 /// pair that is inside, aligned and selected. The processor has the instruction ([`is_there`]).
 pub(crate) unsafe extern "C" fn exchange_pairs(pairs: *const Pairs, n: usize) {
-    // SAFETY: the caller's promise, for this and all below.
+    // SAFETY: the caller's promise.
     let pairs = unsafe { &*pairs };
     for i in 0..n {
-        let read = |of: [*const u64; 2]| Pair(of.map(|word| unsafe { *word.add(i) }));
-        let place = unsafe { pairs.place(i) };
-        let old = place.map_or(Pair([0; 2]), |place| {
-            let desired = read(pairs.desired);
-            match pairs.expected[0].is_null() {
-                true => unsafe { exchange(place, desired) },
-                false => unsafe { native::compare_exchange(place, read(pairs.expected), desired) },
+        // SAFETY: the lane is one of `n`, for which the caller vouches; its pair is inside, aligned
+        // and selected.
+        unsafe {
+            let read = |of: [*const u64; 2]| Pair(of.map(|word| *word.add(i)));
+            let place = pairs.place(i);
+            let old = match place {
+                None => Pair([0; 2]),
+                Some(place) if pairs.expected[0].is_null() => exchange(place, read(pairs.desired)),
+                Some(place) => native::compare_exchange(place, read(pairs.expected), read(pairs.desired)),
+            };
+            for (word, value) in pairs.old.iter().zip(old.0) {
+                *word.add(i) = value;
             }
-        });
-        for (word, value) in pairs.old.iter().zip(old.0) {
-            unsafe { *word.add(i) = value };
+            *pairs.found.add(i) = place.is_some().into();
         }
-        unsafe { *pairs.found.add(i) = place.is_some().into() };
     }
 }
 
