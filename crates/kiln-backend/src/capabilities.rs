@@ -158,6 +158,8 @@ pub struct Capabilities {
     pub grid_barriers: bool,
     /// Whether kernels can have instructions of PTX (`ptx`). Elsewhere they are refused.
     pub inline_ptx: bool,
+    /// Whether kernels can have atomics of 128 bits. Elsewhere they are refused.
+    pub atomic_128: bool,
     /// Whether programs are loaded while resident launches run. Elsewhere the
     /// [tenants](crate::Tenant) leave for a moment.
     pub loads_beside_residents: bool,
@@ -192,6 +194,7 @@ impl Capabilities {
             concurrent_blocks: false,
             grid_barriers: false,
             inline_ptx: false,
+            atomic_128: false,
             loads_beside_residents: true,
             peer_access: false,
             contraction: false,
@@ -225,7 +228,7 @@ impl Capabilities {
     /// let plain = Capabilities::new(Execution::Simd);
     /// assert!(plain.described().iter().any(|&(name, there, _)| name == "clusters" && !there));
     /// ```
-    pub fn described(&self) -> [(&'static str, bool, String); 18] {
+    pub fn described(&self) -> [(&'static str, bool, String); 19] {
         // Named one by one, so that a new capability must get its words.
         let Capabilities {
             execution,
@@ -239,6 +242,7 @@ impl Capabilities {
             concurrent_blocks,
             grid_barriers,
             inline_ptx,
+            atomic_128,
             loads_beside_residents,
             peer_access,
             contraction,
@@ -261,6 +265,7 @@ impl Capabilities {
             named("concurrent blocks", concurrent_blocks),
             named("grid barriers", grid_barriers),
             named("inline PTX", inline_ptx),
+            named("128-bit atomics", atomic_128),
             named("loading beside resident launches", loads_beside_residents),
             named("peer access", peer_access),
             named("contraction", contraction),

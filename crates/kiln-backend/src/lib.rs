@@ -4,9 +4,9 @@
 //! drives: memory, streams, compiling a verified [`Kernel`], launching it with buffers and numbers.
 //! It is object-safe. What only some devices can do is a trait of its own that a backend hands out:
 //! [`Artifacts`], [`Asynchronous`], [`Graphs`], [`MappedMemory`], [`Residents`], [`Peers`],
-//! [`Diagnostics`], [`StreamControls`], [`RawMemory`]. Failures are [`Error`] values; a kernel's
-//! own failure is a [`Fault`] that surfaces at the next synchronization and leaves the device
-//! usable.
+//! [`Diagnostics`], [`StreamControls`], [`RawMemory`], [`Multiprocessors`]. Failures are [`Error`]
+//! values; a kernel's own failure is a [`Fault`] that surfaces at the next synchronization and
+//! leaves the device usable.
 
 pub mod bytes;
 mod capabilities;
@@ -20,6 +20,7 @@ mod launch;
 mod limit;
 mod mapped;
 mod message;
+mod occupancy;
 mod optional;
 mod places;
 mod prints;
@@ -42,6 +43,7 @@ pub use launch::{ArgumentCount, BufferBinding, Launch, LaunchArguments};
 pub use limit::{LAUNCH_LIMIT, launch_limit_of_environment, parse_launch_limit};
 pub use mapped::{MapObstacle, Mapped, MappedMemory, MappedPlace, MappedPlaces};
 pub use message::fill_message;
+pub use occupancy::{Multiprocessors, Occupancy, OccupancyLimit};
 pub use optional::{Artifacts, Diagnostics, HostCall, PackageTarget, Peers, StreamControls, StreamPriority};
 pub use places::Places;
 pub use prints::{PrintSink, Prints, is_printing};
@@ -230,6 +232,11 @@ pub trait Backend: Send + Sync {
         None
     }
 
+    /// Multiprocessors that hold several blocks at once.
+    fn multiprocessors(&self) -> Option<&dyn Multiprocessors> {
+        None
+    }
+
     /// What helps to find bugs: the launch limit, bytes that nothing has written, the pool's size.
     fn diagnostics(&self) -> Option<&dyn Diagnostics> {
         None
@@ -285,6 +292,14 @@ impl dyn Backend + '_ {
     /// [`Error::Unavailable`] where memory has no address in this process.
     pub fn need_raw_memory(&self) -> Result<&dyn RawMemory> {
         self.raw_memory().ok_or_else(|| Error::lacking(self.properties(), "memory by address"))
+    }
+
+    /// [`multiprocessors`](Backend::multiprocessors).
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] where blocks do not share a multiprocessor.
+    pub fn need_multiprocessors(&self) -> Result<&dyn Multiprocessors> {
+        self.multiprocessors().ok_or_else(|| Error::lacking(self.properties(), "occupancy"))
     }
 
     /// Sets how long each launch may run, as [`Diagnostics::set_launch_limit`] says.

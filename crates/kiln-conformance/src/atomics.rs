@@ -1,7 +1,7 @@
 //! Atomic operations, on tensors and on shared memory.
 
 use crate::case::{Case, cases};
-use crate::trial::{Trial, Verdict, holds, holds_near, hosts, list, same};
+use crate::trial::{Trial, Verdict, ensure, holds, holds_near, hosts, list, same};
 use half::{bf16, f16};
 use kiln_lang::prelude::*;
 use kiln_reference::{Host, Sample};
@@ -21,6 +21,7 @@ pub fn cases() -> Vec<Case> {
         orders_between_blocks;
         orders_in_a_block;
         pairs;
+        of_128_bits;
     ]
 }
 
@@ -381,4 +382,42 @@ fn pairs(trial: &mut Trial<'_>) -> Verdict {
     let positive = |word: u32| if word & 0xffff == 0x8000 { word & !0x8000 } else { word };
     let got = bins.to_vec()?;
     same("sums and counts", &list(0..12, |bin| positive(got[bin])), &expected)
+}
+
+/// Counts and sums in the two halves of 128 bits, and an exchange of all threads of a block.
+#[kernel(crate = kiln_runtime)]
+fn change_pairs(pairs: &mut Tensor<u64, 1>) {
+    let (i, here) = (thread_index().get(), thread_id(0));
+    let s = shared::<u64, 1>([2]);
+    if here < 2 {
+        // SAFETY: each thread writes its own element; a barrier follows.
+        unsafe { s.put(here, here.cast::<u64>()) };
+    }
+    barrier();
+    let at = i % 3 * 2;
+    let mut seen = pairs.atomic_cas_128(at, [0, 0], [0, 0]);
+    let mut done: Val<bool> = false;
+    while !done {
+        let [count, sum] = seen;
+        let found = pairs.atomic_cas_128(at, [count, sum], [count + 1, sum + i.cast::<u64>()]);
+        done = (found[0] == count) & (found[1] == sum);
+        seen = found;
+    }
+    let own = here.cast::<u64>() + 2;
+    let [a, b] = s.atomics(AtomicOrder::AcqRel, Scope::Block).exchange_128(0, [own, own + 1]);
+    device_assert!(b == a + 1, "{} and {} are of two exchanges", a, b);
+    pairs.atomic_add(6, a);
+}
+
+fn of_128_bits(trial: &mut Trial<'_>) -> Verdict {
+    let mut pairs = trial.device.zeros::<u64, 1>([8])?;
+    change_pairs(&mut pairs).grid([3]).block([64]).launch(trial.device)?;
+    // Of each block, all that was stored in shared memory but what is left there.
+    let mut got = pairs.to_vec()?;
+    let all = 3 * (2..66).sum::<u64>();
+    ensure((all - 3 * 65..=all - 6).contains(&got[6]), || format!("the old ones add up to {}", got[6]))?;
+    got.truncate(6);
+    let of = |j: usize| (0..192).filter(move |i| i % 3 == j as u64);
+    let expected = list(0..6, |k| if k % 2 == 0 { 64 } else { of(k / 2).sum() });
+    same("counts and sums", &got, &expected)
 }

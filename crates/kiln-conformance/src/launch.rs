@@ -4,7 +4,7 @@
 use crate::case::{Case, cases};
 use crate::trial::{Stop, Trial, Verdict, ensure, holds, list};
 use kiln_lang::prelude::*;
-use kiln_runtime::{Device, Error, Result, Tensor};
+use kiln_runtime::{Device, Error, OccupancyLimit, Result, Tensor};
 
 pub fn cases() -> Vec<Case> {
     cases!["launch":
@@ -26,6 +26,7 @@ pub fn cases() -> Vec<Case> {
         unknown_device;
         every_problem_at_once;
         empty_arguments;
+        occupancy;
     ]
 }
 
@@ -277,4 +278,18 @@ fn empty_arguments(trial: &mut Trial<'_>) -> Verdict {
     number(&mut z).grid([1; 3]).block([32, 1, 1]).launch(trial.device)?;
     trial.device.synchronize()?;
     holds("nothing", &y, &[])
+}
+
+fn occupancy(trial: &mut Trial<'_>) -> Verdict {
+    let (x, _) = trial.input::<f32, 1>([53])?;
+    let mut y = trial.output([53])?;
+    match scale(&x, &mut y, 2.0, 16).compile(trial.device)?.occupancy() {
+        Ok(found) => {
+            let fits = (1..=found.max_warps).contains(&found.warps) && found.blocks <= found.warps;
+            ensure(fits && found.limit != OccupancyLimit::Other, || format!("{found:?}"))
+        }
+        // A device without such a number says so.
+        Err(Error::Device(kiln_backend::Error::Unavailable { .. })) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }

@@ -19,7 +19,7 @@
 //! | `codegen/` | lanes and tiles to machine code |
 //! | `frame.rs`, `site.rs`, `report.rs` | launch state that generated code reads; faults |
 //! | `indexing.rs`, `lanes.rs`, `ordered.rs`, `time.rs` | functions that generated code calls |
-//! | `warps.rs` | likewise: what lanes of warps exchange |
+//! | `warps.rs`, `atomic_128.rs` | likewise: what lanes of warps exchange; atomics of 128 bits |
 //!
 //! # Faults
 //!
@@ -28,6 +28,7 @@
 //! same loop over chunks can fault (`codegen/group.rs`).
 
 mod artifact;
+mod atomic_128;
 mod backend;
 mod codegen;
 mod copies;

@@ -1,7 +1,7 @@
 //! What generated code refers to outside of itself, by names that last: code that was kept is
 //! linked again in another process, where addresses are others.
 
-use crate::{frame, indexing, lanes, ordered, time, warps};
+use crate::{atomic_128, frame, indexing, lanes, ordered, time, warps};
 use kiln_backend::bytes::Reader;
 use kiln_cpu_primitives::{Form, PrimitiveKey, lookup};
 use kiln_ir::{AtomicOp, BinaryOp, ClockUnit, CompareOp, ReduceOp, Scalar, UnaryOp, VoteMode};
@@ -27,6 +27,7 @@ pub(crate) enum Function {
     Store(bool, bool),
     LoadQuads,
     StoreQuads,
+    ExchangePairs,
     /// Of elements of 2 to this power of bytes.
     Shuffle(u8),
     Vote(VoteMode),
@@ -60,6 +61,7 @@ impl Function {
             Function::Store(long, ordered) => ordered::store(if long { 8 } else { 4 }, ordered) as *const u8,
             Function::LoadQuads => ordered::load_quads as *const u8,
             Function::StoreQuads => ordered::store_quads as *const u8,
+            Function::ExchangePairs => atomic_128::exchange_pairs as *const u8,
             Function::Shuffle(power) => warps::shuffle(1 << power) as *const u8,
             Function::Vote(mode) => warps::vote(mode) as *const u8,
             Function::LaneNumbers => lanes::write as *const u8,
@@ -93,6 +95,7 @@ impl Function {
             Function::Report => [14, 0, 0],
             Function::Fma32 => [15, 0, 0],
             Function::Fma64 => [16, 0, 0],
+            Function::ExchangePairs => [17, 0, 0],
         }
     }
 
@@ -115,6 +118,7 @@ impl Function {
             14 => Function::Report,
             15 => Function::Fma32,
             16 => Function::Fma64,
+            17 => Function::ExchangePairs,
             _ => return None,
         })
     }

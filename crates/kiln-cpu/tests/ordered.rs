@@ -179,3 +179,46 @@ fn a_block_of_one_thread_polls_without_calls() {
     let count = |what: &str| code.matches(what).count();
     assert_eq!((count("extractlane"), count("insertlane")), (4, 3), "one load and one store\n{code}");
 }
+
+/// Adds to both of two elements by comparing and exchanging, until that is done.
+const PAIRS: &str = "kernel @pairs(%x: mut view<u64, 1, global>) thread [THREADS, 1, 1] {
+  %0 = const 0 : i64
+  %none = const 0 : u64
+  %one = const 1 : u64
+  %three = const 3 : u64
+  %no = const false : bool
+  %a, %b, %f = atomic_cas_128.device %x[%0] = %none, %none -> %none, %none : u64, u64, bool
+  assert %f, \"there are two elements\"
+  %last, %other, %is = while (%x0 = %a, %x1 = %b, %done = %no) : u64, u64, bool {
+    %more = eq %done, %no : bool
+    condition %more
+  } do (%first, %second, %before) {
+    %next = add %first, %one : u64
+    %after = add %second, %three : u64
+    %c, %d, %g = atomic_cas_128.device %x[%0] = %first, %second -> %next, %after : u64, u64, bool
+    %p = eq %c, %first : bool
+    %q = eq %d, %second : bool
+    %both = and %p, %q : bool
+    yield %c, %d, %both
+  }
+}
+";
+
+/// Blocks of one thread, and of several, on several threads of the host.
+#[test]
+fn pairs_of_elements_change_as_one() {
+    for threads in [1, 7] {
+        let cpu = CpuBackend::with_threads(4);
+        let text = PAIRS.replace("THREADS", &threads.to_string());
+        let program = cpu.compile(&parsed(&text)).unwrap().program;
+        let blocks = 2000;
+        let last = words(&cpu, [0; 16], |at| {
+            let arguments = LaunchArguments::new().view(BufferBinding::write(at), &[8]);
+            // SAFETY: the view is 8 elements of 8 bytes of memory that outlives the launch.
+            unsafe { cpu.launch(&*program, arguments.launch([blocks, 1, 1], StreamId(0))).unwrap() };
+            cpu.synchronize(StreamId(0)).unwrap();
+        });
+        let count = blocks * threads;
+        assert_eq!(last[..4], [count, 0, 3 * count, 0]);
+    }
+}

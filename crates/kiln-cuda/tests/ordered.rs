@@ -14,14 +14,19 @@ assembler::tests! {
     every_order_scope_and_type
     what_is_acquired_in_vain
     clocks_rest_and_the_first_thread
-    a_polling_loop_is_tight;
-    plain:
+    a_polling_loop_is_tight
+    atomics_of_128_bits;
+    plain: atomics_of_128_bits_are_refused_by_name
 }
 
 /// Compiles for a generation and, where there is an assembler, assembles without warnings and
 /// spills.
 fn compile(kernel: &Kernel, compute: (u32, u32), arch: &str) -> String {
-    let text = compile_to_ptx(kernel, ptx::Target { compute, ptx: (8, 0) }).expect("compiles").text;
+    assembled(compile_to_ptx(kernel, ptx::Target { compute, ptx: (8, 0) }).expect("compiles").text, arch)
+}
+
+/// The text, which assembles without warnings and spills where there is an assembler.
+fn assembled(text: String, arch: &str) -> String {
     let Some(ptxas) = assembler::path() else { return text };
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(text.as_bytes()).unwrap();
@@ -171,4 +176,60 @@ fn a_polling_loop_is_tight() {
     let work = body.iter().filter(|line| !line.starts_with("mov.") && !line.ends_with(':')).count();
     println!("{body:#?}");
     assert!(work <= 6, "{body:#?}");
+}
+
+/// Two elements of shared and of global memory, of which those of global memory are compared.
+const PAIRS: &str = "kernel @k(%x: mut view<u64, 1, global> {align=16, strides=[=1]}) thread [64, 1, 1] {
+  %t = thread_id x : i64
+  %s = alloc shared u64[8] : view<u64, 1, shared>
+  %n = const 7 : u64
+  %a, %b, %f = atomic_exchange_128.block %s[%t] = %n, %n : u64, u64, bool
+  %c, %d, %g = atomic_cas_128.device %x[%t] = %a, %b -> %b, %n : u64, u64, bool
+  %h = and %f, %g : bool
+  assert %h, \"no pair\"
+  %e = atomic.add.system.trust %x[%t] = %c : u64
+  %i = atomic.add.system.trust %x[%t] = %d : u64
+}
+";
+
+fn pairs_for(compute: (u32, u32), version: (u32, u32)) -> kiln_backend::Result<String> {
+    let kernel = parse(PAIRS).unwrap_or_else(|e| panic!("{e}"));
+    verify(&kernel).unwrap_or_else(|e| panic!("{e:?}"));
+    compile_to_ptx(&kernel, ptx::Target { compute, ptx: version }).map(|module| module.text)
+}
+
+fn atomics_of_128_bits() {
+    for (compute, arch) in [((9, 0), "sm_90a"), ((10, 0), "sm_100a")] {
+        let text = assembled(pairs_for(compute, (9, 0)).expect("compiles"), arch);
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        let of = |what: &str| {
+            let at = lines.iter().position(|line| line.contains(what));
+            at.unwrap_or_else(|| panic!("no `{what}`\n{text}"))
+        };
+        let exchange = of("atom.relaxed.cta.shared.exch.b128 old, [");
+        assert!(lines[exchange].starts_with("@%p") && lines[exchange].ends_with("], new;"), "{text}");
+        assert!(
+            lines[exchange - 2].starts_with("mov.b128 old, {")
+                && lines[exchange - 3] == ".reg .b128 old, new;"
+        );
+        assert!(lines[exchange + 1].ends_with("}, old;") && lines[exchange + 2] == "}", "{text}");
+        let compared = of("atom.relaxed.gpu.global.cas.b128 old, [");
+        assert!(
+            lines[compared].starts_with("@%p") && lines[compared].ends_with("], expected, new;"),
+            "{text}"
+        );
+        assert!(lines[compared - 2].starts_with("mov.b128 expected, {"), "{text}");
+        let version = text.lines().find_map(|line| line.strip_prefix(".version "));
+        assert_eq!(version, Some(if compute == (9, 0) { "8.3" } else { "8.6" }));
+    }
+}
+
+fn atomics_of_128_bits_are_refused_by_name() {
+    for (compute, version) in [((8, 0), (9, 0)), ((8, 9), (9, 0)), ((9, 0), (8, 2))] {
+        let error = pairs_for(compute, version).unwrap_err();
+        assert!(
+            matches!(&error, kiln_backend::Error::Unsupported { what, .. } if what == "`atomic_exchange_128`"),
+            "{error}"
+        );
+    }
 }

@@ -101,6 +101,7 @@ coverage! {
     }
     left_out {
         LoadQuad(_) | StoreQuad(_) => "whole only where other programs write meanwhile; `clusters` in the suite",
+        Atomic128 { .. } => "GPUs of two generations lack it; `atomics` in the suite",
         Clock(_) => "no two runs read the same",
         Sleep => "does nothing that memory shows",
         InlinePtx(_) => "NVIDIA GPUs alone; `inline_ptx` in the suite",
@@ -111,7 +112,7 @@ coverage! {
         Linear { .. } => "made by the lowering to threads alone",
         PtrLoad { .. } | PtrStore { .. } | PtrAtomic { .. } => "made by the lowering to threads alone",
         PtrAtomicCas { .. } | PtrOrderedLoad { .. } => "made by the lowering to threads alone",
-        PtrOrderedStore { .. } | CheckBounds | CheckDivisor => "made by the lowering to threads alone",
+        PtrAtomic128 { .. } | PtrOrderedStore { .. } | CheckBounds | CheckDivisor => "made by the lowering to threads alone",
         BlockCheck(_) | DeferFault { .. } | Faulted => "made by the lowering to threads alone",
     }
 }

@@ -61,7 +61,13 @@ fn is_write(kind: &OpKind) -> bool {
     use OpKind::*;
     matches!(
         kind,
-        Store { .. } | Scatter { .. } | Atomic { .. } | AtomicCas { .. } | OrderedStore { .. } | StoreQuad(_)
+        Store { .. }
+            | Scatter { .. }
+            | Atomic { .. }
+            | AtomicCas { .. }
+            | OrderedStore { .. }
+            | StoreQuad(_)
+            | Atomic128 { .. }
     )
 }
 

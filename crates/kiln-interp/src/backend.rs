@@ -188,6 +188,7 @@ impl Interp {
                 clusters: MAX_CLUSTER,
                 explicit_level: true,
                 grid_barriers: true,
+                atomic_128: true,
                 launch_limit: true,
                 sanitizer: options.sanitize,
                 clock: Clock::Operations,

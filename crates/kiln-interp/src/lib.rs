@@ -17,6 +17,7 @@
 //! | `step.rs`, `control.rs`, `message.rs` | straight operations, regions, asserts and prints |
 //! | `fault_region.rs`, `leave.rs`, `stopped.rs` | fault regions: faults, steps, exited threads |
 //! | `access.rs`, `quad.rs`, `pointer.rs` | accesses through views, of whole quads, by address |
+//! | `atomic_128.rs` | atomics of two elements of 8 bytes |
 //! | `explicit/` | the explicit level: tasks, clusters, order of asynchronous operations |
 //! | `memory.rs`, `host_shared.rs` | allocations, elements that the host shares |
 //! | `spaces.rs`, `shadow.rs` | address spaces, shadow memory of the sanitizer |
@@ -62,6 +63,7 @@
 //! A resident launch runs within the call that needs it, until it has polled often enough.
 
 mod access;
+mod atomic_128;
 mod backend;
 mod control;
 mod debug;

@@ -195,6 +195,8 @@ fn is_atomic(kind: &OpKind) -> bool {
             | OpKind::AtomicCas { .. }
             | OpKind::PtrAtomic { .. }
             | OpKind::PtrAtomicCas { .. }
+            | OpKind::Atomic128 { .. }
+            | OpKind::PtrAtomic128 { .. }
             | OpKind::Linear { op: LinearOp::Atomic { .. } | LinearOp::AtomicCas { .. }, .. }
     )
 }

@@ -157,6 +157,8 @@ fn may_wait(kernel: &Kernel, data: &OpData) -> bool {
                 | OpKind::AtomicCas { .. }
                 | OpKind::PtrAtomic { .. }
                 | OpKind::PtrAtomicCas { .. }
+                | OpKind::Atomic128 { .. }
+                | OpKind::PtrAtomic128 { .. }
                 | OpKind::Sleep
                 | OpKind::Clock(_)
                 | OpKind::InlinePtx(_)
@@ -228,6 +230,7 @@ fn convergence_of(kernel: &Kernel, data: &OpData) -> Convergence {
         | OpKind::OrderedStore { .. }
         | OpKind::LoadQuad(_)
         | OpKind::StoreQuad(_)
+        | OpKind::Atomic128 { .. }
         | OpKind::Cluster(ClusterOp::StoreQuad | ClusterOp::PtrStoreQuad)
         | OpKind::Clock(_)
         | OpKind::InlinePtx(_)
@@ -249,6 +252,7 @@ fn convergence_of(kernel: &Kernel, data: &OpData) -> Convergence {
         | OpKind::PtrAtomicCas { .. }
         | OpKind::PtrOrderedLoad { .. }
         | OpKind::PtrOrderedStore { .. }
+        | OpKind::PtrAtomic128 { .. }
         | OpKind::CheckBounds
         | OpKind::CheckDivisor
         | OpKind::DeferFault { .. }

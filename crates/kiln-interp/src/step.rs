@@ -47,6 +47,8 @@ impl Machine<'_> {
             | OpKind::PtrAtomicCas { .. }
             | OpKind::PtrOrderedLoad { .. }
             | OpKind::PtrOrderedStore { .. } => self.pointer(data, mask),
+            OpKind::Atomic128 { op, .. } => self.atomic_128(data, *op, mask),
+            OpKind::PtrAtomic128 { op, space, .. } => self.pointer_128(data, (*op, *space), mask),
             OpKind::Linear { op, .. } => self.linear(data, *op, mask),
             OpKind::Scratch { offset } if self.kernel.ty(data.results[0]).as_view().is_some() => {
                 self.scratch_view(data.results[0], *offset)
@@ -207,6 +209,7 @@ impl Machine<'_> {
                 | OpKind::OrderedStore { .. }
                 | OpKind::LoadQuad(_)
                 | OpKind::StoreQuad(_)
+                | OpKind::Atomic128 { .. }
                 | OpKind::Barrier
                 | OpKind::WarpBarrier
                 | OpKind::BlockUniform
@@ -232,6 +235,7 @@ impl Machine<'_> {
                 | OpKind::PtrAtomicCas { .. }
                 | OpKind::PtrOrderedLoad { .. }
                 | OpKind::PtrOrderedStore { .. }
+                | OpKind::PtrAtomic128 { .. }
                 | OpKind::CheckBounds
                 | OpKind::CheckDivisor
                 | OpKind::BlockCheck(_)

@@ -199,6 +199,10 @@ impl Printer<'_, '_> {
                 write!(self.out, ".{}.{}.{}", order.name(), scope.name(), bounds.name())
             }
             OpKind::LoadQuad(bounds) | OpKind::StoreQuad(bounds) => write!(self.out, ".{}", bounds.name()),
+            OpKind::Atomic128 { scope, .. } => write!(self.out, ".{}", scope.name()),
+            OpKind::PtrAtomic128 { space, scope, .. } => {
+                write!(self.out, ".{}.{}", scope.name(), space.name())
+            }
             OpKind::PtrOrderedLoad { space, lanes, order, scope, .. }
             | OpKind::PtrOrderedStore { space, lanes, order, scope, .. } => {
                 write!(self.out, ".{}.{}.{}.x{lanes}", order.name(), scope.name(), space.name())
@@ -335,13 +339,15 @@ impl Printer<'_, '_> {
             | OpKind::OrderedStore { .. }
             | OpKind::LoadQuad(_)
             | OpKind::StoreQuad(_)
+            | OpKind::Atomic128 { .. }
             | OpKind::Linear { .. }
             | OpKind::PtrLoad { .. }
             | OpKind::PtrStore { .. }
             | OpKind::PtrAtomic { .. }
             | OpKind::PtrAtomicCas { .. }
             | OpKind::PtrOrderedLoad { .. }
-            | OpKind::PtrOrderedStore { .. } => self.access(data),
+            | OpKind::PtrOrderedStore { .. }
+            | OpKind::PtrAtomic128 { .. } => self.access(data),
             OpKind::Iota
             | OpKind::Unary(_)
             | OpKind::Binary(_)

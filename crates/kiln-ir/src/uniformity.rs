@@ -334,6 +334,8 @@ impl Uniformity {
             | OpKind::PtrAtomicCas { .. }
             | OpKind::OrderedLoad { .. }
             | OpKind::LoadQuad(_)
+            | OpKind::Atomic128 { .. }
+            | OpKind::PtrAtomic128 { .. }
             | OpKind::Clock(_)
             | OpKind::InlinePtx(_)
             | OpKind::Fragment(_)

@@ -1,5 +1,6 @@
 //! Kernels that are given as IR, and their launches on arguments whose types are known at run time.
 
+use crate::compiled::CompiledKernel;
 use crate::error::{Error, Result};
 use crate::extent::{Extent, three};
 use crate::facts;
@@ -11,7 +12,7 @@ use crate::tensor::{DynTensor, Tensor};
 use crate::tensor_params::pack;
 use crate::{CallSite, Device};
 use half::{bf16, f16};
-use kiln_backend::{BufferBinding, Report};
+use kiln_backend::BufferBinding;
 use kiln_compiler::make_safe;
 use kiln_ir::{E4M3, E5M2, Kernel, Literal, Param, parse, verify};
 use kiln_lang::Elem;
@@ -406,7 +407,7 @@ impl DynLaunch<'_> {
     /// # Errors
     /// As of [`launch`](Self::launch).
     #[track_caller]
-    pub fn compile(&self, device: &Device) -> Result<Report> {
+    pub fn compile(&self, device: &Device) -> Result<CompiledKernel> {
         let site = Location::caller();
         self.checked(true, site, |request| self.settings.compile(request, device, site))
     }

@@ -6,6 +6,7 @@ use crate::cache::Specialization;
 use crate::capture::node::Launched;
 use crate::capture::recording;
 use crate::capture::state::Mode;
+use crate::compiled::CompiledKernel;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::extent::{Extent, Extents, no_extent, three};
@@ -14,7 +15,6 @@ use crate::log::Log;
 use crate::precompile::{self, Job};
 use crate::request::{Request, Typed};
 use crate::stream::{Event, Queue, Stream, same_device};
-use kiln_backend::Report;
 use kiln_ir::{Kernel, LaunchHints, Level};
 use kiln_lang::param::{KernelFn, KernelParams};
 use std::panic::Location;
@@ -273,8 +273,8 @@ impl<P: KernelParams> Launch<P> {
     ///
     /// let device = Device::open("interp")?;
     /// let mut y = device.zeros([5])?;
-    /// let report = increment(&mut y).compile(&device)?;
-    /// println!("{} threads, {} bytes of shared memory", report.threads, report.shared);
+    /// let compiled = increment(&mut y).compile(&device)?;
+    /// println!("{} threads, {} bytes of shared memory", compiled.threads, compiled.shared);
     /// assert_eq!(y.to_vec()?, [0; 5]); // nothing ran
     /// # Ok::<(), kiln_runtime::Error>(())
     /// ```
@@ -282,7 +282,7 @@ impl<P: KernelParams> Launch<P> {
     /// # Errors
     /// As [`launch`](Self::launch).
     #[track_caller]
-    pub fn compile(&self, device: &Device) -> Result<Report> {
+    pub fn compile(&self, device: &Device) -> Result<CompiledKernel> {
         self.settings.compile(&self.request, device, Location::caller())
     }
 
@@ -377,9 +377,14 @@ impl Settings {
     }
 
     /// Compiles a kernel if it is new, and says what became of it.
-    pub(crate) fn compile(&self, request: &dyn Request, device: &Device, site: CallSite) -> Result<Report> {
+    pub(crate) fn compile(
+        &self,
+        request: &dyn Request,
+        device: &Device,
+        site: CallSite,
+    ) -> Result<CompiledKernel> {
         let (loaded, _) = self.load(request, device, &mut Log::at(site))?;
-        Ok(loaded.program.report())
+        Ok(CompiledKernel::new(loaded, device))
     }
 
     /// The specialization for a request, and whether it was there.

@@ -11,6 +11,7 @@
 //! | `awaited.rs` | waiting without blocking |
 //! | `launch.rs`, `request.rs` | a launch: specialization, checks, order |
 //! | `loaded.rs` | a compiled kernel: its program, grid and limits |
+//! | `compiled.rs` | what compiling without a launch gives |
 //! | `precompile.rs` | compiling the kernels of launches on several threads, before these |
 //! | `args.rs`, `tensor_params.rs` | its arguments |
 //! | `params.rs`, `facts.rs` | what is known of them, and what a program relies on |
@@ -112,6 +113,7 @@ mod buffer;
 mod cache;
 mod capture;
 mod commands;
+mod compiled;
 #[cfg(feature = "interp")]
 mod debug;
 mod device;
@@ -147,6 +149,7 @@ pub use activity::{
 };
 pub use cache::{DiskCache, DiskStats, Exchanged, Measuring, ProgramCache, parse_cache_size};
 pub use commands::CommandList;
+pub use compiled::CompiledKernel;
 pub use device::Device;
 pub use dyn_kernel::{DynArg, DynKernel, DynLaunch};
 pub use error::{Error, Result};
@@ -154,8 +157,8 @@ pub use extent::Extent;
 pub use graph::{Capture, Graph, GraphLaunch, GraphNode};
 pub use kiln_backend::{
     Capabilities, Clock, CopyTaskLimits, CostModel, Execution, Fault, FaultKind, Latencies, MatrixFormat,
-    MatrixUnits, MemoryCosts, PackageTarget, ProductCosts, Properties, Rates, Report, Stages, StreamPriority,
-    StreamingSizes, SumSizes,
+    MatrixUnits, MemoryCosts, Occupancy, OccupancyLimit, PackageTarget, ProductCosts, Properties, Rates,
+    Report, Stages, StreamPriority, StreamingSizes, SumSizes,
 };
 pub use launch::Launch;
 pub use loaded::{Build, ProgramSource};

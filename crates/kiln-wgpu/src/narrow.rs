@@ -309,8 +309,10 @@ impl Ranges {
             | OpKind::PtrAtomicCas { .. }
             | OpKind::PtrOrderedLoad { .. }
             | OpKind::PtrOrderedStore { .. }
+            | OpKind::PtrAtomic128 { .. }
             | OpKind::LoadQuad(_)
             | OpKind::StoreQuad(_)
+            | OpKind::Atomic128 { .. }
             | OpKind::FaultRegion
             | OpKind::Assert(_)
             | OpKind::CheckBounds

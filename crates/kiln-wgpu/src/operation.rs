@@ -95,7 +95,9 @@ impl Writer<'_> {
             | OpKind::PtrAtomic { .. }
             | OpKind::PtrAtomicCas { .. }
             | OpKind::PtrOrderedLoad { .. }
-            | OpKind::PtrOrderedStore { .. } => Err(self.refused(data, Refused::Addresses)),
+            | OpKind::PtrOrderedStore { .. }
+            | OpKind::Atomic128 { .. }
+            | OpKind::PtrAtomic128 { .. } => Err(self.refused(data, Refused::Addresses)),
             OpKind::LoadQuad(_) | OpKind::StoreQuad(_) => Err(self.refused(data, Refused::Order)),
             OpKind::FaultRegion => Err(self.refused(data, Refused::Regions)),
             OpKind::Assert(message) => self.check(op, Check::Assert(*message)),

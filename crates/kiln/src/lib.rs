@@ -70,11 +70,11 @@ pub use kiln_ring as ring;
 pub use kiln_runtime::isolate;
 pub use kiln_runtime::{
     Activity, AllocateActivity, CallSite, Capabilities, Capture, Clock, CommandList, CompileActivity,
-    CopyActivity, CopyKind, Device, DiskCache, DiskStats, DynArg, DynKernel, DynLaunch, DynTensor, Error,
-    Event, Execution, Extent, Fault, FaultKind, FreeActivity, Graph, GraphLaunch, GraphNode, Launch,
-    LaunchActivity, LaunchTimer, Mapped, MatrixFormat, MatrixUnits, Observation, Observer, Package,
-    PackageBuilder, PackageStats, PinnedTensor, Properties, Records, ReplayActivity, Report, Residency,
-    Result, Stream, StreamPriority, Tensor, Tune, observe, tune,
+    CompiledKernel, CopyActivity, CopyKind, Device, DiskCache, DiskStats, DynArg, DynKernel, DynLaunch,
+    DynTensor, Error, Event, Execution, Extent, Fault, FaultKind, FreeActivity, Graph, GraphLaunch,
+    GraphNode, Launch, LaunchActivity, LaunchTimer, Mapped, MatrixFormat, MatrixUnits, Observation, Observer,
+    Occupancy, OccupancyLimit, Package, PackageBuilder, PackageStats, PinnedTensor, Properties, Records,
+    ReplayActivity, Report, Residency, Result, Stream, StreamPriority, Tensor, Tune, observe, tune,
 };
 
 /// What programs with kernels import: the language, and devices and tensors.

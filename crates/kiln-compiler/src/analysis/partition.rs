@@ -181,9 +181,13 @@ fn access(kind: &OpKind) -> Option<(bool, bool)> {
     use OpKind::*;
     Some(match kind {
         // Atomics may meet each other, but not a plain store.
-        Load(_) | Gather { .. } | Atomic { .. } | AtomicCas { .. } | OrderedLoad { .. } | LoadQuad(_) => {
-            (false, false)
-        }
+        Load(_)
+        | Gather { .. }
+        | Atomic { .. }
+        | AtomicCas { .. }
+        | OrderedLoad { .. }
+        | LoadQuad(_)
+        | Atomic128 { .. } => (false, false),
         Store { disjoint, .. } => (true, *disjoint),
         Scatter { .. } | OrderedStore { .. } | StoreQuad(_) => (true, false),
         Explicit(ExplicitOp::TmaLoad { .. } | ExplicitOp::SignalWait) => (false, false),
@@ -266,7 +270,8 @@ fn access(kind: &OpKind) -> Option<(bool, bool)> {
         | PtrAtomic { .. }
         | PtrAtomicCas { .. }
         | PtrOrderedLoad { .. }
-        | PtrOrderedStore { .. } => return None,
+        | PtrOrderedStore { .. }
+        | PtrAtomic128 { .. } => return None,
     })
 }
 

@@ -136,6 +136,8 @@ fn verdict(kernel: &Kernel, data: &OpData, own: &mut OwnElements) -> Verdict {
         Gather { bounds, masked } => checked(Gather { bounds: check(bounds), masked }),
         OrderedLoad { order, scope, bounds } => checked(OrderedLoad { order, scope, bounds: check(bounds) }),
         LoadQuad(_) => checked(LoadQuad(Bounds::Mask)),
+        // It does nothing outside.
+        Atomic128 { .. } => Safe,
         Atomic { op, scope, bounds, masked } => {
             // Tiles of atomics have no fault: what lies outside is left out.
             let tile = data.results.iter().any(|&result| kernel.shape(result).rank() > 0);
@@ -206,6 +208,7 @@ fn verdict(kernel: &Kernel, data: &OpData, own: &mut OwnElements) -> Verdict {
         | PtrAtomicCas { .. }
         | PtrOrderedLoad { .. }
         | PtrOrderedStore { .. }
+        | PtrAtomic128 { .. }
         | Fragment(_)
         | CheckBounds
         | CheckDivisor

@@ -170,6 +170,7 @@ impl<'a> Legalizer<'a> {
             | OrderedStore { .. }
             | LoadQuad(_)
             | StoreQuad(_)
+            | Atomic128 { .. }
             | Barrier
             | WarpBarrier
             | GridBarrier
@@ -197,6 +198,7 @@ impl<'a> Legalizer<'a> {
             | PtrAtomicCas { .. }
             | PtrOrderedLoad { .. }
             | PtrOrderedStore { .. }
+            | PtrAtomic128 { .. }
             | CheckBounds
             | CheckDivisor
             | BlockCheck(_)

@@ -316,6 +316,7 @@ impl Demand<'_, '_> {
             | OpKind::OrderedStore { .. }
             | OpKind::LoadQuad(_)
             | OpKind::StoreQuad(_)
+            | OpKind::Atomic128 { .. }
             | OpKind::Barrier
             | OpKind::WarpBarrier
             | OpKind::GridBarrier
@@ -340,6 +341,7 @@ impl Demand<'_, '_> {
             | OpKind::PtrAtomicCas { .. }
             | OpKind::PtrOrderedLoad { .. }
             | OpKind::PtrOrderedStore { .. }
+            | OpKind::PtrAtomic128 { .. }
             | OpKind::CheckBounds
             | OpKind::CheckDivisor
             | OpKind::BlockCheck(_)

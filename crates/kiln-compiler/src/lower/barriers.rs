@@ -182,6 +182,7 @@ impl Pass<'_> {
                 | OpKind::OrderedStore { .. }
                 | OpKind::LoadQuad(_)
                 | OpKind::StoreQuad(_)
+                | OpKind::Atomic128 { .. }
                 // Tiles are of the whole block, of which it orders a part.
                 | OpKind::WarpBarrier
                 | OpKind::Shuffle(_)
@@ -207,6 +208,7 @@ impl Pass<'_> {
                 | OpKind::PtrAtomicCas { .. }
                 | OpKind::PtrOrderedLoad { .. }
                 | OpKind::PtrOrderedStore { .. }
+                | OpKind::PtrAtomic128 { .. }
                 | OpKind::CheckBounds
                 | OpKind::CheckDivisor
                 | OpKind::BlockCheck(_)

@@ -181,6 +181,7 @@ impl Classes {
                 | OpKind::OrderedStore { .. }
                 | OpKind::LoadQuad(_)
                 | OpKind::StoreQuad(_)
+                | OpKind::Atomic128 { .. }
                 | OpKind::Barrier
                 | OpKind::WarpBarrier
                 | OpKind::GridBarrier
@@ -210,6 +211,7 @@ impl Classes {
                 | OpKind::PtrAtomicCas { .. }
                 | OpKind::PtrOrderedLoad { .. }
                 | OpKind::PtrOrderedStore { .. }
+                | OpKind::PtrAtomic128 { .. }
                 | OpKind::CheckBounds
                 | OpKind::CheckDivisor
                 | OpKind::BlockCheck(_)

@@ -67,6 +67,7 @@ fn is_above(kernel: &Kernel, data: &OpData) -> bool {
         | OrderedStore { .. }
         | LoadQuad(_)
         | StoreQuad(_)
+        | Atomic128 { .. }
         | BlockUniform
         | FaultRegion => true,
         Const(_)
@@ -111,6 +112,7 @@ fn is_above(kernel: &Kernel, data: &OpData) -> bool {
         | PtrAtomicCas { .. }
         | PtrOrderedLoad { .. }
         | PtrOrderedStore { .. }
+        | PtrAtomic128 { .. }
         | CheckBounds
         | CheckDivisor
         | BlockCheck(_)

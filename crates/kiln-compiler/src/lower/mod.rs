@@ -409,6 +409,7 @@ impl<'k> Lowering<'k> {
             Atomic { .. } | AtomicCas { .. } => self.atomic(data)?,
             OrderedLoad { .. } | OrderedStore { .. } => self.ordered(data)?,
             LoadQuad(_) | StoreQuad(_) => self.quad(data)?,
+            Atomic128 { op, scope } => self.atomic_128(data, *op, *scope)?,
             BlockUniform => self.block_uniform(data)?,
             Fence(_) => self.fence(data)?,
             Fragment(FragmentOp::Matrix(op)) => self.matrix(data, *op)?,
@@ -434,6 +435,7 @@ impl<'k> Lowering<'k> {
             | PtrAtomicCas { .. }
             | PtrOrderedLoad { .. }
             | PtrOrderedStore { .. }
+            | PtrAtomic128 { .. }
             | Fragment(_)
             | Condition => self.copy(data)?,
             For if self.plan.pipelines.by_loop.contains_key(&op) => self.pipelined(op, data)?,

@@ -1,9 +1,11 @@
-//! Ordered accesses of a thread: single elements, and quads of words.
+//! Ordered accesses of a thread: single elements, quads of words, and atomics of 128 bits.
 
 use super::Lowering;
 use super::layouts::LayoutId;
 use crate::error::CompileError;
-use kiln_ir::{Bounds, CompareOp, LinearOp, OpData, OpKind, Order, Scalar, Scope, Space, Type, Value};
+use kiln_ir::{
+    Atomic128Op, Bounds, CompareOp, LinearOp, OpData, OpKind, Order, Scalar, Scope, Space, Type, Value,
+};
 
 impl Lowering<'_> {
     /// `OrderedLoad` and `OrderedStore`. Their order is the user's matter: the barrier pass does
@@ -41,7 +43,7 @@ impl Lowering<'_> {
         let address = self.view_address(at);
         let inside = match bounds {
             Bounds::Trust => self.still_trusted(bounds),
-            _ => Some(self.is_quad(view, index, address)?),
+            _ => Some(self.is_whole(view, index, address, 4)?),
         };
         let values = self.scalars(data.stored_values())?;
         let space = self.src.ty(view).as_view().map_or(Space::Global, |view| view.space);
@@ -49,9 +51,44 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Whether four words from an index on are a quad of a view.
-    fn is_quad(&mut self, view: Value, index: Value, address: Value) -> Result<Value, CompileError> {
-        let (zero, last) = (self.em.i64(0), self.em.i64(-4));
+    /// `Atomic128`: nothing happens where the two elements are not whole.
+    pub(super) fn atomic_128(
+        &mut self,
+        data: &OpData,
+        op: Atomic128Op,
+        scope: Scope,
+    ) -> Result<(), CompileError> {
+        if !self.target.addresses {
+            let what = format!("`{}` on a device without atomics of 128 bits", data.kind.mnemonic());
+            return Err(self.unsupported(data, &what, "guard the two elements by a lock in a word"));
+        }
+        let view = data.view();
+        let index = self.scalar(data.index())?;
+        let at = (self.scalar(view)?, index);
+        let address = self.view_address(at);
+        let whole = self.is_whole(view, index, address, 2)?;
+        let space = self.src.ty(view).as_view().map_or(Space::Global, |view| view.space);
+        let mut operands = vec![address, whole];
+        operands.extend(self.scalars(data.access_values())?);
+        let types = [(); 2].map(|()| Type::scalar(Scalar::U64));
+        let made = self.em.op(OpKind::PtrAtomic128 { op, space, scope }, &operands, &types);
+        let old = self.em.kernel.op(made).results.iter().copied();
+        for (&result, value) in data.results.iter().zip(old.chain([whole]).collect::<Vec<_>>()) {
+            self.define_scalar(result, value);
+        }
+        Ok(())
+    }
+
+    /// Whether so many elements from an index on, 16 bytes, lie one after the other in a view and
+    /// at a multiple of 16 bytes.
+    fn is_whole(
+        &mut self,
+        view: Value,
+        index: Value,
+        address: Value,
+        count: i64,
+    ) -> Result<Value, CompileError> {
+        let (zero, last) = (self.em.i64(0), self.em.i64(-count));
         let extent = self.extent(view, 0)?;
         let last = self.em.hoisted(|e| e.add(extent, last));
         let above = self.em.compare(CompareOp::Ge, index, zero);

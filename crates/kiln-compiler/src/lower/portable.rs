@@ -47,6 +47,7 @@ fn needs_addresses(data: &OpData) -> bool {
             | OpKind::PtrAtomicCas { .. }
             | OpKind::PtrOrderedLoad { .. }
             | OpKind::PtrOrderedStore { .. }
+            | OpKind::PtrAtomic128 { .. }
             | OpKind::Fragment(_)
             | OpKind::Explicit(_)
             | OpKind::Cluster(_)

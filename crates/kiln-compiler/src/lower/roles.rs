@@ -82,6 +82,7 @@ fn of_result(kernel: &Kernel, data: &OpData, roles: &[Role]) -> Option<Role> {
         | OpKind::OrderedStore { .. }
         | OpKind::LoadQuad(_)
         | OpKind::StoreQuad(_)
+        | OpKind::Atomic128 { .. }
         | OpKind::Barrier
         | OpKind::WarpBarrier
         | OpKind::GridBarrier
@@ -111,6 +112,7 @@ fn of_result(kernel: &Kernel, data: &OpData, roles: &[Role]) -> Option<Role> {
         | OpKind::PtrAtomicCas { .. }
         | OpKind::PtrOrderedLoad { .. }
         | OpKind::PtrOrderedStore { .. }
+        | OpKind::PtrAtomic128 { .. }
         | OpKind::CheckBounds
         | OpKind::CheckDivisor
         | OpKind::BlockCheck(_)
@@ -187,6 +189,7 @@ pub(crate) fn joined(kernel: &Kernel, mut visit: impl FnMut(Value, Value)) {
         | OpKind::OrderedStore { .. }
         | OpKind::LoadQuad(_)
         | OpKind::StoreQuad(_)
+        | OpKind::Atomic128 { .. }
         | OpKind::Barrier
         | OpKind::WarpBarrier
         | OpKind::GridBarrier
@@ -213,6 +216,7 @@ pub(crate) fn joined(kernel: &Kernel, mut visit: impl FnMut(Value, Value)) {
         | OpKind::PtrAtomicCas { .. }
         | OpKind::PtrOrderedLoad { .. }
         | OpKind::PtrOrderedStore { .. }
+        | OpKind::PtrAtomic128 { .. }
         | OpKind::CheckBounds
         | OpKind::CheckDivisor
         | OpKind::BlockCheck(_)

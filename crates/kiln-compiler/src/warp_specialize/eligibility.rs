@@ -213,6 +213,7 @@ fn has_its_place(kernel: &Kernel, op: Op, data: &OpData) -> bool {
         | OrderedStore { .. }
         | LoadQuad(_)
         | StoreQuad(_)
+        | Atomic128 { .. }
         | Barrier
         | WarpBarrier
         | GridBarrier
@@ -234,6 +235,7 @@ fn has_its_place(kernel: &Kernel, op: Op, data: &OpData) -> bool {
         | PtrAtomicCas { .. }
         | PtrOrderedLoad { .. }
         | PtrOrderedStore { .. }
+        | PtrAtomic128 { .. }
         | CheckBounds
         | CheckDivisor
         | BlockCheck(_)

@@ -11,7 +11,7 @@ use kiln_backend::{Error, Result};
 use kiln_cuda::{compile_to_ptx, ptx, threads_to_ptx};
 use kiln_fuzz::GpuCode;
 use kiln_interp::Options;
-use kiln_ir::Kernel;
+use kiln_ir::{Kernel, OpKind};
 use kiln_runtime::{Device, DiskCache};
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -110,8 +110,10 @@ fn assembles(kernel: &Kernel, threads: Option<&Kernel>) -> Result<()> {
             return assemble(&kernel.name, &compile_to_ptx(kernel, hopper)?.text);
         };
         shaders::check(kernel)?;
-        // There are no clusters before compute capability 9.0.
-        for compute in OTHER_GENERATIONS.into_iter().filter(|&g| g >= (9, 0) || kernel.cluster == 1) {
+        // There are no clusters and no atomics of 128 bits before compute capability 9.0.
+        let mut since_hopper = kernel.cluster != 1;
+        kernel.walk(|_, data| since_hopper |= matches!(data.kind, OpKind::Atomic128 { .. }));
+        for compute in OTHER_GENERATIONS.into_iter().filter(|&g| g >= (9, 0) || !since_hopper) {
             compile_to_ptx(kernel, of(compute))?;
         }
         assemble(&kernel.name, &threads_to_ptx(threads, hopper)?.text)

@@ -16,7 +16,7 @@ struct Need {
     words: &'static [&'static str],
 }
 
-const NEEDS: [Need; 6] = [
+const NEEDS: [Need; 7] = [
     Need { cases: "explicit::", there: |has| has.explicit_level, words: &["explicit level"] },
     Need {
         cases: "clusters::",
@@ -34,6 +34,7 @@ const NEEDS: [Need; 6] = [
         words: &["`grid_barrier` of blocks that wait for each other"],
     },
     Need { cases: "warps::inline_ptx", there: |has| has.inline_ptx, words: &["`inline_ptx`"] },
+    Need { cases: "atomics::of_128_bits", there: |has| has.atomic_128, words: &["`atomic_cas_128`"] },
     Need { cases: "faults::loops_that_do_not_end", there: |has| has.launch_limit, words: &["launch limit"] },
 ];
 

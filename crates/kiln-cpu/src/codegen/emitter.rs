@@ -247,6 +247,7 @@ impl<'a> Emitter<'a> {
             OrderedStore { order, bounds, .. } => self.ordered_store(data, *order, *bounds)?,
             LoadQuad(bounds) => self.load_quad(data, *bounds)?,
             StoreQuad(bounds) => self.store_quad(data, *bounds)?,
+            Atomic128 { .. } => self.atomic_128(data)?,
             // The threads of a block run in lockstep on one worker: their accesses are in order
             // already.
             Barrier | WarpBarrier => {}
@@ -306,6 +307,7 @@ impl<'a> Emitter<'a> {
             | PtrAtomicCas { .. }
             | PtrOrderedLoad { .. }
             | PtrOrderedStore { .. }
+            | PtrAtomic128 { .. }
             | CheckBounds
             | CheckDivisor
             | BlockCheck(_)

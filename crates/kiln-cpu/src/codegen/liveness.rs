@@ -246,7 +246,7 @@ pub(super) fn writes(kernel: &Kernel, op: Op, view: Value) -> bool {
     use OpKind::*;
     let data = kernel.op(op);
     let inside = |block: &Block| kernel.block(*block).ops.iter().any(|&op| writes(kernel, op, view));
-    if let Store { .. } | Scatter { .. } | Atomic { .. } | AtomicCas { .. } = data.kind {
+    if let Store { .. } | Scatter { .. } | Atomic { .. } | AtomicCas { .. } | Atomic128 { .. } = data.kind {
         return data.view() == view;
     }
     // After these, others may write what was read before.
@@ -307,6 +307,7 @@ impl Elementwise {
             | OrderedStore { .. }
             | LoadQuad(_)
             | StoreQuad(_)
+            | Atomic128 { .. }
             | Barrier
             | WarpBarrier
             | Shuffle(_)
@@ -336,6 +337,7 @@ impl Elementwise {
             | PtrAtomicCas { .. }
             | PtrOrderedLoad { .. }
             | PtrOrderedStore { .. }
+            | PtrAtomic128 { .. }
             | CheckBounds
             | CheckDivisor
             | BlockCheck(_)

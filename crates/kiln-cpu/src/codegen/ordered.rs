@@ -4,11 +4,12 @@
 use super::asm::scalar_type;
 use super::emitter::Emitter;
 use super::repr::Repr;
+use crate::atomic_128::{self, Pairs};
 use crate::ordered::Quads;
 use crate::symbol::Function;
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, condcodes::IntCC, types};
 use kiln_backend::Result;
-use kiln_ir::{Bounds, Literal, OpData, Order, Scalar, Value};
+use kiln_ir::{Bounds, Literal, OpData, Operand, Order, Scalar, Value};
 use std::mem::{offset_of, size_of};
 
 impl Emitter<'_> {
@@ -187,6 +188,71 @@ impl Emitter<'_> {
         }
         let count = self.asm.int(len as i64);
         self.asm.call_own(function, &[quads, count], None);
+        Ok(())
+    }
+
+    /// Two elements of 8 bytes of each lane, or of one thread, by a call.
+    pub(super) fn atomic_128(&mut self, data: &OpData) -> Result<()> {
+        if !atomic_128::is_there() {
+            return Err(self.unsupported(format!("`{}` on this processor", data.kind.mnemonic())));
+        }
+        let view = self.view(data.view())?.clone();
+        let lanes = data.coordinates().iter().map(|&v| self.len(v)).max().unwrap_or(1).max(1);
+        let index = self.array(data.index(), lanes)?;
+        let mask = match data.coordinates() {
+            [_, mask] => self.array(*mask, lanes)?,
+            _ => {
+                let (all, one) = (self.asm.stack(1), self.asm.fb.ins().iconst(types::I8, 1));
+                self.asm.store(one, all, 0);
+                all
+            }
+        };
+        let adjacent = self.asm.fb.ins().icmp_imm_s(IntCC::Equal, view.strides[0], 1);
+        let none = self.asm.int(0);
+        let extent = self.asm.fb.ins().select(adjacent, view.extents[0], none);
+        let pairs = self.asm.stack(size_of::<Pairs>());
+        for (field, value) in [
+            (offset_of!(Pairs, memory), view.base),
+            (offset_of!(Pairs, extent), extent),
+            (offset_of!(Pairs, index), index),
+            (offset_of!(Pairs, mask), mask),
+        ] {
+            self.asm.store(value, pairs, field as i32);
+        }
+        let compares = !data.named(Operand::Expected).is_empty();
+        let desired = if compares { Operand::Desired } else { Operand::Stored };
+        for (field, name) in
+            [(offset_of!(Pairs, expected), Operand::Expected), (offset_of!(Pairs, desired), desired)]
+        {
+            for i in 0..2 {
+                let at = match data.named(name).get(i) {
+                    Some(&value) => self.array(value, lanes)?,
+                    None => none,
+                };
+                self.asm.store(at, pairs, (field + 8 * i) as i32);
+            }
+        }
+        let is_lanes = self.is_lanes(data);
+        let places: Vec<ir::Value> = data
+            .results
+            .iter()
+            .map(|&result| match is_lanes {
+                true => self.output(result).at,
+                false => self.asm.stack(8),
+            })
+            .collect();
+        let fields = [offset_of!(Pairs, old), offset_of!(Pairs, old) + 8, offset_of!(Pairs, found)];
+        for (&at, field) in places.iter().zip(fields) {
+            self.asm.store(at, pairs, field as i32);
+        }
+        let count = self.asm.int(lanes as i64);
+        self.asm.call_own(Function::ExchangePairs, &[pairs, count], None);
+        if !is_lanes {
+            for (&result, at) in data.results.iter().zip(places) {
+                let loaded = self.asm.load(scalar_type(self.kernel.ty(result).elem()), at, 0);
+                self.set(result, Repr::Scalar(loaded));
+            }
+        }
         Ok(())
     }
 

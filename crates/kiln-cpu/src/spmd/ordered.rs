@@ -2,7 +2,7 @@
 
 use super::rewrite::Rewrite;
 use kiln_backend::Result;
-use kiln_ir::{OpData, Type};
+use kiln_ir::{OpData, OpKind, Type};
 
 impl Rewrite<'_> {
     /// With one thread, the operation as it is. With several, the same on lanes, with a mask after
@@ -11,7 +11,12 @@ impl Rewrite<'_> {
         if self.lanes == 1 {
             return self.plain(data);
         }
-        let (indices, values) = (data.coordinates(), data.stored_values());
+        let indices = data.coordinates();
+        let values = if let OpKind::Atomic128 { .. } = data.kind {
+            data.access_values()
+        } else {
+            data.stored_values()
+        };
         let mut operands = vec![self.uniform(data.view())?];
         operands.extend(self.all_lanes(indices)?);
         operands.push(self.mask_or_all());

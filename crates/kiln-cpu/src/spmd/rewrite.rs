@@ -196,7 +196,9 @@ impl Rewrite<'_> {
             Scatter { bounds, .. } => self.scatter(op, data, *bounds)?,
             Atomic { .. } => self.atomic(data)?,
             AtomicCas { scope, bounds } => self.atomic_cas(data, *scope, *bounds)?,
-            OrderedLoad { .. } | OrderedStore { .. } | LoadQuad(_) | StoreQuad(_) => self.ordered(data)?,
+            OrderedLoad { .. } | OrderedStore { .. } | LoadQuad(_) | StoreQuad(_) | Atomic128 { .. } => {
+                self.ordered(data)?
+            }
             BlockUniform => self.block_uniform(data)?,
             Clock(_) => self.clock(data)?,
             Sleep => self.sleep(data)?,
@@ -246,6 +248,7 @@ impl Rewrite<'_> {
             | PtrAtomicCas { .. }
             | PtrOrderedLoad { .. }
             | PtrOrderedStore { .. }
+            | PtrAtomic128 { .. }
             | CheckBounds
             | CheckDivisor
             | BlockCheck(_)

@@ -29,6 +29,7 @@ pub fn capabilities(compute: (u32, u32)) -> Capabilities {
         concurrent_blocks: true,
         grid_barriers: true,
         inline_ptx: true,
+        atomic_128: since_hopper,
         loads_beside_residents: false,
         peer_access: true,
         contraction: true,
@@ -48,6 +49,7 @@ mod tests {
         assert_eq!(float8, [false, true, true, true]);
         assert_eq!([ampere, ada, hopper, blackwell].map(|c| c.clusters), [1, 1, 8, 8]);
         assert_eq!([ampere, ada, hopper, blackwell].map(|c| c.bulk_copies), [false, false, true, true]);
+        assert_eq!([ampere, ada, hopper, blackwell].map(|c| c.atomic_128), [false, false, true, true]);
         let warpgroups = [ampere, ada, hopper, blackwell].map(|c| c.warpgroup_products);
         assert_eq!(warpgroups, [false, false, true, false]);
     }

@@ -5,6 +5,7 @@
 //! | `pipeline.rs` | from a kernel to PTX |
 //! | `maps.rs` | tensor maps of launches |
 //! | `program.rs` | a loaded kernel and its launch |
+//! | `occupancy.rs` | how many blocks of a kernel a multiprocessor runs |
 //! | `artifact.rs` | a compiled kernel as bytes |
 //! | `offline.rs` | kernels compiled for packages |
 //! | `graphs.rs` | launches that are enqueued in one call |
@@ -24,6 +25,7 @@ mod device;
 mod graphs;
 mod mappings;
 mod maps;
+mod occupancy;
 mod offline;
 mod pipeline;
 mod program;
@@ -49,9 +51,9 @@ use artifact::{Artifact, Code};
 use device::Device;
 use kiln_backend::{
     Artifacts, Backend, Compiled, DevicePtr, Diagnostics, DumpStage, Error, EventId, Graphs, HostCall,
-    Launch, Mapped, MappedMemory, MappedPlace, MappedPlaces, PackageTarget, Peers, Places, PrintSink,
-    Program, Properties, RawMemory, ResidentId, Result, Stages, StreamControls, StreamId, StreamPriority,
-    Tenant, dump,
+    Launch, Mapped, MappedMemory, MappedPlace, MappedPlaces, Multiprocessors, Occupancy, PackageTarget,
+    Peers, Places, PrintSink, Program, Properties, RawMemory, ResidentId, Result, Stages, StreamControls,
+    StreamId, StreamPriority, Tenant, dump,
 };
 use kiln_compiler::Target;
 use kiln_ir::{Kernel, Level};
@@ -468,8 +470,18 @@ impl Backend for Cuda {
         Some(self)
     }
 
+    fn multiprocessors(&self) -> Option<&dyn Multiprocessors> {
+        Some(self)
+    }
+
     fn diagnostics(&self) -> Option<&dyn Diagnostics> {
         Some(self)
+    }
+}
+
+impl Multiprocessors for Cuda {
+    fn occupancy(&self, program: &dyn Program) -> Result<Occupancy> {
+        self.own(program)?.occupancy()
     }
 }
 

@@ -3,10 +3,13 @@
 use super::artifact::{Artifact, Code};
 use super::device::Device;
 use super::maps::MapSlot;
+use super::occupancy::occupancy;
 use super::streams::Queue;
 use crate::driver::{Function, JitOptions, KernelNode, LaunchShape, Module, TensorMap};
 use crate::ptx::STATIC_SHARED;
-use kiln_backend::{ArgumentCount, BufferBinding, DevicePtr, Error, Launch, Program, Report, Result};
+use kiln_backend::{
+    ArgumentCount, BufferBinding, DevicePtr, Error, Launch, Occupancy, Program, Report, Result,
+};
 use smallvec::SmallVec;
 use std::any::Any;
 use std::sync::Arc;
@@ -172,6 +175,15 @@ impl CudaProgram {
     /// Whether it prints.
     pub(super) fn prints(&self) -> bool {
         self.hidden.as_ref().is_some_and(|hidden| hidden.prints)
+    }
+
+    /// How many of its blocks a multiprocessor runs at once.
+    pub(super) fn occupancy(&self) -> Result<Occupancy> {
+        let Some(function) = &self.function else { return Err(self.internal("it was dropped".into())) };
+        let threads = self.shape.block.iter().product();
+        let blocks = self.explained(function.blocks_per_multiprocessor(threads, self.shape.shared_bytes))?;
+        let gpu = self.device.context.properties();
+        Ok(occupancy(gpu, &function.attributes(), threads, self.shape.shared_bytes, blocks))
     }
 
     /// The driver's error as this device's.

@@ -197,6 +197,9 @@ impl Writer<'_> {
             OpKind::PtrOrderedStore { space, lanes, order, scope, .. } => {
                 self.ordered_store(op, *space, *lanes, (*order, *scope))?
             }
+            OpKind::PtrAtomic128 { op: atomic, space, scope } => {
+                self.atomic_128(op, *atomic, *space, *scope)?
+            }
             OpKind::Barrier => self.team_barrier(),
             OpKind::WarpBarrier => self.warp_barrier(op)?,
             OpKind::GridBarrier => self.grid_barrier(),
@@ -237,6 +240,7 @@ impl Writer<'_> {
             | OpKind::OrderedStore { .. }
             | OpKind::LoadQuad(_)
             | OpKind::StoreQuad(_)
+            | OpKind::Atomic128 { .. }
             | OpKind::BlockUniform
             | OpKind::FaultRegion
             | OpKind::Linear { .. }

@@ -12,6 +12,7 @@
 //! | `arith.rs`, `cast.rs`, `bytes.rs` | element-wise operations; conversions of one-byte types |
 //! | `memory.rs` | loads, stores, atomics |
 //! | `ordered.rs` | loads and stores that order others |
+//! | `atomic_128.rs` | atomics of 128 bits |
 //! | `cluster.rs` | barriers of a cluster, stores to its blocks' shared memory |
 //! | `grid.rs`, `grid_state.rs` | barriers of all blocks of a launch |
 //! | `threads.rs` | indices, barriers, shuffles, votes, clocks |
@@ -27,6 +28,7 @@
 //! Reference: NVIDIA, "Parallel Thread Execution ISA", version 8.0 and later.
 
 mod arith;
+mod atomic_128;
 mod bytes;
 mod cast;
 mod cluster;

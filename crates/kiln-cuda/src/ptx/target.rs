@@ -7,6 +7,8 @@ pub(crate) const MIXED_VERSION: (u32, u32) = (8, 4);
 pub(super) const EVICTION_VERSION: (u32, u32) = (7, 4);
 /// The first PTX ISA version with conversions of 8-bit floats for all GPUs that have them.
 pub(super) const FLOAT8_VERSION: (u32, u32) = (8, 1);
+/// The first PTX ISA version with atomics of 128 bits, for compute capability 9.0 and newer.
+pub(super) const ATOMIC_128_VERSION: (u32, u32) = (8, 3);
 /// The first PTX ISA version with all that compute capability 9.0 has.
 pub(super) const HOPPER_VERSION: (u32, u32) = (8, 0);
 

@@ -196,3 +196,34 @@ fn vectors_must_be_aligned_and_inside() {
     assert_eq!(finding(4), Finding::Address);
     assert_eq!(finding(-2), Finding::Address);
 }
+
+/// By address, in threads whose predicate holds.
+#[test]
+fn pairs_are_exchanged_by_address() {
+    let text = "kernel @k(%x: mut view<u64, 1, global>, %y: mut view<u64, 1, global>) thread [3, 1, 1] {
+  %t = thread_id x : i64
+  %one = const 1 : i64
+  %two = const 2 : i64
+  %p = ne %t, %one : bool
+  %u = cast %t : u64
+  %n = const 30 : u64
+  %first = address %x : u64
+  %a, %b = ptr_atomic_exchange_128.device.global %first where %p = %u, %n : u64, u64
+  %c, %d = ptr_atomic_cas_128.device.global %first where %p = %u, %n -> %n, %u : u64, u64
+  %at = mul %t, %two : i64
+  %next = add %at, %one : i64
+  %e = add %a, %c : u64
+  %f = add %b, %d : u64
+  scatter.trust %y[%at] = %e
+  scatter.trust %y[%next] = %f
+}
+";
+    let kernel = parse(text).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(parse(&kernel.to_string()).map(|k| k.to_string()).unwrap(), kernel.to_string());
+    let host = Host::new();
+    let (x, y) = (host.vector(&[5u64, 6]), host.vector(&[9u64; 6]));
+    host.run(&kernel, [1; 3], &args(&[&x, &y])).unwrap();
+    // In lockstep, the last thread exchanges last, and it alone then finds what it expects.
+    assert_eq!(host.read::<u64>(&x), [30, 2]);
+    assert_eq!(host.read::<u64>(&y), [5 + 2, 6 + 30, 0, 0, 2, 30 + 30]);
+}

@@ -68,6 +68,21 @@ pub enum AtomicOp {
     AddBf16x2,
 }
 
+/// Read-modify-write operations of 128 bits.
+///
+/// ```
+/// use kiln_ir::{Atomic128Op, OpKind, Scope};
+/// let swap = OpKind::Atomic128 { op: Atomic128Op::Exchange, scope: Scope::Device };
+/// assert_eq!(swap.mnemonic(), "atomic_exchange_128");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Atomic128Op {
+    /// Stores, whatever is there.
+    Exchange,
+    /// Stores if what is expected is there.
+    CompareExchange,
+}
+
 /// What happens where an index lies outside a view's extent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Bounds {

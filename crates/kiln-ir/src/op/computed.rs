@@ -95,6 +95,7 @@ impl OpKind {
             | OrderedStore { .. }
             | LoadQuad(_)
             | StoreQuad(_)
+            | Atomic128 { .. }
             | Barrier
             | WarpBarrier
             | GridBarrier
@@ -117,6 +118,7 @@ impl OpKind {
             | PtrAtomicCas { .. }
             | PtrOrderedLoad { .. }
             | PtrOrderedStore { .. }
+            | PtrAtomic128 { .. }
             | CheckBounds
             | CheckDivisor
             | BlockCheck(_)

@@ -232,6 +232,19 @@ pub enum OpKind {
         Bounds,
     ),
 
+    /// `(global or shared view of u64 of rank 1, i64 scalar index, [u64 × 2 expected,] u64 × 2) ->
+    /// u64 × 2, bool`, varying: atomically replaces two adjacent elements, the one at the index
+    /// first, and gives the old ones. Relaxed. The last result is whether the two are whole: inside
+    /// the extent, with the first at a multiple of 16 bytes and a stride of 1. Elsewhere nothing
+    /// happens, and the old elements are zeros. It is atomic with respect to other operations of
+    /// 128 bits alone.
+    Atomic128 {
+        /// The operation.
+        op: Atomic128Op,
+        /// Among whom it is atomic.
+        scope: Scope,
+    },
+
     // ---- threads of a block (thread level)
     /// `()`: all threads of the block arrive before any leaves; shared memory written before is
     /// visible after. Uniform control flow.
@@ -430,6 +443,16 @@ pub enum OpKind {
         scope: Scope,
         /// Whether the predicate operand is there.
         predicated: bool,
+    },
+    /// `(u64 address, bool predicate, [u64 × 2 expected,] u64 × 2) -> u64 × 2`: `Atomic128` at an
+    /// address; zeros where the predicate is false.
+    PtrAtomic128 {
+        /// The operation.
+        op: Atomic128Op,
+        /// The space of the address.
+        space: Space,
+        /// Among whom it is atomic.
+        scope: Scope,
     },
     /// `(bool scalar, i64 index, i64 extent)`: the `Bounds::Check` fault where the first is false.
     CheckBounds,

@@ -314,6 +314,15 @@ impl OpKind {
             }
             OpKind::LoadQuad(_) => row("load_quad", Stays, Threads, list(&[View], Index, &[])),
             OpKind::StoreQuad(_) => row("store_quad", Stays, Threads, list(&[View], Index, &[Stored; 4])),
+            OpKind::Atomic128 { op, .. } => match op {
+                Atomic128Op::Exchange => {
+                    row("atomic_exchange_128", Stays, Threads, list(&[View], Index, &[Stored; 2]))
+                }
+                Atomic128Op::CompareExchange => {
+                    let values = &[Expected, Expected, Desired, Desired];
+                    row("atomic_cas_128", Stays, Threads, list(&[View], Index, values))
+                }
+            },
 
             OpKind::Barrier => row("barrier", Stays, Threads, NONE),
             OpKind::WarpBarrier => row("warp_barrier", Stays, Threads, fixed(&[Lanes])),
@@ -369,6 +378,15 @@ impl OpKind {
             OpKind::PtrOrderedStore { predicated, .. } => {
                 row("ptr_ordered_store", Stays, Lowered, address(*predicated, Stored))
             }
+            OpKind::PtrAtomic128 { op, .. } => match op {
+                Atomic128Op::Exchange => {
+                    row("ptr_atomic_exchange_128", Stays, Lowered, fixed(&[Address, Mask, Stored, Stored]))
+                }
+                Atomic128Op::CompareExchange => {
+                    let operands = &[Address, Mask, Expected, Expected, Desired, Desired];
+                    row("ptr_atomic_cas_128", Stays, Lowered, fixed(operands))
+                }
+            },
             OpKind::CheckBounds => row("check_bounds", Stays, Lowered, fixed(&[Condition, Checked, Extent])),
             OpKind::CheckDivisor => row("check_divisor", Stays, Lowered, fixed(&[Condition])),
             OpKind::BlockCheck(check) => {

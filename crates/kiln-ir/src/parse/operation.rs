@@ -261,6 +261,9 @@ impl Parser {
             }
             "ordered_load" | "ordered_store" | "load_quad" | "store_quad" | "ptr_ordered_load"
             | "ptr_ordered_store" => self.ordered_access(&mnemonic, &mut m)?,
+            "atomic_exchange_128" | "atomic_cas_128" | "ptr_atomic_exchange_128" | "ptr_atomic_cas_128" => {
+                self.atomic_128(&mnemonic, &mut m)?
+            }
             "view_load" | "view_store" | "view_atomic" | "view_atomic_cas" | "view_ordered_load"
             | "view_ordered_store" | "view_address" => self.linear_access(&mnemonic, &mut m)?,
             "ptr_load" | "ptr_store" | "ptr_atomic" | "ptr_atomic_cas" => {

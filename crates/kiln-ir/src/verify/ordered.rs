@@ -1,4 +1,4 @@
-//! Rules of ordered accesses: single elements and quads.
+//! Rules of ordered accesses: single elements, quads, and atomics of 128 bits.
 
 use super::subject::{Outcome, Subject, require};
 use crate::op::*;
@@ -36,6 +36,40 @@ pub(super) fn store_quad(s: &Subject, bounds: Bounds) -> Outcome {
     s.results_len(0)?;
     s.writable(&view)?;
     (2..2 + QUAD).try_for_each(|i| s.operand(i, &Type::scalar(Scalar::U32)).map(|_| ()))
+}
+
+/// The words that an atomic of 128 bits takes.
+fn longs(op: Atomic128Op) -> usize {
+    match op {
+        Atomic128Op::Exchange => 2,
+        Atomic128Op::CompareExchange => 4,
+    }
+}
+
+pub(super) fn atomic_128(s: &Subject, op: Atomic128Op) -> Outcome {
+    let view = s.offsets(longs(op))?;
+    let fits = (view.elem, view.rank) == (Scalar::U64, 1) && view.space != Space::Local;
+    require(fits, || {
+        format!("128 bits of a {}, expected a view<u64, 1> of global or shared memory", Type::View(view))
+    })?;
+    s.writable(&view)?;
+    s.results_len(3)?;
+    s.result(2, &Type::scalar(Scalar::Bool))?;
+    two_longs(s, 2)
+}
+
+pub(super) fn ptr_atomic_128(s: &Subject, op: Atomic128Op) -> Outcome {
+    s.counts(2 + longs(op), 2)?;
+    s.operand(0, &Type::scalar(Scalar::U64))?;
+    s.operand(1, &Type::scalar(Scalar::Bool))?;
+    two_longs(s, 2)
+}
+
+/// Operands of u64 from one on, and two results.
+fn two_longs(s: &Subject, first: usize) -> Outcome {
+    let long = Type::scalar(Scalar::U64);
+    (first..s.data.operands.len()).try_for_each(|i| s.operand(i, &long).map(|_| ()))?;
+    (0..2).try_for_each(|i| s.result(i, &long))
 }
 
 pub(super) fn ptr_load(s: &Subject, lanes: u32, order: Order, predicated: bool) -> Outcome {

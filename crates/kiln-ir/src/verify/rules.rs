@@ -190,6 +190,8 @@ impl<'k> Subject<'k> {
             OrderedStore { order, .. } => ordered::store(self, *order),
             LoadQuad(bounds) => ordered::load_quad(self, *bounds),
             StoreQuad(bounds) => ordered::store_quad(self, *bounds),
+            Atomic128 { op, .. } => ordered::atomic_128(self, *op),
+            PtrAtomic128 { op, .. } => ordered::ptr_atomic_128(self, *op),
             PtrOrderedLoad { lanes, order, predicated, .. } => {
                 ordered::ptr_load(self, *lanes, *order, *predicated)
             }

@@ -55,14 +55,19 @@ pub enum AtomicOrder {
 
 /// An order, and among whom it holds.
 #[derive(Clone, Copy)]
-struct Ordering {
+pub(super) struct Ordering {
     order: AtomicOrder,
     scope: Scope,
 }
 
-const RELAXED: Ordering = Ordering { order: AtomicOrder::Relaxed, scope: Scope::Device };
+pub(super) const RELAXED: Ordering = Ordering { order: AtomicOrder::Relaxed, scope: Scope::Device };
 
 impl Ordering {
+    /// Among whom it holds.
+    pub(super) fn scope(self) -> Scope {
+        self.scope
+    }
+
     /// Whether a launch has the order; reports where it has not.
     fn is_there(self, site: Site) -> bool {
         self.order == AtomicOrder::Relaxed || block(&format!("atomics({:?}, …)", self.order), site).is_some()
@@ -79,14 +84,14 @@ impl Ordering {
     }
 
     /// Records the fence that makes a relaxed operation after it a release.
-    fn before(self, r: &mut Recorder, site: Site) {
+    pub(super) fn before(self, r: &mut Recorder, site: Site) {
         if matches!(self.order, AtomicOrder::Release | AtomicOrder::AcqRel) {
             r.effect(OpKind::Fence(self.scope), &[], site);
         }
     }
 
     /// Records the fence that makes a relaxed operation before it an acquire.
-    fn after(self, r: &mut Recorder, site: Site) {
+    pub(super) fn after(self, r: &mut Recorder, site: Site) {
         if matches!(self.order, AtomicOrder::Acquire | AtomicOrder::AcqRel) {
             r.effect(OpKind::Fence(self.scope), &[], site);
         }
@@ -335,8 +340,8 @@ impl<T: Elem, const R: usize> ViewMut<T, R> {
 /// # });
 /// ```
 pub struct Atomics<T, const R: usize> {
-    view: ViewMut<T, R>,
-    ordering: Ordering,
+    pub(super) view: ViewMut<T, R>,
+    pub(super) ordering: Ordering,
 }
 
 impl<T, const R: usize> Clone for Atomics<T, R> {

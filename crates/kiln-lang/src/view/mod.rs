@@ -9,11 +9,13 @@
 //! | `thread_index.rs` | the thread's own index |
 //! | `selection.rs` | elements at indices, where a mask holds |
 //! | `atomic.rs` | atomic operations |
+//! | `atomic_128.rs` | the same on two adjacent elements of 64 bits |
 //! | `atomic_pair.rs` | sums of two 16-bit floats in a word |
 //! | `record.rs` | elements that are structs: a view for each field |
 //! | `ordered.rs` | single elements and quads that others write meanwhile |
 
 mod atomic;
+mod atomic_128;
 mod atomic_pair;
 pub(crate) mod core;
 mod element;

@@ -20,6 +20,13 @@ fn pick(x: &Tensor<i32, 1>, index: &Tensor<i64, 1>, y: &mut Tensor<i32, 1>) {
     y.set(i, x.get(index.get(i)));
 }
 
+const PAIR: u32 = line!() + 3;
+#[kernel(crate = kiln_runtime)]
+fn exchange_pair(x: &mut Tensor<u64, 1>, at: Val<i64>) {
+    let [a, b] = x.atomic_exchange_128(at, [10, 20]);
+    device_assert!((a == 3) & (b == 4));
+}
+
 /// Devices of the test's own: the first call that waits for a stream has its faults, in whichever
 /// thread it is.
 fn devices() -> [Device; 2] {
@@ -69,6 +76,30 @@ fn an_index_out_of_range_is_an_error() {
         let good = device.tensor(&[2, 0], [2]).unwrap();
         pick(&x, &good, &mut y).grid([1]).block([2]).launch(&device).unwrap();
         assert_eq!(y.to_vec().unwrap(), [12, 10]);
+        assert_works(&device);
+    }
+}
+
+#[test]
+fn two_elements_that_are_not_16_aligned_bytes_are_a_fault() {
+    for device in devices() {
+        let mut x = device.tensor(&[1, 2, 3, 4, 5], [5]).unwrap();
+        for at in [-2, 1, 4, 6, i64::MAX] {
+            exchange_pair(&mut x, at).grid([1]).block([1]).launch(&device).unwrap();
+            let fault = fault(device.synchronize().unwrap_err());
+            let start = format!("128 bits at index {at} of 5 elements: ");
+            assert!(
+                matches!(&fault.kind, FaultKind::Assert { message } if message.starts_with(&start)),
+                "{fault}"
+            );
+            assert!(fault.location.starts_with(&format!("{}:{PAIR}:", file!())), "{fault}");
+        }
+        exchange_pair(&mut x, 2).grid([1]).block([1]).launch(&device).unwrap();
+        assert_eq!(x.to_vec().unwrap(), [1, 2, 10, 20, 5]);
+        // An even index of a view that begins at an odd element, and elements that have gaps.
+        let mut odd = x.slice(0, 1..5).unwrap();
+        exchange_pair(&mut odd, 0).grid([1]).block([1]).launch(&device).unwrap();
+        assert!(matches!(fault(device.synchronize().unwrap_err()).kind, FaultKind::Assert { .. }));
         assert_works(&device);
     }
 }

@@ -4,7 +4,8 @@ use crate::kernels::{add, add_one_2d, add_one_by_threads, assert_works, double, 
 use crate::probe::Probe;
 use kiln_backend::Error as DeviceError;
 use kiln_lang::prelude::*;
-use kiln_runtime::{Device, DiskCache, Error, Residency, Tensor};
+use kiln_runtime::{Device, DiskCache, Error, OccupancyLimit, Residency, Tensor};
+use std::sync::atomic::Ordering::SeqCst;
 
 fn interp() -> Device {
     Device::open_apart("interp").unwrap()
@@ -453,9 +454,25 @@ fn kernels_can_be_looked_at_without_launching() {
     let (x, mut y) = (device.tensor(&[1.0; 9], [9]).unwrap(), device.uninit([9]).unwrap());
     let text = add(&x, &mut y, 1.0).ir().unwrap().to_string();
     assert!(text.starts_with("kernel @add(%x: view<f32, 1, global>"), "{text}");
-    let report = add_one_by_threads(&x, &mut y).block([64]).compile(&device).unwrap();
-    assert!(report.threads == 64 || report.threads == 0, "{report:?}");
+    let compiled = add_one_by_threads(&x, &mut y).block([64]).compile(&device).unwrap();
+    assert_eq!(compiled.threads, 64, "{compiled:?}");
+    assert!(format!("{compiled:?}").contains("add_one_by_threads"), "{compiled:?}");
     assert_eq!(y.residency(), Residency::Uninitialized);
+}
+
+#[test]
+fn the_device_counts_the_blocks_on_a_multiprocessor_or_says_that_it_cannot() {
+    let (device, probe) = Probe::device(false, DiskCache::none());
+    let (x, mut y) = (device.tensor(&[1.0; 9], [9]).unwrap(), device.uninit([9]).unwrap());
+    let compiled = add_one_by_threads(&x, &mut y).block([128]).compile(&device).unwrap();
+    let error = compiled.occupancy().unwrap_err();
+    assert!(matches!(&error, Error::Device(kiln_backend::Error::Unavailable { .. })), "{error:?}");
+    assert!(error.to_string().contains("occupancy of probe"), "{error}");
+    probe.provide_multiprocessors();
+    let found = compiled.occupancy().unwrap();
+    assert_eq!((found.blocks, found.limit), (16, OccupancyLimit::Threads));
+    // It is the program that launches use: nothing was compiled for the question.
+    assert_eq!(probe.counts().compiles.load(SeqCst), 1);
 }
 
 /// Launches itself while it is traced, and adds up what comes of it.

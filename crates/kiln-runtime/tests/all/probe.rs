@@ -4,8 +4,8 @@
 use crate::order::Order;
 use kiln_backend::{
     Artifacts, Backend, Compiled, DevicePtr, Error, EventId, Execution, Graphs, Launch, Mapped, MappedMemory,
-    MappedPlace, MappedPlaces, PrintSink, Program, Properties, Report, ResidentId, Residents, Result, Stages,
-    StreamId, Tenant,
+    MappedPlace, MappedPlaces, Multiprocessors, Occupancy, OccupancyLimit, PrintSink, Program, Properties,
+    Report, ResidentId, Residents, Result, Stages, StreamId, Tenant,
 };
 use kiln_interp::{Interp, Options};
 use kiln_ir::{Kernel, parse};
@@ -27,6 +27,7 @@ struct Inner {
     fail_launches: AtomicBool,
     refuse_artifacts: AtomicBool,
     has_graphs: AtomicBool,
+    has_multiprocessors: AtomicBool,
     compiles_slowly: AtomicBool,
     compiling: AtomicUsize,
     /// What was freed, and is given again to who asks for as many bytes; `None` if nothing is.
@@ -76,6 +77,7 @@ impl Probe {
             fail_launches: AtomicBool::new(false),
             refuse_artifacts: AtomicBool::new(false),
             has_graphs: AtomicBool::new(false),
+            has_multiprocessors: AtomicBool::new(false),
             compiles_slowly: AtomicBool::new(false),
             compiling: AtomicUsize::new(0),
             pool: Mutex::default(),
@@ -120,6 +122,11 @@ impl Probe {
     /// From now on it has graphs of its own.
     pub fn provide_graphs(&self) {
         self.0.has_graphs.store(true, SeqCst);
+    }
+
+    /// From now on it has multiprocessors of 2,048 threads, and counts the blocks on one.
+    pub fn provide_multiprocessors(&self) {
+        self.0.has_multiprocessors.store(true, SeqCst);
     }
 
     /// From now on freed memory is given again, as by the pool of a driver.
@@ -303,6 +310,18 @@ impl Backend for Probe {
 
     fn residents(&self) -> Option<&dyn Residents> {
         Some(self)
+    }
+
+    fn multiprocessors(&self) -> Option<&dyn Multiprocessors> {
+        self.0.has_multiprocessors.load(SeqCst).then_some(self)
+    }
+}
+
+impl Multiprocessors for Probe {
+    fn occupancy(&self, program: &dyn Program) -> Result<Occupancy> {
+        let loaded = program.as_any().downcast_ref::<Loaded>().expect("the probe's own program");
+        let blocks = 2048 / loaded.report().threads;
+        Ok(Occupancy { blocks, warps: 64, max_warps: 64, limit: OccupancyLimit::Threads })
     }
 }
 
