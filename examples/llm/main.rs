@@ -20,7 +20,7 @@ mod tokenizer;
 mod weights;
 
 use batch::Batch;
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use conversation::{Conversation, Sampling};
 use kiln::Device;
 use kiln_files::Gguf;
@@ -62,10 +62,12 @@ struct Options {
     /// A GGUF file [default: SmolLM2-135M-Instruct, where pip put it].
     #[arg(long, value_name = "FILE")]
     model: Option<PathBuf>,
-    /// Measure the speed of SmolLM2-135M's sizes with random weights in bf16 of this seed, which
-    /// say nothing.
+    /// Measure the speed of a model with random weights in bf16 of this seed, which say nothing.
     #[arg(long, value_name = "SEED", conflicts_with_all = ["model", "prompt"])]
     random: Option<u64>,
+    /// The model whose sizes --random takes.
+    #[arg(long, value_enum, default_value_t = Shape::Smollm2_135m, requires = "random")]
+    shape: Shape,
     /// Launch one kernel that stays: the model is on the device, in bf16, takes requests while it
     /// runs, and sends each token as it is chosen. Needs a device with grid barriers.
     #[arg(long)]
@@ -77,9 +79,30 @@ struct Options {
     /// Blocks of a resident launch [default: one for each multiprocessor].
     #[arg(long, value_name = "N", requires = "resident")]
     blocks: Option<usize>,
-    /// Warps of a block of it that multiply [default: 12].
+    /// Warps of a block of it that multiply [default: 11].
     #[arg(long, value_name = "N", requires = "resident")]
     warps: Option<usize>,
+}
+
+/// Sizes of models.
+#[derive(Clone, Copy, ValueEnum)]
+enum Shape {
+    #[value(name = "smollm2-135m")]
+    Smollm2_135m,
+    #[value(name = "smollm2-1.7b")]
+    Smollm2_1_7b,
+    #[value(name = "llama-3.2-1b")]
+    Llama3_2_1b,
+}
+
+impl Shape {
+    fn config(self) -> Config {
+        match self {
+            Shape::Smollm2_135m => Config::SMOLLM2_135M,
+            Shape::Smollm2_1_7b => Config::SMOLLM2_1_7B,
+            Shape::Llama3_2_1b => Config::LLAMA_3_2_1B,
+        }
+    }
 }
 
 /// Tokens that come before those that are timed, at least.
@@ -102,7 +125,7 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     let device = Device::default()?;
     let count = options.conversations.unwrap_or(options.prompt.len()).max(options.prompt.len()).max(1);
     if let Some(seed) = options.random {
-        let source = Source::Random(Config::SMOLLM2_135M, seed);
+        let source = Source::Random(options.shape.config(), seed);
         let speaker = begin(&device, source, ("random weights", None), count, options)?;
         return measure(speaker, count, options);
     }

@@ -48,6 +48,25 @@ impl Config {
         base: 100_000.0,
     };
 
+    /// The sizes of SmolLM2-1.7B.
+    #[allow(dead_code)] // As above.
+    pub const SMOLLM2_1_7B: Config = Config {
+        width: 2048,
+        inner: 8192,
+        layers: 24,
+        heads: 32,
+        key_heads: 32,
+        context: 8192,
+        tokens: 49152,
+        epsilon: 1e-5,
+        base: 130_000.0,
+    };
+
+    /// The sizes of Llama-3.2-1B.
+    #[allow(dead_code)] // As above.
+    pub const LLAMA_3_2_1B: Config =
+        Config { layers: 16, key_heads: 8, tokens: 128_256, base: 500_000.0, ..Config::SMOLLM2_1_7B };
+
     /// What a file says.
     ///
     /// # Errors

@@ -9,16 +9,18 @@
 //!
 //! The rows of a matrix are shared out over all warps of the launch. Every block has a copy of the
 //! vector `x` of its own and adds to it what the others hand on, so that nobody waits for who has
-//! added it. At each bar blocks wait for each other at a barrier of the grid. A warp begins to load
-//! its weights of the next product before it waits, for they do not depend on that. One more warp
-//! in each block has no rows: it waits with no loads of its own under way.
+//! added it. At each bar blocks wait for each other at a barrier of the grid. A warp's loads of
+//! weights run ahead of its products, past the next barriers, for they do not depend on what is
+//! waited for. One more warp in each block has no rows: it waits with no loads of its own under
+//! way.
 
 use super::attention::{Parts, attend, join};
 use super::line::{Line, numbers, pass, receive};
 use super::place::{
     Factor, Int, Own, Place, Quad, Rows, at, best_of_lanes, better, product, put, sum_of_lanes,
 };
-use super::sizes::{KEPT, OWN, ROWS, Sizes, WARP};
+use super::sizes::{OWN, Sizes, WARP};
+use super::stream::{Matrix, Weights, either};
 use super::turns::{
     AS_CHOSEN, AT, CHOOSES, Desk, NOBODY, SEED, TEMPERATURE, TOKEN, Turn, WHO, look_ahead, send, wait,
 };
@@ -110,10 +112,8 @@ pub fn serve(
     let [at_qkv, _, _, at_output, at_gates, at_down, at_logits, at_next, at_waited, _] = sizes.passed();
     let width_quads = width / sizes.quad();
     let (row_parts, part_quads) = (sizes.row_parts(), sizes.part_quads());
-    let [of_qkv, of_output, of_gates, of_down, of_embedding, of_logits, _] = sizes.weights();
+    let [.., of_embedding, of_logits, _] = sizes.weights();
     let rows = |first: usize, columns: usize| Rows { weights, first, columns };
-    let (qkv, output) = (rows(of_qkv, width), rows(of_output, heads * sizes.head));
-    let (gate_up, down) = (rows(of_gates, width), rows(of_down, inner));
     let embedding = rows(of_embedding, width);
     let logits = if sizes.own_logits { rows(of_logits, width) } else { embedding };
     let kept = Kept {
@@ -125,12 +125,8 @@ pub fn serve(
     };
     let parts = Parts::new(sizes);
     let zero = val(0i32);
-    let load_qkv = |layer: Int| -> [Quad; KEPT] {
-        let row = place.row(0, sizes.qkv()).number + layer * sizes.qkv() as i32;
-        let some = place.load(qkv, row, zero, width_quads.min(KEPT * WARP));
-        std::array::from_fn(|i| some.get(i).copied().unwrap_or([val(0u32); 4]))
-    };
-    let mut ahead = load_qkv(zero);
+    let stream = Weights { place, all: weights };
+    let mut ahead = stream.load(stream.spot(Matrix::Qkv, zero, zero));
     let desk = Desk { sizes, line, kept: clerk, inbox, outbox, end, is: Desk::is_clerk(place) };
     wait(desk, val(0u32), at_waited);
     // All blocks run at the same time from here on.
@@ -146,67 +142,68 @@ pub fn serve(
         for layer in range(val(0i32), layers as i32) {
             // Queries, keys and values.
             let factor = normalize(place, kept, &ahead_gains, epsilon);
-            let x = kept.normalized.quads(place, zero, width_quads);
-            for round in 0..place.rounds(sizes.qkv()) {
-                let own = place.row(round as i32, sizes.qkv());
-                let row = own.number + layer * sizes.qkv() as i32;
-                let mut quads = Vec::new();
-                if round == 0 {
-                    quads.extend(ahead.iter().take(width_quads.div_ceil(WARP)).copied());
-                }
-                let done = quads.len() * WARP;
-                if done < width_quads {
-                    quads.extend(place.load(qkv, row, zero + done as i32, width_quads - done));
-                }
+            let rounds = stream.rounds(Matrix::Qkv) as i32;
+            for round in range(zero, rounds) {
+                let quads = ahead;
+                let next = stream.spot(Matrix::Qkv, round + 1, layer);
+                let last = stream.spot(Matrix::Output, zero, layer);
+                ahead = stream.load(either(round.lt(rounds - 1), next, last));
+                let x = kept.normalized.quads(place, zero, width_quads);
+                let own = place.row(round, sizes.qkv());
                 pass_row(place, line, at_qkv, own, product(sizes, &quads, &x) * factor);
             }
-            let ahead_output = load_rows(place, output, layer * width as i32, width);
             grid_barrier();
             attend(place, parts, line, angles, (keys, values), (remembered + layer, now));
             grid_barrier();
-            // The attention's product. A warp has a gate and what it multiplies then.
-            let ahead_gates = [0, inner]
-                .map(|skip| load_rows(place, gate_up, layer * 2 * inner as i32 + skip as i32, inner));
+            // The attention's product.
             let inner_gains = own_gains(place, gains, layer * 2 + 1);
             join(place, parts, kept.attended, line, now);
             barrier();
-            let x = kept.attended.quads(place, zero, heads * sizes.head / sizes.quad());
-            for (round, quads) in ahead_output.iter().enumerate() {
-                pass_row(place, line, at_output, place.row(round as i32, width), product(sizes, quads, &x));
+            let rounds = stream.rounds(Matrix::Output) as i32;
+            for round in range(zero, rounds) {
+                let quads = ahead;
+                let next = stream.spot(Matrix::Output, round + 1, layer);
+                let last = stream.spot(Matrix::Gate, zero, layer);
+                ahead = stream.load(either(round.lt(rounds - 1), next, last));
+                let x = kept.attended.quads(place, zero, heads * sizes.head / sizes.quad());
+                pass_row(place, line, at_output, place.row(round, width), product(sizes, &quads, &x));
             }
+            let mut ahead_up = stream.load(stream.spot(Matrix::Up, zero, layer));
             grid_barrier();
-            // What gates let through.
-            let ahead_down: Vec<Vec<Quad>> = (0..place.rounds(width * row_parts))
-                .map(|round| {
-                    let unit = place.row(round as i32, width * row_parts).number;
-                    let row = unit / row_parts as i32 + layer * width as i32;
-                    place.load(down, row, (unit % row_parts as i32) * part_quads as i32, part_quads)
-                })
-                .collect();
+            // What gates let through. A warp has a gate and what it multiplies.
             add(place, kept, line, at_output, 1);
             let factor = normalize(place, kept, &inner_gains, epsilon);
-            let x = kept.normalized.quads(place, zero, width_quads);
-            let [gates, others] = &ahead_gates;
-            for (round, (gate, other)) in gates.iter().zip(others).enumerate() {
-                let [gate, other] = [gate, other].map(|quads| product(sizes, quads, &x) * factor);
-                let value = gate * gate.fast_sigmoid() * other;
-                pass_row(place, line, at_gates, place.row(round as i32, inner), value);
+            let rounds = stream.rounds(Matrix::Gate) as i32;
+            for round in range(zero, rounds) {
+                let (gates, ups) = (ahead, ahead_up);
+                let next = stream.spot(Matrix::Gate, round + 1, layer);
+                let last = stream.spot(Matrix::Down, zero, layer);
+                ahead = stream.load(either(round.lt(rounds - 1), next, last));
+                let x = kept.normalized.quads(place, zero, width_quads);
+                let gate = product(sizes, &gates, &x) * factor;
+                ahead_up = stream.load(stream.spot(Matrix::Up, round + 1, layer));
+                let value = gate * gate.fast_sigmoid() * (product(sizes, &ups, &x) * factor);
+                pass_row(place, line, at_gates, place.row(round, inner), value);
             }
             grid_barrier();
             // The last product.
-            ahead = load_qkv((layer + 1) % layers as i32);
             let own = place.own(inner);
             let places: Vec<Int> = own.iter().map(|own| own.number).collect();
             for (own, x) in own.iter().zip(numbers(line, at_gates, &places)) {
                 kept.gated.put(*own, x);
             }
             barrier();
-            for (round, quads) in ahead_down.iter().enumerate() {
-                let unit = place.row(round as i32, width * row_parts);
+            let rounds = stream.rounds(Matrix::Down) as i32;
+            for round in range(zero, rounds) {
+                let quads = ahead;
+                let next = stream.spot(Matrix::Down, round + 1, layer);
+                let last = stream.spot(Matrix::Qkv, zero, (layer + 1) % layers as i32);
+                ahead = stream.load(either(round.lt(rounds - 1), next, last));
+                let unit = place.row(round, width * row_parts);
                 let (row, part) = (unit.number / row_parts as i32, unit.number % row_parts as i32);
                 let x = kept.gated.quads(place, part * part_quads as i32, part_quads);
                 let own = Own { number: part * width as i32 + row, is: unit.is };
-                pass_row(place, line, at_down, own, product(sizes, quads, &x));
+                pass_row(place, line, at_down, own, product(sizes, &quads, &x));
             }
             // Those of the next layer, or of the logits.
             ahead_gains = own_gains(place, gains, layer * 2 + 2);
@@ -235,13 +232,6 @@ pub fn serve(
         let next = turn.word(TOKEN);
         token = select(next.eq(AS_CHOSEN), latest, next.cast::<i32>());
     }
-}
-
-/// Begins to load the warp's rows of a matrix, of so many from one on.
-fn load_rows(place: Place, matrix: Rows, first: Int, rows: usize) -> Vec<Vec<Quad>> {
-    let quads = matrix.columns / place.sizes.quad();
-    let row = |round: usize| place.row(round as i32, rows).number + first;
-    (0..place.rounds(rows)).map(|round| place.load(matrix, row(round), val(0i32), quads)).collect()
 }
 
 /// x = the row of a token.
@@ -273,17 +263,18 @@ fn likeliest(place: Place, kept: Kept, matrix: Rows, factor: Val<f32>, noise: No
     let sizes = place.sizes;
     let quads = sizes.width / sizes.quad();
     let x = kept.normalized.quads(place, val(0i32), quads);
+    let together = sizes.rows();
     let mut best = (val(f32::NEG_INFINITY), val(i32::MAX));
-    for round in range_step(val(0i32), place.rounds(sizes.tokens) as i32, ROWS as i32) {
-        let rows: Vec<Own> = (0..ROWS).map(|i| place.row(round + i as i32, sizes.tokens)).collect();
+    for round in range_step(val(0i32), place.rounds(sizes.tokens) as i32, together as i32) {
+        let rows: Vec<Own> = (0..together).map(|i| place.row(round + i as i32, sizes.tokens)).collect();
         let weights: Vec<Vec<Quad>> =
             rows.iter().map(|row| place.load(matrix, row.number, val(0i32), quads)).collect();
         let logits: Vec<Val<f32>> =
             weights.iter().map(|weights| product(sizes, weights, &x) * factor).collect();
         // Each lane goes on with one of the rows.
         let (mut logit, mut row, mut is) = (logits[0], rows[0].number, rows[0].is);
-        for i in 1..ROWS {
-            let mine = (place.lane % ROWS as i32).eq(i as i32);
+        for i in 1..together {
+            let mine = (place.lane % together as i32).eq(i as i32);
             logit = select(mine, logits[i], logit);
             row = select(mine, rows[i].number, row);
             is = select(mine, rows[i].is, is);

@@ -7,6 +7,7 @@
 //! | `load.rs` | weights |
 //! | `sizes.rs` | how a launch divides the work |
 //! | `place.rs` | where a thread stands, and products of rows and vectors |
+//! | `stream.rs` | the weights of a warp, which it loads before it needs them |
 //! | `line.rs` | what blocks hand on to each other |
 //! | `attention.rs` | attention in parts |
 //! | `turns.rs` | requests, turns, and tokens for the host |
@@ -18,6 +19,7 @@ mod line;
 mod load;
 mod place;
 mod sizes;
+mod stream;
 mod turns;
 
 use crate::conversation::Sampling;
@@ -30,9 +32,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use turns::{END, KEPT_WORDS, REQUEST, REQUESTS};
 
-/// Warps of a block that multiply: on 132 multiprocessors two rows each of the largest product of
-/// SmolLM2-135M.
-const WARPS: usize = 12;
+/// Warps of a block that multiply. With the one that waits they are three for each quarter of a
+/// multiprocessor, so that a thread has 168 registers.
+const WARPS: usize = 11;
 /// How often the host looks for a token before it sleeps between looks, and for how long then.
 const LOOKS: u32 = 50_000;
 const SLEEP: Duration = Duration::from_micros(50);

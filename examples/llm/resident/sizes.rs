@@ -35,8 +35,6 @@ pub struct Sizes {
 
 /// Threads of a warp.
 pub const WARP: usize = 32;
-/// Quads of weights that a lane keeps from one layer to the next.
-pub const KEPT: usize = 3;
 /// Keys that a warp takes on at once, of each of its groups of lanes.
 pub const KEYS: usize = 6;
 /// Parts of attention that are joined at once.
@@ -45,8 +43,11 @@ pub const PARTS: usize = 4;
 pub const OWN: usize = 8;
 /// Words of a turn.
 pub const TURN: usize = 8;
-/// Rows of logits that a warp multiplies at once.
-pub const ROWS: usize = 4;
+/// Rows of logits that a warp multiplies at once, at most, and quads of a lane then.
+const ROWS: usize = 4;
+const LOGIT_QUADS: usize = 16;
+/// Quads of a lane of a row, or of the parts into which long rows are divided, at most.
+pub const ITEM: usize = 8;
 /// Numbers of keys and values that a lane loads at once, at most.
 pub const EARLIER: usize = KEYS * 8;
 /// Numbers that a lane keeps for all heads that share keys.
@@ -105,12 +106,22 @@ impl Sizes {
 
     /// Into how many parts the rows of the product that ends a layer are divided.
     pub fn row_parts(self) -> usize {
-        if self.inner / self.quad() >= 128 { 2 } else { 1 }
+        (self.inner / self.quad()).div_ceil(self.part_quads())
     }
 
-    /// Quads of such a part.
+    /// Quads of such a part, but for the last: whole ones of a warp.
     pub fn part_quads(self) -> usize {
-        (self.inner / self.quad()).div_ceil(self.row_parts())
+        let quads = self.inner / self.quad();
+        match quads.div_ceil(ITEM * WARP).max(if quads >= 128 { 2 } else { 1 }) {
+            1 => quads,
+            parts => quads.div_ceil(parts).next_multiple_of(WARP),
+        }
+    }
+
+    /// Rows of logits that a warp multiplies at once.
+    pub fn rows(self) -> usize {
+        let quads = (self.width / self.quad()).div_ceil(WARP);
+        (LOGIT_QUADS / quads.max(1)).clamp(1, ROWS)
     }
 
     /// Where what blocks hand on begins: queries, keys and values; parts of attention, with their
@@ -166,6 +177,10 @@ impl Sizes {
                 "vectors of {width}, {inner} and {} are no whole quads of {quad}",
                 heads * head
             ));
+        }
+        let most = ITEM * WARP * quad;
+        if width.max(heads * head) > most {
+            return Some(format!("rows of {} numbers are longer than {most}", width.max(heads * head)));
         }
         if !(head / 2).is_power_of_two() {
             return Some(format!("heads have a width of {head}, which is no power of two"));
