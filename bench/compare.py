@@ -27,6 +27,8 @@ HERE = Path(__file__).resolve().parent
 # The first request for a row compiles, tunes and warms up.
 REPLY_TIMEOUT_S = 300
 KILN = "Kiln"
+# Kiln's kernels by hand, where programs over arrays stand for Kiln.
+KERNEL = "kernel by hand"
 ABSENT_EXIT_CODE = 3
 
 
@@ -178,7 +180,16 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kiln", help="the kiln binary; without it only the peers are timed")
     parser.add_argument("--device", default="cpu", help="Kiln's name of the device: cuda:0, cpu (default: cpu)")
-    parser.add_argument("--rows", default="", help="only rows whose name contains this; copy rows always run")
+    parser.add_argument(
+        "--arrays",
+        metavar="PROGRAM",
+        help="time the example `rows` of kiln-array in place of --kiln, which becomes one of its peers",
+    )
+    parser.add_argument(
+        "--rows",
+        default="",
+        help="only rows whose name contains this, or one of several texts with commas between; copy rows always run",
+    )
     parser.add_argument("--peers", help="comma-separated, instead of all")
     parser.add_argument("--passes", type=int, default=5, help="turns of each contender in a row (default: 5)")
     parser.add_argument("--rounds", type=int, default=20, help="rounds in a turn (default: 20)")
@@ -196,7 +207,14 @@ def arguments() -> argparse.Namespace:
     options = parser.parse_args()
     if options.before and not options.kiln:
         parser.error("--before needs --kiln, the build that it is compared with")
+    if options.arrays and not options.kiln:
+        parser.error("--arrays needs --kiln, whose kernels it is compared with")
     return options
+
+
+def is_asked(name: str, rows: str) -> bool:
+    """Whether a row's name contains one of the texts."""
+    return any(text in name for text in rows.split(","))
 
 
 def start_peers(device: str, wanted: str | None) -> tuple[list[Contender], dict[str, str]]:
@@ -230,7 +248,7 @@ def pairs_of(options: argparse.Namespace, builds: dict[str, Contender]) -> tuple
     """Times every row by both builds; rows below the floor are measured again."""
     pairs, problems = [], []
     for name, row in rows_for(options.device).items():
-        if options.rows not in name:
+        if not is_asked(name, options.rows):
             continue
         if lacking := [label for label, kiln in builds.items() if name not in kiln.rows]:
             problems.append(f"{name}: the build {' and the build '.join(lacking)} has no such row")
@@ -295,10 +313,16 @@ def main() -> int:
         if options.kiln:
             binary = str(Path(options.kiln).resolve())
             kiln = Contender([binary, "bench", "--serve", "--device", options.device])
+        if options.arrays:
+            kiln.name = KERNEL
+            peers.append(kiln)
+            kiln = Contender([str(Path(options.arrays).resolve()), options.device])
         device = kiln.device if kiln else peers[0].device if peers else "unknown"
         results, ceilings = [], {}
         for name, row in rows_for(options.device).items():
-            if name != row.ceiling and options.rows not in name:
+            if name != row.ceiling and not is_asked(name, options.rows):
+                continue
+            if options.arrays and name not in kiln.rows:
                 continue
             if kiln and name not in kiln.rows:
                 problems.append(f"{name}: Kiln has no such row")
@@ -319,7 +343,8 @@ def main() -> int:
         for contender in [*peers, *([kiln] if kiln else [])]:
             contender.stop()
     slug = re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")
-    out = options.out or (HERE / "results" / f"{slug}.json" if kiln else None)
+    prefix = "arrays-" if options.arrays else ""
+    out = options.out or (HERE / "results" / f"{prefix}{slug}.json" if kiln else None)
     if out:
         write(out, results, {peer.name: peer.version for peer in peers}, absent)
         print(f"wrote {out}")

@@ -124,9 +124,30 @@ def ring_table(rows: list[dict]) -> str:
     return "\n".join([*head, *lines, "", wrapped(caption)])
 
 
+def model_line(row: dict) -> str:
+    """One line of what `models.py` measured."""
+    rate = lambda value: f"{value:,.0f} {row['unit']}"
+    more = f", {row['weights_gb_s']:,.0f} GB/s of weights" if "weights_gb_s" in row else ""
+    peer = f"{row['peer']} {rate(row['peer_rate'])}"
+    return f"| {row['title']} | {rate(row['kiln'])}{more} | {peer} | {row['ratio']:.2f}x |"
+
+
+def model_table(results: dict) -> str:
+    """The table of training, decoding and gradients."""
+    rows = results["rows"]
+    runs = sorted({(row["commit"], row["date"]) for row in rows})
+    measured = "; ".join(f"commit {commit}, {date}" for commit, date in runs)
+    versions = ", ".join(f"{peer} {version}" for peer, version in results["peers"].items())
+    caption = f"*{results['device']}, {measured}. Peers: {versions}. Medians, by turns in one run by `bench/models.py`.*"
+    head = ["| Work | Kiln | peer | Kiln is |", "|---|---|---|---|"]
+    return "\n".join([*head, *map(model_line, rows), "", wrapped(caption)])
+
+
 def table(results: dict) -> str:
     """The table of one results file, with a caption that says where its figures come from."""
     rows = results["rows"]
+    if rows and "peer_rate" in rows[0]:
+        return model_table(results)
     if rows and "transport" in rows[0]:
         return ring_table(rows)
     runs = sorted({(row["device"], row["commit"], row["date"]) for row in rows})
