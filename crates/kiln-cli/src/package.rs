@@ -239,7 +239,7 @@ fn record(args: &Args) -> Result<Vec<Kernel>, Failure> {
     }
     let entries = std::fs::read_dir(&folder.0).into_iter().flatten().flatten();
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
-    files.sort();
+    files.sort_unstable();
     if files.is_empty() {
         return Err(Failure::Wrong(format!(
             "`{program}` has compiled no kernel; is it a program that uses this version of Kiln?"

@@ -30,7 +30,7 @@ fn printed(
     trial.device.backend().set_print_sink(Arc::new(|line| println!("{line}")));
     done?;
     let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    lines.sort();
+    lines.sort_unstable();
     Ok(lines)
 }
 
@@ -50,7 +50,7 @@ fn from_threads(trial: &mut Trial<'_>) -> Verdict {
     let odd = data.iter().enumerate().filter(|(_, v)| *v % 2 != 0);
     let mut expected: Vec<String> =
         odd.map(|(i, v)| format!("element {i} is {v}, twice is {}", 2 * v)).collect();
-    expected.sort();
+    expected.sort_unstable();
     same("lines", &lines, &expected)
 }
 

@@ -98,7 +98,7 @@ fn higher_priorities_are_handled_first(trial: &mut Trial<'_>) -> Verdict {
                 actor.send_with(x, at(priority))?;
                 sent.push((priority, x));
             }
-            sent.sort_by_key(|&(priority, x)| (std::cmp::Reverse(priority), x));
+            sent.sort_unstable_by_key(|&(priority, x)| (std::cmp::Reverse(priority), x));
             let want = sent.iter().fold(0, |digits, &(_, x)| digits << 4 | u64::from(x));
             actor.activate()?;
             same("order", after(&actor, 12)?, Seen { digits: want, count: 12 })?;

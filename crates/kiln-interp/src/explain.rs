@@ -106,7 +106,7 @@ fn index_in(view: &View, address: u64) -> Option<Vec<i64>> {
     }
     let mut left = (address.checked_sub(view.base)? / view.elem_bytes.max(1)) as i64;
     let mut axes: Vec<usize> = (0..view.extents.len()).filter(|&axis| view.strides[axis] > 0).collect();
-    axes.sort_by_key(|&axis| (-view.strides[axis], axis));
+    axes.sort_unstable_by_key(|&axis| (-view.strides[axis], axis));
     let mut index = vec![0; view.extents.len()];
     for axis in axes {
         index[axis] = (left / view.strides[axis]).min(view.extents[axis] - 1);

@@ -119,7 +119,7 @@ pub fn losses(device: &Device, name: &str) -> Result<Row, Failure> {
         drop((std::mem::replace(&mut actor, a), std::mem::replace(&mut idle, b)));
         runtime = next;
     }
-    known_us.sort_by(f64::total_cmp);
+    known_us.sort_unstable_by(f64::total_cmp);
     let more = json!({
         "stalled_after_ms": STALLED.as_millis() as u64,
         "known_after_us": { "median": known_us[known_us.len() / 2], "most": known_us.last() },

@@ -16,7 +16,7 @@ pub struct Row {
 impl Row {
     /// Latencies.
     pub fn times(name: &str, transport: &str, mut times_us: Vec<f64>) -> Row {
-        times_us.sort_by(f64::total_cmp);
+        times_us.sort_unstable_by(f64::total_cmp);
         let (name, transport) = (name.to_owned(), transport.to_owned());
         Row { name, transport, times_us, per_second: None, more: Value::Null }
     }

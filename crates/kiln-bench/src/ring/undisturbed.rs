@@ -38,7 +38,7 @@ impl Slices {
     /// The middle one of the values.
     pub fn median(&self) -> f64 {
         let mut values = self.values.clone();
-        values.sort_by(f64::total_cmp);
+        values.sort_unstable_by(f64::total_cmp);
         values.get(values.len() / 2).copied().unwrap_or(0.0)
     }
 
@@ -87,7 +87,7 @@ fn undisturbed(slices: &[Slice], least_s: f64) -> usize {
 fn counted(slices: &[Slice], least_s: f64) -> Slices {
     let undisturbed = undisturbed(slices, least_s);
     let mut loops_s: Vec<f64> = slices.iter().map(|slice| slice.loop_s).collect();
-    loops_s.sort_by(f64::total_cmp);
+    loops_s.sort_unstable_by(f64::total_cmp);
     let limit_s = loops_s.get(undisturbed.max(ENOUGH) - 1).copied().unwrap_or(f64::INFINITY);
     let mut values = Vec::new();
     for slice in slices.iter().filter(|slice| slice.loop_s <= limit_s) {

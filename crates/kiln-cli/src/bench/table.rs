@@ -26,7 +26,7 @@ impl Measured<'_> {
 /// The middle of the times; NaN of none.
 pub fn median(times: &[f64]) -> f64 {
     let mut sorted = times.to_vec();
-    sorted.sort_by(f64::total_cmp);
+    sorted.sort_unstable_by(f64::total_cmp);
     sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
 }
 

@@ -69,7 +69,7 @@ pub fn read(directory: &Path) -> std::io::Result<Vec<Runtime>> {
         text.lines().for_each(|line| runtime.take(line));
         runtimes.push(runtime);
     }
-    runtimes.sort_by(|a, b| a.file.cmp(&b.file));
+    runtimes.sort_unstable_by(|a, b| a.file.cmp(&b.file));
     Ok(runtimes)
 }
 

@@ -246,7 +246,7 @@ impl RingRuntime {
         }
         // Two snapshots at once lock their actors in the same order.
         let mut order: Vec<usize> = (0..bodies.len()).collect();
-        order.sort_by_key(|&i| bodies[i].number);
+        order.sort_unstable_by_key(|&i| bodies[i].number);
         let mut lives: Vec<(usize, MutexGuard<'_, Life>)> =
             order.into_iter().map(|i| (i, bodies[i].life())).collect();
         for (i, life) in &lives {

@@ -288,7 +288,7 @@ impl DiskCache {
             String::from_utf8(entry.read().ok()?).ok()
         };
         let mut all: Vec<String> = self.files(CHOICE).into_iter().filter_map(text).collect();
-        all.sort();
+        all.sort_unstable();
         all
     }
 
@@ -321,7 +321,7 @@ impl DiskCache {
     pub(super) fn keys(&self, kind: &str) -> Vec<String> {
         let key = |path: PathBuf| Some(path.file_stem()?.to_str()?.to_owned());
         let mut keys: Vec<String> = self.files(kind).into_iter().filter_map(key).collect();
-        keys.sort();
+        keys.sort_unstable();
         keys
     }
 

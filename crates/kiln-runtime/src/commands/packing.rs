@@ -38,7 +38,7 @@ pub(super) fn pack(slots: Vec<(usize, usize)>, commands: &[Command]) -> Packed {
         let (first, last) = uses.get(slot).copied().flatten().unwrap_or((0, 0));
         all.push(Placed { slot, bytes, offset: 0, first, last });
     }
-    all.sort_by_key(|own| (std::cmp::Reverse(own.bytes), own.first));
+    all.sort_unstable_by_key(|own| (std::cmp::Reverse(own.bytes), own.first, own.slot));
     let mut bytes = 0;
     for at in 0..all.len() {
         let (placed, rest) = all.split_at_mut(at);
