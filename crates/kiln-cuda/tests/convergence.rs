@@ -12,7 +12,7 @@ use std::process::Command;
 assembler::tests! {
     text: true;
     branches_around_barriers_behind_loops_are_voted_on;
-    plain: a_masked_store_does_not_stand_before_a_jump threads_that_part_are_not_waited_for barriers_in_while_loops_are_unaligned a_loop_of_a_kernel_that_stays_has_aligned_barriers tasks_have_no_such_barriers lanes_meet_behind_a_loop_that_they_leave_at_different_times lanes_that_leave_a_loop_together_are_not_made_to_meet
+    plain: a_masked_store_does_not_stand_before_a_jump a_masked_store_does_not_stand_before_a_reduced_jump threads_that_part_are_not_waited_for barriers_in_while_loops_are_unaligned a_loop_of_a_kernel_that_stays_has_aligned_barriers tasks_have_no_such_barriers lanes_meet_behind_a_loop_that_they_leave_at_different_times lanes_that_leave_a_loop_together_are_not_made_to_meet
 }
 
 /// The PTX of a kernel over tiles, lowered for an H100.
@@ -54,6 +54,20 @@ fn a_masked_store_does_not_stand_before_a_jump() {
     let before = before_jumps(&text);
     assert_eq!(before, ["bar.warp.sync 0xffffffff;"], "{text}");
     assert_eq!(text.matches("bar.warp.sync").count(), 2, "both branches:\n{text}");
+}
+
+/// As above, where the condition comes out of a reduction: all lanes have one value before and
+/// after each of its shuffles, which the assembler knows.
+fn a_masked_store_does_not_stand_before_a_reduced_jump() {
+    let text = ptx(&BRANCH.replace(
+        "  %c = cast %p : bool\n",
+        "  %all = broadcast %p : i64[8, 4]
+  %rows = reduce.max %all axis 1 : i64[8]
+  %most = reduce.max %rows axis 0 : i64
+  %c = cast %most : bool\n",
+    ));
+    assert!(text.contains("shfl.sync"), "the reduction has no shuffles:\n{text}");
+    assert_eq!(before_jumps(&text), ["bar.warp.sync 0xffffffff;"], "{text}");
 }
 
 fn threads_that_part_are_not_waited_for() {

@@ -326,9 +326,12 @@ impl Uniformity {
             OpKind::BlockUniform => false,
             // All threads of a warp that vote together get one answer.
             OpKind::Vote(_) => warps > 1 || (many && (divergent || self.in_plain_sight)),
+            // Lanes that all read from lanes with one value have that value.
+            OpKind::Shuffle(_) => {
+                many && (divergent || self.in_plain_sight || data.operands.iter().any(|&v| self.varies(v)))
+            }
             // Lane by lane, or one thread after another.
-            OpKind::Shuffle(_)
-            | OpKind::Atomic { .. }
+            OpKind::Atomic { .. }
             | OpKind::AtomicCas { .. }
             | OpKind::PtrAtomic { .. }
             | OpKind::PtrAtomicCas { .. }
