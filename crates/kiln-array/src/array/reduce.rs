@@ -72,8 +72,11 @@ const BESIDE: usize = 64;
 /// Results that are enough to keep a device busy with one program each.
 const MANY: usize = 64;
 
-/// Parts into which a long row is divided.
+/// Parts into which a long row is divided, at least; and, of very long rows, elements of a part and
+/// parts of all rows, which are some rounds of a GPU's multiprocessors.
 const PARTS: usize = 64;
+const PART: usize = 1 << 15;
+const ALL_PARTS: usize = 1024;
 
 /// A long reduction to few numbers: of parts, which programs combine side by side, and then of what
 /// they give. `None` where that is not worth it.
@@ -90,8 +93,8 @@ fn divided(op: ReduceOp, x: &Array, axes: &[usize], site: Site) -> Option<Array>
     let order = kept_axes.iter().chain(axes).copied().collect();
     let flat = x.ordered(order, site).reshaped(&[rows, row], site);
     // Parts of one length, if there are; else the last elements are a rest.
-    let even = (PARTS..4 * PARTS).find(|&parts| row.is_multiple_of(parts));
-    let parts = even.unwrap_or(PARTS);
+    let least = (row / PART).min(ALL_PARTS / rows.max(1)).max(PARTS);
+    let parts = (least..4 * least).find(|&parts| row.is_multiple_of(parts)).unwrap_or(least);
     let length = row / parts;
     let whole = flat.part(1, 0, parts * length, 1, site).reshaped(&[rows, parts, length], site);
     let total = reduce(op, &reduce(op, &whole, &[2], site), &[1], site);

@@ -394,8 +394,10 @@ fn divide<T: Elem>(
 ) -> Division {
     let (execution, units) = (device.capabilities().execution, device.properties().units as usize);
     let narrow = row_tile(width) <= 128;
-    // Products of tensor cores have 16 rows.
+    // Products of tensor cores have 16 rows. Pages are read at once by the fewest programs.
+    let paged = cache.page().is_some();
     let (least, most, warps, at_once) = match execution {
+        Execution::Simt if bytes == 2 && narrow && !paged => (16, 32, Some(2), 4),
         Execution::Simt if bytes == 2 => (16, if narrow { 64 } else { 32 }, Some(4), 1),
         Execution::Simt => (1, if narrow { 32 } else { 16 }, Some(4), 2),
         Execution::Simd => (1, 128, None, 1),
