@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// More than any page should have: one idea each.
-const MOST_LINES: usize = 270;
+const MOST_LINES: usize = 275;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
