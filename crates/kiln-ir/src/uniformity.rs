@@ -36,6 +36,8 @@ pub struct Uniformity {
     divergent: Vec<bool>,
     /// Whether votes, and loads of memory that the kernel may write, count as varying.
     in_plain_sight: bool,
+    /// Whether lanes that read equal values from each other have equal values.
+    through_shuffles: bool,
     fault_regions: InFaultRegions,
 }
 
@@ -55,7 +57,29 @@ struct InFaultRegions {
 impl Uniformity {
     /// Analyzes a kernel that is well-formed in every other respect.
     pub fn of(kernel: &Kernel) -> Uniformity {
-        Uniformity::analyzed(kernel, false)
+        Uniformity::analyzed(kernel, false, false)
+    }
+
+    /// Analyzes a kernel as an assembler does that looks through shuffles: lanes that read a value
+    /// from each other which is the same in all of them have that value. Others take what a shuffle
+    /// gives as different in each lane, since that is how they compute it.
+    ///
+    /// ```
+    /// use kiln_ir::*;
+    /// let kernel = parse(
+    ///     "kernel @k() thread [64, 1, 1] {
+    ///       %p = program_id x : i64
+    ///       %1 = const 1 : i64
+    ///       %s = shuffle.xor %p, %1 : i64
+    ///     }",
+    /// )?;
+    /// let shuffle = kernel.block(kernel.body).ops[2];
+    /// let value = kernel.op(shuffle).results[0];
+    /// assert!(Uniformity::of(&kernel).varies(value) && !Uniformity::through_shuffles(&kernel).varies(value));
+    /// # Ok::<(), kiln_ir::ParseError>(())
+    /// ```
+    pub fn through_shuffles(kernel: &Kernel) -> Uniformity {
+        Uniformity::analyzed(kernel, false, true)
     }
 
     /// Analyzes a kernel as a compiler does that takes nothing for granted: of a vote, and of
@@ -75,15 +99,16 @@ impl Uniformity {
     /// # Ok::<(), kiln_ir::ParseError>(())
     /// ```
     pub fn in_plain_sight(kernel: &Kernel) -> Uniformity {
-        Uniformity::analyzed(kernel, true)
+        Uniformity::analyzed(kernel, true, false)
     }
 
-    fn analyzed(kernel: &Kernel, in_plain_sight: bool) -> Uniformity {
+    fn analyzed(kernel: &Kernel, in_plain_sight: bool, through_shuffles: bool) -> Uniformity {
         let (values, ops, _) = kernel.counts();
         let mut uniformity = Uniformity {
             varying: vec![false; values],
             divergent: vec![false; ops],
             in_plain_sight,
+            through_shuffles,
             fault_regions: InFaultRegions::default(),
         };
         if let Level::Thread { block } = kernel.level {
@@ -326,12 +351,12 @@ impl Uniformity {
             OpKind::BlockUniform => false,
             // All threads of a warp that vote together get one answer.
             OpKind::Vote(_) => warps > 1 || (many && (divergent || self.in_plain_sight)),
-            // Lanes that all read from lanes with one value have that value.
-            OpKind::Shuffle(_) => {
-                many && (divergent || self.in_plain_sight || data.operands.iter().any(|&v| self.varies(v)))
+            OpKind::Shuffle(_) if self.through_shuffles => {
+                many && (divergent || data.operands.iter().any(|&v| self.varies(v)))
             }
             // Lane by lane, or one thread after another.
-            OpKind::Atomic { .. }
+            OpKind::Shuffle(_)
+            | OpKind::Atomic { .. }
             | OpKind::AtomicCas { .. }
             | OpKind::PtrAtomic { .. }
             | OpKind::PtrAtomicCas { .. }

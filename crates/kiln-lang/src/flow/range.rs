@@ -207,7 +207,7 @@ impl<T: Int> DeviceRange<T> {
     ///
     /// A hint: it never changes a result. A loop with a `break` or `return` in it, and one whose
     /// step is a device value, are as without it. The budget of a
-    /// [`fault_region`](crate::fault_region) counts the rounds of a body as one step.
+    /// [`fault_region`](crate::fault_region()) counts the rounds of a body as one step.
     ///
     /// ```
     #[doc = include_str!("../on_interp.txt")]

@@ -292,6 +292,14 @@ impl<T: Elem> TileView<T> {
 
     /// Says that the device's cache alone is to hold the elements, not that of a multiprocessor
     /// (PTX's `ld.cg` and `st.cg`): what other programs read again, and this one does not.
+    ///
+    /// ```
+    #[doc = include_str!("../on_interp.txt")]
+    /// # on_interp(Level::Tile { warps: None }, &|memory| {
+    /// let shared = memory.tile(0, 64).l2_only();
+    /// device_assert!(shared.load(0).eq(0).all());
+    /// # });
+    /// ```
     #[must_use]
     pub fn l2_only(self) -> Self {
         self.reused(Reuse::L2Only)
@@ -320,12 +328,29 @@ impl<T: Elem> TileViewMut<T> {
     }
 
     /// As [`TileView::evict_first`], of loads and stores.
+    ///
+    /// ```
+    #[doc = include_str!("../on_interp.txt")]
+    /// # on_interp(Level::Tile { warps: None }, &|memory| {
+    /// memory.tile(program_id(0) * 64, 64).evict_first().store(7u32);
+    /// device_assert!(memory.tile(0, 64).evict_first().load(0).eq(7).all());
+    /// # });
+    /// ```
     #[must_use]
     pub fn evict_first(self) -> Self {
         TileViewMut { tile: self.tile.evict_first() }
     }
 
     /// As [`TileView::evict_last`], of loads and stores.
+    ///
+    /// ```
+    #[doc = include_str!("../on_interp.txt")]
+    /// # on_interp(Level::Tile { warps: None }, &|memory| {
+    /// let often = memory.tile(program_id(0) * 64, 64).evict_last();
+    /// often.store(often.load(0) + 1);
+    /// device_assert!(often.load(0).eq(1).all());
+    /// # });
+    /// ```
     #[must_use]
     pub fn evict_last(self) -> Self {
         TileViewMut { tile: self.tile.evict_last() }
