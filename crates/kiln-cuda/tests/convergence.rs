@@ -12,7 +12,7 @@ use std::process::Command;
 assembler::tests! {
     text: true;
     branches_around_barriers_behind_loops_are_voted_on;
-    plain: a_masked_store_does_not_stand_before_a_jump a_masked_store_does_not_stand_before_a_reduced_jump threads_that_part_are_not_waited_for barriers_in_while_loops_are_unaligned a_loop_of_a_kernel_that_stays_has_aligned_barriers tasks_have_no_such_barriers lanes_meet_behind_a_loop_that_they_leave_at_different_times lanes_that_leave_a_loop_together_are_not_made_to_meet
+    plain: a_masked_store_does_not_stand_before_a_jump a_masked_store_does_not_stand_before_a_reduced_jump a_masked_store_does_not_stand_before_a_voted_jump threads_that_part_are_not_waited_for barriers_in_while_loops_are_unaligned a_loop_of_a_kernel_that_stays_has_aligned_barriers tasks_have_no_such_barriers lanes_meet_behind_a_loop_that_they_leave_at_different_times lanes_that_leave_a_loop_together_are_not_made_to_meet
 }
 
 /// The PTX of a kernel over tiles, lowered for an H100.
@@ -67,6 +67,25 @@ fn a_masked_store_does_not_stand_before_a_reduced_jump() {
   %c = cast %most : bool\n",
     ));
     assert!(text.contains("shfl.sync"), "the reduction has no shuffles:\n{text}");
+    assert_eq!(before_jumps(&text), ["bar.warp.sync 0xffffffff;"], "{text}");
+}
+
+/// As above, in a block of two warps, each of which goes where its own vote says.
+fn a_masked_store_does_not_stand_before_a_voted_jump() {
+    let text = ptx("kernel @k(%y: mut view<f32, 1, global>) thread [64, 1, 1] {
+  %t = thread_id x : i64
+  %7 = const 7 : i64
+  %c = lt %t, %7 : bool
+  %any = vote.any %c : bool
+  %one = const 1.0 : f32
+  if %any {
+    scatter.mask %y[%t] where %c = %one
+    yield
+  } else {
+    yield
+  }
+}");
+    assert!(has_masked_access(&text), "{text}");
     assert_eq!(before_jumps(&text), ["bar.warp.sync 0xffffffff;"], "{text}");
 }
 

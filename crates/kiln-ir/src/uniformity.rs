@@ -36,8 +36,9 @@ pub struct Uniformity {
     divergent: Vec<bool>,
     /// Whether votes, and loads of memory that the kernel may write, count as varying.
     in_plain_sight: bool,
-    /// Whether lanes that read equal values from each other have equal values.
-    through_shuffles: bool,
+    /// Whether what counts is the lanes of a warp: those that read equal values from each other have
+    /// equal values, and those that vote get one answer.
+    of_warps: bool,
     fault_regions: InFaultRegions,
 }
 
@@ -60,9 +61,11 @@ impl Uniformity {
         Uniformity::analyzed(kernel, false, false)
     }
 
-    /// Analyzes a kernel as an assembler does that looks through shuffles: lanes that read a value
-    /// from each other which is the same in all of them have that value. Others take what a shuffle
-    /// gives as different in each lane, since that is how they compute it.
+    /// Analyzes a kernel as an assembler does, which asks what the lanes of each warp have alike and
+    /// looks through shuffles and votes: lanes that read a value from each other which is the same
+    /// in all of them have that value, and lanes that vote together have one answer, whatever other
+    /// warps get. Elsewhere a shuffle counts as different in each lane, since that is how code for
+    /// it is written, and a vote as different in each warp of a block.
     ///
     /// ```
     /// use kiln_ir::*;
@@ -75,10 +78,10 @@ impl Uniformity {
     /// )?;
     /// let shuffle = kernel.block(kernel.body).ops[2];
     /// let value = kernel.op(shuffle).results[0];
-    /// assert!(Uniformity::of(&kernel).varies(value) && !Uniformity::through_shuffles(&kernel).varies(value));
+    /// assert!(Uniformity::of(&kernel).varies(value) && !Uniformity::of_warps(&kernel).varies(value));
     /// # Ok::<(), kiln_ir::ParseError>(())
     /// ```
-    pub fn through_shuffles(kernel: &Kernel) -> Uniformity {
+    pub fn of_warps(kernel: &Kernel) -> Uniformity {
         Uniformity::analyzed(kernel, false, true)
     }
 
@@ -102,13 +105,13 @@ impl Uniformity {
         Uniformity::analyzed(kernel, true, false)
     }
 
-    fn analyzed(kernel: &Kernel, in_plain_sight: bool, through_shuffles: bool) -> Uniformity {
+    fn analyzed(kernel: &Kernel, in_plain_sight: bool, of_warps: bool) -> Uniformity {
         let (values, ops, _) = kernel.counts();
         let mut uniformity = Uniformity {
             varying: vec![false; values],
             divergent: vec![false; ops],
             in_plain_sight,
-            through_shuffles,
+            of_warps,
             fault_regions: InFaultRegions::default(),
         };
         if let Level::Thread { block } = kernel.level {
@@ -350,8 +353,10 @@ impl Uniformity {
             OpKind::ThreadId(axis) => extents[*axis as usize] > 1 || self.in_plain_sight,
             OpKind::BlockUniform => false,
             // All threads of a warp that vote together get one answer.
-            OpKind::Vote(_) => warps > 1 || (many && (divergent || self.in_plain_sight)),
-            OpKind::Shuffle(_) if self.through_shuffles => {
+            OpKind::Vote(_) => {
+                (warps > 1 && !self.of_warps) || (many && (divergent || self.in_plain_sight))
+            }
+            OpKind::Shuffle(_) if self.of_warps => {
                 many && (divergent || data.operands.iter().any(|&v| self.varies(v)))
             }
             // Lane by lane, or one thread after another.

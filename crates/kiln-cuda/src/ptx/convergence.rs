@@ -71,7 +71,7 @@ impl Writer<'_> {
         let ops = &kernel.block(region).ops;
         let predicated = ops.iter().any(|&op| kernel.op(op).mask().is_some());
         let Some(&end) = ops.last().filter(|_| predicated) else { return };
-        if !self.uniformity.get_or_insert_with(|| Uniformity::through_shuffles(kernel)).diverges(end) {
+        if !self.uniformity.get_or_insert_with(|| Uniformity::of_warps(kernel)).diverges(end) {
             let members = self.members.clone();
             self.put(format_args!("bar.warp.sync {members}"));
         }
@@ -84,7 +84,7 @@ impl Writer<'_> {
         if self.explicit.used || !has_loop(kernel, op) {
             return;
         }
-        let uniformity = self.uniformity.get_or_insert_with(|| Uniformity::through_shuffles(kernel));
+        let uniformity = self.uniformity.get_or_insert_with(|| Uniformity::of_warps(kernel));
         let ends = |&region: &Block| kernel.block(region).ops.last();
         let parts = kernel.op(op).regions.iter().filter_map(ends).any(|&end| uniformity.diverges(end));
         if parts && !uniformity.diverges(op) {
