@@ -44,6 +44,9 @@ struct Options {
     /// The seed of weights and of the order of images; equal seeds give equal losses.
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    /// The norm down to which longer gradients are scaled; 0 leaves them.
+    #[arg(long, value_name = "NORM", default_value_t = 1.0, value_parser = norm)]
+    clip: f64,
     /// Train on Fashion-MNIST: the folder with its IDX files (Debian's package
     /// dataset-fashion-mnist).
     #[arg(long, value_name = "DIR")]
@@ -57,6 +60,13 @@ enum Model {
     Conv,
     Transformer,
     All,
+}
+
+fn norm(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(norm) if (0.0..f64::INFINITY).contains(&norm) => Ok(norm),
+        _ => Err("a norm is a number, 0 or more".into()),
+    }
 }
 
 fn main() -> ExitCode {
@@ -85,8 +95,13 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
         test.len(),
         train.size
     );
-    let recipe =
-        Recipe { epochs: options.epochs.unwrap_or(epochs), batch: 64, rate: 3e-3, seed: options.seed };
+    let recipe = Recipe {
+        epochs: options.epochs.unwrap_or(epochs),
+        batch: 64,
+        rate: 3e-3,
+        clip: (options.clip > 0.0).then_some(options.clip),
+        seed: options.seed,
+    };
     let run = Run { device, recipe, train: Arc::new(train), test };
     let models = match options.model {
         Model::All => vec![Model::Perceptron, Model::Mlp, Model::Conv, Model::Transformer],

@@ -15,6 +15,8 @@ pub struct Recipe {
     pub batch: usize,
     /// The highest learning rate.
     pub rate: f64,
+    /// The norm down to which longer gradients are scaled.
+    pub clip: Option<f64>,
     pub seed: u64,
 }
 
@@ -49,7 +51,11 @@ pub fn train<N: Network>(
             (self::images(device, set, &pixels), Array::new(device, &labels, &[labels.len()]));
         let (loss, gradients) =
             mixed.value_and_grad(&net, |net: &N| net.forward(&images).cross_entropy(&labels));
-        optimizer.step(&mut net, gradients.clip_norm(1.0))?;
+        let gradients = match recipe.clip {
+            Some(norm) => gradients.clip_norm(norm),
+            None => gradients,
+        };
+        optimizer.step(&mut net, gradients)?;
         // The loss of the step before: reading it does not wait for this one.
         if let Some(loss) = before.replace(loss) {
             progress(loss.item()?);

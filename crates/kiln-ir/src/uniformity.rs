@@ -36,8 +36,8 @@ pub struct Uniformity {
     divergent: Vec<bool>,
     /// Whether votes, and loads of memory that the kernel may write, count as varying.
     in_plain_sight: bool,
-    /// Whether what counts is the lanes of a warp: those that read equal values from each other have
-    /// equal values, and those that vote get one answer.
+    /// Whether what counts is the lanes of a warp: those that read equal values from each other
+    /// have equal values, and those that vote get one answer.
     of_warps: bool,
     fault_regions: InFaultRegions,
 }
@@ -61,11 +61,11 @@ impl Uniformity {
         Uniformity::analyzed(kernel, false, false)
     }
 
-    /// Analyzes a kernel as an assembler does, which asks what the lanes of each warp have alike and
-    /// looks through shuffles and votes: lanes that read a value from each other which is the same
-    /// in all of them have that value, and lanes that vote together have one answer, whatever other
-    /// warps get. Elsewhere a shuffle counts as different in each lane, since that is how code for
-    /// it is written, and a vote as different in each warp of a block.
+    /// Analyzes a kernel as an assembler does, which asks what the lanes of each warp have alike
+    /// and looks through shuffles and votes: lanes that read a value from each other which is the
+    /// same in all of them have that value, and lanes that vote together have one answer, whatever
+    /// other warps get. Elsewhere a shuffle counts as different in each lane, since that is how
+    /// code computes it, and a vote as different in each warp of a block.
     ///
     /// ```
     /// use kiln_ir::*;
@@ -353,9 +353,7 @@ impl Uniformity {
             OpKind::ThreadId(axis) => extents[*axis as usize] > 1 || self.in_plain_sight,
             OpKind::BlockUniform => false,
             // All threads of a warp that vote together get one answer.
-            OpKind::Vote(_) => {
-                (warps > 1 && !self.of_warps) || (many && (divergent || self.in_plain_sight))
-            }
+            OpKind::Vote(_) => (warps > 1 && !self.of_warps) || (many && (divergent || self.in_plain_sight)),
             OpKind::Shuffle(_) if self.of_warps => {
                 many && (divergent || data.operands.iter().any(|&v| self.varies(v)))
             }

@@ -199,6 +199,16 @@ impl<'a> Lowering<'a> {
         kept.iter().copied().find(|&dim| self.is_adjacent(dim)).or(last)
     }
 
+    /// The bytes of an element of the largest array that is read.
+    fn element_bytes(&self) -> usize {
+        let read = self.body.values.iter().filter_map(|value| {
+            let Value::Read { vertex, .. } = value else { return None };
+            let array = &self.graph[*vertex].array;
+            Some((array.len(), array.dtype().bytes()))
+        });
+        read.max().map_or(1, |(_, bytes)| bytes as usize)
+    }
+
     /// Whether the outer dimensions of a result, and those of rounds, are each like one dimension.
     fn lies_in_order(&self, at: &Affine, order: &Order) -> bool {
         let as_one = |dims: &[usize]| {
@@ -260,6 +270,7 @@ impl<'a, 'b> Builder<'a, 'b> {
             rows: tall,
             columns_extent: extent(&order.wide),
             crossed,
+            element_bytes: from.element_bytes(),
         };
         let (tile, warps) = sizes::tile(of, device);
         let counts = [

@@ -37,6 +37,8 @@ pub(crate) struct Sizes {
     pub(crate) columns_extent: usize,
     /// Whether elements that are neighbors in memory lie along the rows.
     pub(crate) crossed: bool,
+    /// The bytes of an element of what is read, if of several types, of the widest.
+    pub(crate) element_bytes: usize,
 }
 
 /// Columns of a tile of so many elements that divide an extent, where there are rows enough to fill
@@ -54,6 +56,15 @@ fn dividing(extent: usize, rows: usize, most: usize) -> usize {
 fn busy(elements: usize) -> usize {
     const PROGRAMS: usize = 256;
     (elements / PROGRAMS).next_power_of_two().clamp(128, 2048)
+}
+
+/// Warps of a program that keeps rows of so many bytes in registers: four accesses of 16 bytes a
+/// thread, eight where that is more than 8 warps, which wait for each other at every reduction
+/// (tried on an H200, `bench/notes.md`).
+fn row_warps(bytes: usize) -> u32 {
+    const THREAD: usize = 64;
+    let warps = |each: usize| bytes / (32 * each);
+    warps(THREAD).min(8).max(warps(2 * THREAD)).clamp(1, 16) as u32
 }
 
 /// The rows and columns of a tile, and the warps of a program that takes it.
@@ -84,6 +95,8 @@ pub(crate) fn tile(of: Sizes, device: &Device) -> ([u32; 2], Option<u32>) {
     let elements = rows * columns;
     let warps = match execution {
         // As many elements a thread as four accesses of 16 bytes have, of f32.
+        Execution::Simt if of.columns == Columns::Whole => Some(row_warps(elements * of.element_bytes)),
+        // As many elements a thread as four accesses of 16 bytes have, of f32.
         Execution::Simt => Some((elements / (32 * 16)).clamp(1, 16) as u32),
         Execution::Simd | Execution::Interpreted => None,
     };
@@ -92,7 +105,7 @@ pub(crate) fn tile(of: Sizes, device: &Device) -> ([u32; 2], Option<u32>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{busy, dividing};
+    use super::{busy, dividing, row_warps};
 
     #[test]
     fn tiles_divide_rows_where_there_are_enough_of_them() {
@@ -101,6 +114,12 @@ mod tests {
         assert_eq!(dividing(3 << 20, 1, 2048), 2048);
         assert_eq!(dividing(3 << 7, 2, 2048), 512);
         assert_eq!([dividing(1000, 4096, 2048), dividing(0, 0, 2048)], [1024, 1]);
+    }
+
+    #[test]
+    fn threads_take_64_bytes_of_short_rows_and_more_of_long_ones() {
+        // Rows of 1024 bytes to 64 KiB.
+        assert_eq!([10, 12, 13, 14, 15, 16].map(|log| row_warps(1 << log)), [1, 2, 4, 8, 8, 16]);
     }
 
     #[test]
