@@ -8,7 +8,7 @@ use crate::package::Packages;
 use crate::params::ParamInfo;
 use kiln_backend::{Backend, Compiled, Dump, DumpStage, Program, Properties, Stages};
 use kiln_compiler::{Partition, UnsafeOp, partition, promise};
-use kiln_ir::Kernel;
+use kiln_ir::{Kernel, Level};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use web_time::Instant;
@@ -135,7 +135,7 @@ impl LoadedKernel {
             }
             let mut rules = self.partition.grid[axis].iter();
             let Some(&first) = rules.next() else {
-                return Err(refuse(format!("no tensor's part depends on `program_id` of axis {name} alone")));
+                return Err(refuse(self.why_no_rule(name)));
             };
             let count = |rule: kiln_compiler::GridRule| {
                 rule.programs(self.params[rule.param].extent(numbers, rule.axis))
@@ -151,6 +151,19 @@ impl LoadedKernel {
                 .map_err(|_| self.over_limit(axis, count(first), u64::from(u32::MAX)))?;
         }
         Ok(grid)
+    }
+
+    /// Why the number of programs on an axis follows from nothing.
+    fn why_no_rule(&self, axis: &str) -> String {
+        match self.kernel.level {
+            Level::Tile { .. } => format!("no tensor's part depends on `program_id` of axis {axis} alone"),
+            Level::Thread { block } => {
+                let threads = block.iter().product::<u32>();
+                format!(
+                    "in a kernel over threads it never does (n threads are `n.div_ceil({threads})` blocks)"
+                )
+            }
+        }
     }
 
     /// Refuses a grid that the device cannot have, before any argument is touched.

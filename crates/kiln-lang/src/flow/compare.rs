@@ -78,7 +78,7 @@ macro_rules! device {
             }
         )*}
 
-        impl<T: $elem, A: IntoVal<T> + HostOperand> $right for CompareProbe<'_, A, Val<T>> {$(
+        impl<T: $elem, A: IntoVal<T> + HostScalar> $right for CompareProbe<'_, A, Val<T>> {$(
             #[track_caller]
             fn $name(self) -> Val<bool> {
                 let left: Val<T> = (*self.0).into_val();
@@ -86,7 +86,7 @@ macro_rules! device {
             }
         )*}
 
-        impl<A: IntoVal<i64> + HostOperand> $right for CompareProbe<'_, A, ThreadIndex<1>> {$(
+        impl<A: IntoVal<i64> + HostScalar> $right for CompareProbe<'_, A, ThreadIndex<1>> {$(
             #[track_caller]
             fn $name(self) -> Val<bool> {
                 let left: Val<i64> = (*self.0).into_val();
@@ -99,10 +99,10 @@ device! { Copy Elem CompareRight: eq ne }
 device! { Ordered Num CompareRightOrd: lt le gt ge }
 
 /// A host number or bool, which compares with device values.
-pub trait HostOperand: Copy {}
+pub trait HostScalar: Copy {}
 
-impl<N: HostNumber> HostOperand for N {}
-impl HostOperand for bool {}
+impl<N: HostNumber> HostScalar for N {}
+impl HostScalar for bool {}
 
 macro_rules! host {
     ($probe:ident $bound:ident: $($name:ident $op:tt)*) => {

@@ -4,7 +4,7 @@
 //! trait whose method the expansion calls next. So a device value is one error, in the words of
 //! that trait, and what stands around it has no type to complain of.
 
-use crate::elem::HostNumber;
+use super::compare::HostScalar;
 use crate::val::Val;
 use crate::view::{ThreadIndex, View, ViewMut};
 use std::marker::PhantomData;
@@ -181,7 +181,7 @@ refusals! {
     )]
     LoopSource;
 
-    /// What a number of the host takes: host values.
+    /// What a number or `bool` of the host takes: host values.
     ///
     /// ```
     #[doc = include_str!("../on_interp.txt")]
@@ -197,9 +197,9 @@ refusals! {
     /// # });
     /// ```
     #[diagnostic::on_unimplemented(
-        message = "a host number cannot take a device value",
+        message = "a host number or `bool` cannot take a device value",
         label = "this is a device value",
-        note = "declare the variable as a device value: `let mut s: Val<f32> = 0.0;`, or without a type where it does not change: `let v = x.get(i);`"
+        note = "declare the variable as a device value: `let mut s: Val<f32> = 0.0;`, `let mut found: Val<bool> = false;`, or without a type where it does not change: `let v = x.get(i);`"
     )]
     HostOperand;
 }
@@ -219,8 +219,8 @@ impl<P: ?Sized, V> OperandProbe<P, V> {
     }
 }
 
-impl<P: HostNumber, T> OperandProbe<P, Val<T>> {
-    /// A device value, which no number of the host takes.
+impl<P: HostScalar, T> OperandProbe<P, Val<T>> {
+    /// A device value, which no number and no `bool` of the host takes.
     pub fn operand(self) -> Val<T> {
         self.1
     }

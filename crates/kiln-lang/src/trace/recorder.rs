@@ -288,7 +288,7 @@ impl Recorder {
             declared,
             site,
             "a host value is changed under device control flow",
-            "make it a device value (`let mut n = val(0)`), or declare it inside the branch or loop",
+            "make it a device value (`let mut n: Val<i32> = 0`), or declare it inside the branch or loop",
         );
     }
 
@@ -390,7 +390,7 @@ impl Recorder {
                 self.error(
                     site,
                     "this value was computed in device control flow that has ended, and does not exist here",
-                    "assign it to a variable that is declared outside, such as `let mut x = val(0.0)`",
+                    "assign it to a variable that is declared outside, such as `let mut x: Val<f32> = 0.0`",
                 );
                 None
             }

@@ -216,7 +216,7 @@ impl Rewriter<'_> {
             self.error(
                 span,
                 "a `let` in a kernel needs a value: whether the name holds a device value must be known here; write \
-                 `let mut x = val(0.0);`",
+                 `let mut x: Val<f32> = 0.0;`",
             );
             return TokenStream::new();
         };

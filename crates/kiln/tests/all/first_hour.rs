@@ -217,7 +217,7 @@ refused! {
             count += 1; // <- count
         }
         y.set(i, count);
-    } at "count": "a host value is changed under device control flow; make it a device value (`let mut n = val(0)`), or \
+    } at "count": "a host value is changed under device control flow; make it a device value (`let mut n: Val<i32> = 0`), or \
                    declare it inside the branch or loop";
 
     fraction_for_an_integer(y) {
@@ -314,8 +314,8 @@ fn a_missing_grid() {
     });
     assert_eq!(
         what,
-        "the grid of `copied` does not follow from its stores: no tensor's part depends on `program_id` of axis x \
-         alone; give it with `.grid([x, y, z])`"
+        "the grid of `copied` does not follow from its stores: in a kernel over threads it never does (n threads are \
+         `n.div_ceil(32)` blocks); give it with `.grid([x, y, z])`"
     );
 }
 
