@@ -267,14 +267,14 @@ fn replace(list: &mut [Val<i32>]) {
 #[test]
 fn host_values_change_on_the_host_alone() {
     let what = "a host value is changed under device control flow";
-    assert_error(&errors(|_, _, n| host_changed(n)), at("branch"), what, "val(0)");
-    assert_error(&errors(|_, _, n| host_changed_in_loop(n)), at("for"), what, "val(0)");
+    assert_error(&errors(|_, _, n| host_changed(n)), at("branch"), what, "Val<i32> = 0");
+    assert_error(&errors(|_, _, n| host_changed_in_loop(n)), at("for"), what, "Val<i32> = 0");
     let e = errors(|_, _, n| host_changed_in_loop_that_turns_out_to_be_the_devices(n));
-    assert_error(&e, at("loop"), what, "val(0)");
+    assert_error(&e, at("loop"), what, "Val<i32> = 0");
     let e = errors(|_, _, n| host_changed_after_break(n));
     assert!(e.iter().all(|e| e.line == at("after break") && e.message == what), "{e:?}");
-    assert_error(&errors(|_, _, n| element_replaced(n)), at("element"), what, "val(0)");
-    assert_error(&errors(|_, _, n| borrowed_mutably(n)), at("borrow"), what, "val(0)");
+    assert_error(&errors(|_, _, n| element_replaced(n)), at("element"), what, "Val<i32> = 0");
+    assert_error(&errors(|_, _, n| borrowed_mutably(n)), at("borrow"), what, "Val<i32> = 0");
 }
 
 #[device(crate = kiln_lang)]
@@ -312,7 +312,7 @@ fn does_not_escape(n: Val<i32>) {
 #[test]
 fn values_stay_in_their_control_flow() {
     let e = errors(|_, _, n| escapes(n));
-    assert_error(&e[..1], at("pushed"), "a host value is changed under device control flow", "val(0)");
+    assert_error(&e[..1], at("pushed"), "a host value is changed under device control flow", "Val<i32> = 0");
     assert_error(&e[1..], at("escape"), "computed in device control flow that has ended", "declared outside");
     let level = Level::Tile { warps: None };
     let traced = trace("k", level, |p| does_not_escape(p.scalar("n", Default::default())));

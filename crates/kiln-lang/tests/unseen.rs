@@ -92,13 +92,13 @@ impl Counted {
 }
 
 errors! {
-    vec_swap "vec swap" HOST, "val(0)": |n| {
+    vec_swap "vec swap" HOST, "Val<i32> = 0": |n| {
         let mut v = vec![n, n + 1];
         if n > 3 {
             v.swap(0, 1); // <- vec swap
         }
     }
-    vec_reverse "vec reverse" HOST, "val(0)": |n| {
+    vec_reverse "vec reverse" HOST, "Val<i32> = 0": |n| {
         let mut v = vec![n, n + 1];
         if n > 3 {
             v.reverse(); // <- vec reverse

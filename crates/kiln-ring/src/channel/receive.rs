@@ -138,13 +138,21 @@ impl<P: Platform> Mailbox<P> {
     #[inline]
     fn receive_once(&self, most: usize, buffer: &mut [u32], take: &mut impl FnMut(&[u32])) -> (usize, bool) {
         let (mut taken, mut settled, mut pending) = (0, false, true);
-        // The replies of a higher priority first.
-        for ring in self.higher.iter().rev() {
+        let mut receive = |ring: &PriorityRing<P>| {
             let seen = self.receive_of(ring, most - taken, buffer, take);
             (taken, settled, pending) = (taken + seen.taken, settled | seen.settled, pending & seen.pending);
+        };
+        // The replies of a higher priority first. Where one of a lower priority is there, those that
+        // were given before it are there too, even if they were not when they were looked for.
+        for (above, ring) in self.higher.iter().rev().chain([&self.lowest]).enumerate() {
+            if above > 0 {
+                if ring.queue.answered(ring.queue.head()).is_none() {
+                    continue;
+                }
+                self.higher.iter().rev().take(above).for_each(&mut receive);
+            }
+            receive(ring);
         }
-        let seen = self.receive_of(&self.lowest, most - taken, buffer, take);
-        (taken, settled, pending) = (taken + seen.taken, settled | seen.settled, pending & seen.pending);
         if taken > 0 || settled {
             self.wake_ready();
         }

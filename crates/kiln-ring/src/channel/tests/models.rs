@@ -421,26 +421,45 @@ fn a_sender_that_stops_half_way() {
     }
 }
 
+/// A mailbox of two priorities for messages and replies of one word, and their devices, the lower
+/// one's first.
+fn two_priorities(capacity: usize) -> (Arc<Mailbox<Modeled>>, [Device<Arc<Quads>>; 2]) {
+    let ring = RingLayout::new(SlotLayout::new(1, false), capacity);
+    let protocol = Protocol::Stamped;
+    let form = Form { protocol, capacity, priorities: 2, requests: ring, answers: ring, reply_words: 1 };
+    let credits = Arc::new(Credits::new(form.capacity));
+    let of = |priority| {
+        let (requests, answers) = (Quads::new(ring.words(), protocol), Quads::new(ring.words(), protocol));
+        let first = crate::wire::slot::in_priority(priority, 0);
+        let queue = Queue::new(form, requests.clone(), answers.clone(), first).of_priority(&credits);
+        (queue, Device { form, requests, answers, position: first })
+    };
+    let ((lowest, low), (higher, high)) = (of(0), of(1));
+    let mailbox = Mailbox::with_priorities(lowest, vec![higher], policy(Overflow::Reject));
+    (Arc::new(mailbox), [low, high])
+}
+
+/// A reply that was given before one of a lower priority is received before it, whenever the
+/// receiver looks.
+#[test]
+fn what_came_first_in_a_higher_priority_is_received_first() {
+    explore(3, || {
+        let (mailbox, [mut low, mut high]) = two_priorities(2);
+        assert!(send(&mailbox, 1, 1) && mailbox.try_send(mailbox.ring(1).unwrap(), &laid(2, 1)).is_ok());
+        let device = thread::spawn(move || assert!(serve(&mut high) && serve(&mut low)));
+        let mut got: Vec<u32> = (0..2).filter_map(|_| receive(&mailbox)).collect();
+        device.join().unwrap();
+        got.extend(std::iter::from_fn(|| receive(&mailbox)));
+        assert_eq!(got, [2, 1]);
+    });
+}
+
 /// Two priorities with room for one message between them: whichever gets it, its slot is free;
 /// nothing is lost, and the room comes back.
 #[test]
 fn two_priorities_share_the_room() {
     explore(2, || {
-        let ring = RingLayout::new(SlotLayout::new(1, false), 1);
-        let protocol = Protocol::Stamped;
-        let form =
-            Form { protocol, capacity: 1, priorities: 2, requests: ring, answers: ring, reply_words: 1 };
-        let credits = Arc::new(Credits::new(form.capacity));
-        let (mut queues, mut devices) = (Vec::new(), Vec::new());
-        for priority in 0..2 {
-            let (requests, answers) =
-                (Quads::new(ring.words(), protocol), Quads::new(ring.words(), protocol));
-            let first = crate::wire::slot::in_priority(priority, 0);
-            queues.push(Queue::new(form, requests.clone(), answers.clone(), first).of_priority(&credits));
-            devices.push(Device { form, requests, answers, position: first });
-        }
-        let (higher, lowest) = (queues.pop().unwrap(), queues.pop().unwrap());
-        let mailbox = Arc::new(Mailbox::with_priorities(lowest, vec![higher], policy(Overflow::Reject)));
+        let (mailbox, mut devices) = two_priorities(1);
         let other = mailbox.clone();
         let sender = thread::spawn(move || {
             let priority = other.ring(1).unwrap();
