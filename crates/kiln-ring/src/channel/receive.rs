@@ -142,8 +142,8 @@ impl<P: Platform> Mailbox<P> {
             let seen = self.receive_of(ring, most - taken, buffer, take);
             (taken, settled, pending) = (taken + seen.taken, settled | seen.settled, pending & seen.pending);
         };
-        // The replies of a higher priority first. Where one of a lower priority is there, those that
-        // were given before it are there too, even if they were not when they were looked for.
+        // The replies of a higher priority first. Where one of a lower priority is there, those
+        // that were given before it are there too, even if they were not when they were looked for.
         for (above, ring) in self.higher.iter().rev().chain([&self.lowest]).enumerate() {
             if above > 0 {
                 if ring.queue.answered(ring.queue.head()).is_none() {
