@@ -156,8 +156,8 @@ impl Factors {
                 (128, 256, 512),
                 (256, 256, 512),
                 (128, 128, 512),
-                (256, 256, 256),
-                (128, 512, 256),
+                (256, 512, 128),
+                (256, 1024, 128),
             ],
             Execution::Simt if units.as_ref().is_some_and(|units| units.two_level) => {
                 &[(128, 128, 4), (128, 64, 4), (64, 128, 4), (64, 64, 4), (128, 128, 2), (64, 128, 2)]
@@ -188,11 +188,16 @@ impl Factors {
         match (device.capabilities().execution, units) {
             (Execution::Simd, _) => {
                 // What a program packs serves all of its rows and columns, and what it holds
-                // remains in the L2 cache; smaller tiles where large ones would leave a core
-                // without work.
-                let programs = |rows: usize| m.div_ceil(rows) * n.div_ceil(256);
-                let rows = if programs(256) >= 2 * device.properties().units as usize { 256 } else { 128 };
-                (within(m, rows), within(n, 256), within(k, 512))
+                // remains in the L2 cache (bench/notes.md); smaller tiles where large ones would
+                // leave a core without work.
+                let units = (device.properties().units as usize).max(1);
+                let fills = |&(rows, columns, _): &Tile| {
+                    let programs = m.div_ceil(rows) * n.div_ceil(columns);
+                    10 * programs >= 9 * programs.next_multiple_of(units)
+                };
+                let all = [(256, 512, 128), (256, 256, 512)];
+                let (rows, columns, depth) = all.into_iter().find(fills).unwrap_or((128, 256, 512));
+                (within(m, rows), within(n, columns), within(k, depth))
             }
             // Products of warpgroups: as many sums as registers hold, or fewer where the device
             // would have too little to do.
