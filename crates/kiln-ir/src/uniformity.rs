@@ -78,7 +78,8 @@ impl Uniformity {
     /// )?;
     /// let shuffle = kernel.block(kernel.body).ops[2];
     /// let value = kernel.op(shuffle).results[0];
-    /// assert!(Uniformity::of(&kernel).varies(value) && !Uniformity::of_warps(&kernel).varies(value));
+    /// assert!(Uniformity::of(&kernel).varies(value));
+    /// assert!(!Uniformity::of_warps(&kernel).varies(value));
     /// # Ok::<(), kiln_ir::ParseError>(())
     /// ```
     pub fn of_warps(kernel: &Kernel) -> Uniformity {

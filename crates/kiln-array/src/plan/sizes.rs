@@ -37,7 +37,7 @@ pub(crate) struct Sizes {
     pub(crate) columns_extent: usize,
     /// Whether elements that are neighbors in memory lie along the rows.
     pub(crate) crossed: bool,
-    /// The bytes of an element of what is read, if of several types, of the widest.
+    /// The bytes of an element of the largest array that is read.
     pub(crate) element_bytes: usize,
 }
 
@@ -94,7 +94,6 @@ pub(crate) fn tile(of: Sizes, device: &Device) -> ([u32; 2], Option<u32>) {
     };
     let elements = rows * columns;
     let warps = match execution {
-        // As many elements a thread as four accesses of 16 bytes have, of f32.
         Execution::Simt if of.columns == Columns::Whole => Some(row_warps(elements * of.element_bytes)),
         // As many elements a thread as four accesses of 16 bytes have, of f32.
         Execution::Simt => Some((elements / (32 * 16)).clamp(1, 16) as u32),
