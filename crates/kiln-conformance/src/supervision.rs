@@ -1,10 +1,12 @@
 //! Ring kernels: what becomes of actors whose handlers fail.
 
-use crate::actors::{SOON, active, even_halves, running_sum, runtimes, same, silent};
+use crate::actors::{SOON, active, defaults, even_halves, running_sum, runtimes, same, silent};
 use crate::case::{Case, cases};
 use crate::trial::{Stop, Trial, Verdict, ensure};
+use kiln_lang::prelude::*;
 use kiln_ring::{
-    Actor, AskError, Backoff, Ending, Events, Handler, Lifecycle, Restart, RingConfig, SendError, What,
+    Actor, AskError, Backoff, Ending, Events, Handler, Lifecycle, Restart, RingConfig, RingCtx, RingRuntime,
+    RuntimeConfig, SendError, What, ring_kernel,
 };
 use std::time::{Duration, Instant};
 
@@ -15,7 +17,36 @@ pub fn cases() -> Vec<Case> {
         policies_restart_failed_actors;
         actors_that_fail_too_often_are_given_up;
         linked_actors_fail_together;
+        handlers_may_take_nearly_as_long_as_a_stall;
     ]
+}
+
+/// Answers after so many microseconds.
+#[ring_kernel(crate = kiln_ring)]
+fn slow(_ctx: &RingCtx, us: u32) -> u32 {
+    let begun = clock_ns();
+    let mut late: Val<bool> = false;
+    while !late {
+        late = (clock_ns() - begun).ge(us.cast::<u64>() * 1000);
+    }
+    us
+}
+
+/// A worker shows that it lives until a message is there, also where it has polled seldom but long.
+fn handlers_may_take_nearly_as_long_as_a_stall(trial: &mut Trial<'_>) -> Verdict {
+    if !trial.device.capabilities().concurrent_blocks {
+        return Err(Stop::missing("concurrent blocks"));
+    }
+    let stalled_after = Duration::from_millis(100);
+    let config = RuntimeConfig { step_budget: 0, stalled_after, ..defaults() };
+    let rt = RingRuntime::with(trial.device, config.workers(1))?;
+    let actor = active(&rt, slow, RingConfig::default())?;
+    for round in 0..8 {
+        same("a quick one", actor.ask(1)?, Some(1))?;
+        std::thread::sleep(Duration::from_millis(7 * round));
+        same("a slow one", actor.ask(60_000)?, Some(60_000))?;
+    }
+    Ok(())
 }
 
 /// Waits until an actor is in a state without a command.

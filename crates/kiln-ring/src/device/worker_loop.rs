@@ -28,6 +28,9 @@ struct Patience {
 
 /// Turns of the loop between two heartbeats of a worker.
 const HEARTBEAT_TURNS: u32 = 64;
+/// A turn in which the worker polled so often ends with a heartbeat too: 64 turns of as many polls
+/// across a bus as a turn may have take 130 ms, in which a busy worker would look like a stalled one.
+const HEARTBEAT_POLLS: u32 = 64;
 
 /// Records the resident kernel. Parameters: inbox, outbox, arena, then the first three numbers of
 /// [`Patience`]. Where it is dispatched there are three more: its turns, the number of the first
@@ -81,9 +84,15 @@ fn resident(plan: &GridPlan, memory: &WorkerMemory, patience: &Patience) {
     };
     // Endpoints are taken up in any order: a record whose endpoint was not taken must say that it
     // has no actor.
-    for word in 0..val::<u32>(plan.table_words() as u32) {
-        // SAFETY: every lane stores the same word to the worker's own table.
-        unsafe { memory.table.scatter(word, val::<u32>(0)) };
+    let words = plan.table_words() as u32;
+    let lane = if host(plan.lanes == 1) { val(0) } else { lane_id().cast::<u32>() };
+    for turn in 0..val::<u32>(words.div_ceil(plan.lanes)) {
+        // SAFETY: the table is the worker's own; where it has fewer words than there are lanes, some
+        // store the same zero to the same word.
+        unsafe { memory.table.scatter((turn * plan.lanes + lane) & (words - 1), val::<u32>(0)) };
+    }
+    if host(plan.lanes > 1) {
+        barrier();
     }
     for p in 0..worker.count {
         load_endpoint(memory, p * (endpoint::WORDS as u32));
@@ -128,7 +137,7 @@ fn resident(plan: &GridPlan, memory: &WorkerMemory, patience: &Patience) {
             route.forget();
         }
         worker.turns += 1;
-        if worker.turns % HEARTBEAT_TURNS == 0 {
+        if (worker.turns % HEARTBEAT_TURNS).eq(0) | poll.glances.ge(HEARTBEAT_POLLS) {
             // SAFETY: every worker has a line in the outbox; the host reads the quad whole, and all
             // lanes store the same.
             unsafe {

@@ -289,7 +289,8 @@ impl Grid {
                     self.ensure_resident(memory)?;
                 }
                 let found = self.block_time(worker);
-                let spent = time.get_or_insert_with(|| WorkerTime::begin(now, found)).look(now, found);
+                let begin = || WorkerTime::begin(begun, now, found);
+                let spent = time.get_or_insert_with(begin).look(now, found);
                 impatient = spent >= self.patience && begun.elapsed() >= self.patience;
             }
             // It may have answered while this thread had no processor.
@@ -367,7 +368,8 @@ impl Grid {
             // Reading the device's state costs more than reading the sign.
             if sign.time.as_ref().is_none_or(|time| now.duration_since(time.looked()) >= LOOK) {
                 let found = self.block_time(number);
-                let spent = sign.time.get_or_insert_with(|| WorkerTime::begin(now, found)).look(now, found);
+                let begin = || WorkerTime::begin(sign.since, now, found);
+                let spent = sign.time.get_or_insert_with(begin).look(now, found);
                 let waited = now.duration_since(sign.since);
                 stalled.extend((spent >= patience && waited >= patience).then_some(number));
             }
@@ -535,7 +537,7 @@ impl Grid {
             let now = Instant::now();
             let spent = |(worker, time): (usize, &mut Option<WorkerTime>)| {
                 let found = self.block_time(worker);
-                time.get_or_insert_with(|| WorkerTime::begin(now, found)).look(now, found)
+                time.get_or_insert_with(|| WorkerTime::begin(begun, now, found)).look(now, found)
             };
             // All have answered; it may have left since.
             let least = times.iter_mut().enumerate().map(spent).min().unwrap_or_default();

@@ -19,9 +19,14 @@ pub(super) struct WorkerTime {
 }
 
 impl WorkerTime {
-    /// Begins to count at a reading that found this.
-    pub fn begin(now: Instant, found: Option<BlockTime>) -> WorkerTime {
-        WorkerTime { looked: now, found, spent: Duration::ZERO }
+    /// Begins to count at a reading that found this. Where the device does not say, the time since
+    /// the worker's last sign of life was first seen counts too.
+    pub fn begin(since: Instant, now: Instant, found: Option<BlockTime>) -> WorkerTime {
+        let spent = match found {
+            Some(_) => Duration::ZERO,
+            None => now.saturating_duration_since(since),
+        };
+        WorkerTime { looked: now, found, spent }
     }
 
     /// Returns when the last reading was.
@@ -57,7 +62,7 @@ mod tests {
     #[test]
     fn a_worker_without_a_processor_spends_no_time() {
         let begun = Instant::now();
-        let mut time = WorkerTime::begin(begun, found(40, true));
+        let mut time = WorkerTime::begin(begun - 70 * MS, begun, found(40, true));
         assert_eq!(time.look(begun + 60_000 * MS, found(40, true)), Duration::ZERO);
         assert_eq!(time.look(begun + 61_000 * MS, found(70, true)), 30 * MS);
         // Asleep: at most so much for a reading.
@@ -69,7 +74,8 @@ mod tests {
     #[test]
     fn where_the_device_does_not_say_all_time_counts() {
         let begun = Instant::now();
-        let mut time = WorkerTime::begin(begun, None);
+        let mut time = WorkerTime::begin(begun, begun + 100 * MS, None);
+        assert_eq!(time.look(begun + 100 * MS, None), 100 * MS);
         assert_eq!(time.look(begun + 500 * MS, None), 500 * MS);
         assert_eq!(time.look(begun + 900 * MS, found(1, true)), 900 * MS);
         assert_eq!(time.look(begun + 1000 * MS, found(3, true)), 902 * MS);
