@@ -28,8 +28,8 @@ struct Patience {
 
 /// Turns of the loop between two heartbeats of a worker.
 const HEARTBEAT_TURNS: u32 = 64;
-/// A turn in which the worker polled so often ends with a heartbeat too: 64 turns of as many polls
-/// across a bus as a turn may have take 130 ms, in which a busy worker would look like a stalled one.
+/// A turn in which the worker polled so often ends with a heartbeat too: 64 turns of 1024 polls
+/// across a bus take 130 ms, in which a worker that lives would look like a stalled one.
 const HEARTBEAT_POLLS: u32 = 64;
 
 /// Records the resident kernel. Parameters: inbox, outbox, arena, then the first three numbers of
@@ -87,8 +87,8 @@ fn resident(plan: &GridPlan, memory: &WorkerMemory, patience: &Patience) {
     let words = plan.table_words() as u32;
     let lane = if host(plan.lanes == 1) { val(0) } else { lane_id().cast::<u32>() };
     for turn in 0..val::<u32>(words.div_ceil(plan.lanes)) {
-        // SAFETY: the table is the worker's own; where it has fewer words than there are lanes, some
-        // store the same zero to the same word.
+        // SAFETY: the table is the worker's own; where it has fewer words than there are lanes,
+        // some store the same zero to the same word.
         unsafe { memory.table.scatter((turn * plan.lanes + lane) & (words - 1), val::<u32>(0)) };
     }
     if host(plan.lanes > 1) {
