@@ -16,7 +16,7 @@ struct Need {
     words: &'static [&'static str],
 }
 
-const NEEDS: [Need; 7] = [
+const NEEDS: [Need; 8] = [
     Need { cases: "explicit::", there: |has| has.explicit_level, words: &["explicit level"] },
     Need {
         cases: "clusters::",
@@ -25,6 +25,11 @@ const NEEDS: [Need; 7] = [
     },
     Need {
         cases: "ordered::blocks_at_once",
+        there: |has| has.concurrent_blocks,
+        words: &["concurrent blocks"],
+    },
+    Need {
+        cases: "supervision::handlers_may_take_nearly_as_long_as_a_stall",
         there: |has| has.concurrent_blocks,
         words: &["concurrent blocks"],
     },
