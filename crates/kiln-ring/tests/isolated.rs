@@ -131,6 +131,10 @@ fn a_handler_that_never_ends_is_ended_with_its_process() {
         };
         assert!(matches!(answer, Err(AskError::Lost { .. })));
     }
+    // The answer may be there before who waits for it is woken.
+    while seen.lost.lock().unwrap().is_none() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
     assert_eq!(*seen.lost.lock().unwrap(), Some(true));
     drop(seen);
     let again = rt.recover().unwrap();
