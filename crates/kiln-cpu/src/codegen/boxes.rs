@@ -90,7 +90,8 @@ impl Emitter<'_> {
         let result = data.results[0];
         let (view, _, shape) = self.box_of(data)?;
         let fallback = self.output(result);
-        let strides = [self.asm.int(shape[1].into()), self.asm.int(1)];
+        let [rows, columns] = [shape.rank() - 2, shape.rank() - 1];
+        let strides = [self.asm.int(shape[columns].into()), self.asm.int(1)];
         if !self.live.is_in_place(result) {
             self.load_box(data, fallback.at, view.elem)?;
             self.set(result, Repr::Matrix(Matrix { tile: fallback, row: strides[0], column: strides[1] }));
@@ -99,7 +100,7 @@ impl Emitter<'_> {
         let place = self.strided_place(data)?;
         let mut pick = |inside, outside| self.asm.fb.ins().select(place.inside, inside, outside);
         let at = pick(place.address, fallback.at);
-        let (row, column) = (pick(view.strides[0], strides[0]), pick(view.strides[1], strides[1]));
+        let (row, column) = (pick(view.strides[rows], strides[0]), pick(view.strides[columns], strides[1]));
         self.set(result, Repr::Matrix(Matrix { tile: Tile { at, ..fallback }, row, column }));
         let mut outcome = Ok(());
         self.unless(place.inside, |e| outcome = e.load_box(data, fallback.at, view.elem));

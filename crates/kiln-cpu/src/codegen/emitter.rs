@@ -363,7 +363,10 @@ impl<'a> Emitter<'a> {
                 self.write_lanes(at, from)?;
                 return Ok(());
             }
-            Repr::View(_) | Repr::Matrix(_) => return Err(self.internal("no tile under another shape")),
+            Repr::Matrix(matrix) => {
+                Repr::Matrix(Matrix { tile: Tile { slot: None, ..matrix.tile }, ..matrix })
+            }
+            Repr::View(_) => return Err(self.internal("no tile under another shape")),
         };
         self.set(to, repr);
         Ok(())

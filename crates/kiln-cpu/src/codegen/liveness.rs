@@ -1,7 +1,7 @@
 //! What the code generator must know of a kernel before it starts: when tiles die, which values
 //! share memory, which are splats, and which loads may be used where they lie.
 
-use kiln_ir::{BinaryOp, Block, CompareOp, Def, Kernel, Op, OpKind, Shape, Type, UnaryOp, Value};
+use kiln_ir::{BinaryOp, Block, CompareOp, Def, Kernel, Op, OpData, OpKind, Shape, Type, UnaryOp, Value};
 
 /// The facts, in tables indexed by value or operation.
 pub(super) struct Liveness {
@@ -66,7 +66,7 @@ impl Liveness {
     }
 
     /// Whether a value is a matrix that is only multiplied: it may have any strides, and a
-    /// transposition costs nothing.
+    /// transposition costs nothing, nor do axes of extent 1 before its own.
     pub(super) fn is_matrix(&self, kernel: &Kernel, value: Value) -> bool {
         let Some(data) = kernel.defining_op(value) else { return false };
         if !self.factor[value.index()] || self.splat[value.index()] {
@@ -75,7 +75,10 @@ impl Liveness {
         if let OpKind::Transpose(perm) = &data.kind {
             return perm.extents() == [1, 0] && self.is_matrix(kernel, data.input());
         }
-        matches!(data.kind, OpKind::Load(_)) && kernel.shape(value).rank() == 2
+        if takes_matrix(kernel, data) {
+            return self.is_matrix(kernel, data.input());
+        }
+        matches!(data.kind, OpKind::Load(_)) && matrix_of(&kernel.shape(value)).is_some()
     }
 
     /// Whether anything would notice that an operation is missing.
@@ -129,7 +132,8 @@ impl Walk<'_> {
             for (position, operand) in data.operands.iter().enumerate() {
                 facts.used[operand.index()] = true;
                 let factor = matches!(data.kind, OpKind::Dot(_)) && position < 2
-                    || matches!(data.kind, OpKind::Transpose(_)) && facts.factor[data.results[0].index()];
+                    || (matches!(data.kind, OpKind::Transpose(_)) || takes_matrix(self.kernel, data))
+                        && facts.factor[data.results[0].index()];
                 facts.factor[operand.index()] &= factor;
             }
             for &region in data.regions.iter().rev() {
@@ -350,6 +354,20 @@ impl Elementwise {
 /// Operations whose result is the operand's memory under another type.
 pub(super) fn is_alias(kind: &OpKind) -> bool {
     matches!(kind, OpKind::Reshape | OpKind::Bitcast)
+}
+
+/// The extents of the matrix that a tile is, where all axes but its last two have one element.
+fn matrix_of(shape: &Shape) -> Option<[u32; 2]> {
+    let [ones @ .., rows, columns] = shape.extents() else { return None };
+    ones.iter().all(|&extent| extent == 1).then_some([*rows, *columns])
+}
+
+/// Whether an operation drops the axes of one element before a matrix: `a.row(i).tile(..)` of a
+/// stack of matrices.
+fn takes_matrix(kernel: &Kernel, data: &OpData) -> bool {
+    let OpKind::Reshape = data.kind else { return false };
+    let (from, to) = (kernel.shape(data.input()), kernel.shape(data.results[0]));
+    to.rank() == 2 && matrix_of(&from) == matrix_of(&to)
 }
 
 /// The size of a tile in memory.
