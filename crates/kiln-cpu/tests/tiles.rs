@@ -314,3 +314,38 @@ fn products_of_transposed_matrices() {
         close(&z, &want, 1e-5);
     }
 }
+
+/// The same for each of a stack of matrices, whose tiles have an axis of one element before their
+/// own.
+#[test]
+fn products_of_a_stack() {
+    let (mut kernel, p) = kernel("products", TILE, &[(Scalar::F32, 3); 3]);
+    let mut b = Builder::new(&mut kernel);
+    let (tile, pi, of, first) = (b.index(16), b.program_id(Axis::X), b.program_id(Axis::Z), b.index(0));
+    let i = b.binary(BinaryOp::Mul, pi, tile);
+    let pad = zero(&mut b);
+    let acc = b.splat(Literal::f32(1.0), shape(&[16, 32]));
+    let x = b.load(p[0], &[of, i, first], pad, shape(&[1, 16, 24]), Reuse::Normal);
+    let y = b.load(p[1], &[of, first, first], pad, shape(&[1, 32, 24]), Reuse::Normal);
+    let (x, y) = (b.reshape(x, shape(&[16, 24])), b.reshape(y, shape(&[32, 24])));
+    let y = b.transpose(y, &[1, 0]);
+    let sum = b.dot(x, y, acc);
+    let sum = b.reshape(sum, shape(&[1, 16, 32]));
+    b.store(p[2], &[of, i, first], sum, Reuse::Normal, true);
+    for k in [24usize, 20] {
+        let (s, m, n) = (3usize, 40usize, 32);
+        let (mut x, mut y) = (random(s * m * k, 13), random(s * n * k, 14));
+        let mut z = vec![f32::NAN; s * m * n];
+        let mut want = vec![0.0; s * m * n];
+        for (place, want) in want.iter_mut().enumerate() {
+            let (row, j) = (place / n, place % n);
+            let of = row / m;
+            let products = (0..k).map(|l| x[row * k + l] as f64 * y[(of * n + j) * k + l] as f64);
+            *want = (1.0 + products.sum::<f64>()) as f32;
+        }
+        let e = |r: usize, c: usize| [s as i64, r as i64, c as i64];
+        run(&kernel, [3, 1, 3], vec![view(&mut x, &e(m, k)), view(&mut y, &e(n, k)), view(&mut z, &e(m, n))])
+            .unwrap();
+        close(&z, &want, 1e-5);
+    }
+}
