@@ -92,7 +92,9 @@ pub fn faulty(_ctx: &RingCtx, last: &mut u32, x: u32) -> u32 {
     }
     let ten = 10 / (x - 2);
     let mut n: Val<u32> = 0;
-    while x == 3 {
+    // 3 never ends, and so many millions after as many milliseconds.
+    let (begun, ms) = (clock_ns(), x / 1_000_000);
+    while x.eq(3) | (clock_ns() - begun).lt(ms.cast::<u64>() * 1_000_000) {
         n += 1;
     }
     ten + n

@@ -1,12 +1,11 @@
 //! Ring kernels: what becomes of actors whose handlers fail.
 
-use crate::actors::{SOON, active, defaults, even_halves, running_sum, runtimes, same, silent};
+use crate::actors::{SOON, active, defaults, even_halves, faulty, running_sum, runtimes, same, silent};
 use crate::case::{Case, cases};
 use crate::trial::{Stop, Trial, Verdict, ensure};
-use kiln_lang::prelude::*;
 use kiln_ring::{
-    Actor, AskError, Backoff, Ending, Events, Handler, Lifecycle, Restart, RingConfig, RingCtx, RingRuntime,
-    RuntimeConfig, SendError, What, ring_kernel,
+    Actor, AskError, Backoff, Ending, Events, Handler, Lifecycle, Restart, RingConfig, RingRuntime,
+    RuntimeConfig, SendError, What,
 };
 use std::time::{Duration, Instant};
 
@@ -21,17 +20,6 @@ pub fn cases() -> Vec<Case> {
     ]
 }
 
-/// Answers after so many microseconds.
-#[ring_kernel(crate = kiln_ring)]
-fn slow(_ctx: &RingCtx, us: u32) -> u32 {
-    let begun = clock_ns();
-    let mut late: Val<bool> = false;
-    while !late {
-        late = (clock_ns() - begun).ge(us.cast::<u64>() * 1000);
-    }
-    us
-}
-
 /// A worker shows that it lives until a message is there, also where it has polled seldom but long.
 fn handlers_may_take_nearly_as_long_as_a_stall(trial: &mut Trial<'_>) -> Verdict {
     if !trial.device.capabilities().concurrent_blocks {
@@ -40,11 +28,12 @@ fn handlers_may_take_nearly_as_long_as_a_stall(trial: &mut Trial<'_>) -> Verdict
     let stalled_after = Duration::from_millis(100);
     let config = RuntimeConfig { step_budget: 0, stalled_after, ..defaults() };
     let rt = RingRuntime::with(trial.device, config.workers(1))?;
-    let actor = active(&rt, slow, RingConfig::default())?;
+    let actor = active(&rt, faulty, RingConfig::default().state(0))?;
     for round in 0..8 {
-        same("a quick one", actor.ask(1)?, Some(1))?;
+        same("a quick one", actor.ask(7)?, Some(2))?;
         std::thread::sleep(Duration::from_millis(7 * round));
-        same("a slow one", actor.ask(60_000)?, Some(60_000))?;
+        // 60 ms.
+        actor.ask(60_000_000)?;
     }
     Ok(())
 }
