@@ -132,7 +132,9 @@ fn a_handler_that_never_ends_is_ended_with_its_process() {
         assert!(matches!(answer, Err(AskError::Lost { .. })));
     }
     // The answer may be there before who waits for it is woken.
+    let answered = Instant::now();
     while seen.lost.lock().unwrap().is_none() {
+        assert!(answered.elapsed() < NEVER, "nobody was woken");
         std::thread::sleep(Duration::from_millis(1));
     }
     assert_eq!(*seen.lost.lock().unwrap(), Some(true));

@@ -84,15 +84,9 @@ fn resident(plan: &GridPlan, memory: &WorkerMemory, patience: &Patience) {
     };
     // Endpoints are taken up in any order: a record whose endpoint was not taken must say that it
     // has no actor.
-    let words = plan.table_words() as u32;
-    let lane = if host(plan.lanes == 1) { val(0) } else { lane_id().cast::<u32>() };
-    for turn in 0..val::<u32>(words.div_ceil(plan.lanes)) {
-        // SAFETY: the table is the worker's own; where it has fewer words than there are lanes,
-        // some store the same zero to the same word.
-        unsafe { memory.table.scatter((turn * plan.lanes + lane) & (words - 1), val::<u32>(0)) };
-    }
-    if host(plan.lanes > 1) {
-        barrier();
+    for word in 0..val::<u32>(plan.table_words() as u32) {
+        // SAFETY: every lane stores the same word to the worker's own table.
+        unsafe { memory.table.scatter(word, val::<u32>(0)) };
     }
     for p in 0..worker.count {
         load_endpoint(memory, p * (endpoint::WORDS as u32));
