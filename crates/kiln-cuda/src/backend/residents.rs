@@ -1,9 +1,12 @@
 //! Resident launches: each in a stream of its own, which nothing else waits for.
+//!
+//! The stream of one that is over, its events and its reports serve the next: a parked grid is
+//! launched by a send, and to make them anew would take longer than the launch.
 
 use super::device::Device;
 use super::program::CudaProgram;
 use super::streams::Queue;
-use crate::driver::{Event, Function, ResidentGuard};
+use crate::driver::{self, Context, Event, Function, ResidentGuard};
 use kiln_backend::{Error, Launch, ResidentId, Result, StreamPriority};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,11 +25,26 @@ pub(super) struct Residents(Mutex<Table>);
 struct Table {
     begun: u64,
     live: HashMap<ResidentId, Arc<Resident>>,
+    idle: Vec<OwnStream>,
+}
+
+/// What a resident launch runs in.
+struct OwnStream {
+    queue: Arc<Queue>,
+    /// After what was in the launch's stream.
+    before: Event,
+    end: Event,
+}
+
+impl OwnStream {
+    fn new(context: &Context) -> driver::Result<OwnStream> {
+        let queue = Queue::new(context, StreamPriority::Normal)?;
+        Ok(OwnStream { queue, before: Event::new(context)?, end: Event::new(context)? })
+    }
 }
 
 struct Resident {
-    queue: Arc<Queue>,
-    end: Event,
+    own: OwnStream,
     /// Keeps the code on the device.
     _function: Function,
     /// Nothing is freed whose freeing would wait for it.
@@ -47,20 +65,19 @@ impl Residents {
     ) -> Result<ResidentId> {
         let function = program.resident_function(launch.grid)?;
         let explain = |error| device.explain(error);
-        let queue = Queue::new(&device.context, StreamPriority::Normal).map_err(explain)?;
-        let before = Event::new(&device.context).map_err(explain)?;
-        before.record(&device.streams.get(launch.stream).stream).map_err(explain)?;
-        queue.stream.wait(&before).map_err(explain)?;
-        let end = Event::new(&device.context).map_err(explain)?;
+        let idle = self.table().idle.pop();
+        let own = idle.map_or_else(|| OwnStream::new(&device.context), Ok).map_err(explain)?;
+        own.before.record(&device.streams.get(launch.stream).stream).map_err(explain)?;
+        own.queue.stream.wait(&own.before).map_err(explain)?;
         let guard = device.context.begin_resident();
         // SAFETY: as the caller promises.
-        unsafe { program.launch(&queue, launch) }?;
-        let recorded = end.record(&queue.stream);
+        unsafe { program.launch(&own.queue, launch) }?;
+        let recorded = own.end.record(&own.queue.stream);
         let mut table = self.table();
         let id = ResidentId(table.begun);
         table.begun += 1;
         // Recorded also if its end could not be recorded, which means that the context is lost.
-        table.live.insert(id, Arc::new(Resident { queue, end, _function: function, _guard: guard }));
+        table.live.insert(id, Arc::new(Resident { own, _function: function, _guard: guard }));
         recorded.map(|()| id).map_err(explain)
     }
 
@@ -77,14 +94,19 @@ impl Residents {
                 }
             }
         };
-        if !resident.end.has_passed().map_err(|error| device.explain(error))? {
+        if !resident.own.end.has_passed().map_err(|error| device.explain(error))? {
             return Ok(false);
         }
         // Of several threads that ask, one reports.
         if self.table().live.remove(&id).is_none() {
             return Ok(true);
         }
-        device.report(&resident.queue).map(|()| true)
+        device.report(&resident.own.queue)?;
+        // Not while another thread asks: then it is dropped by the last of them.
+        if let Some(resident) = Arc::into_inner(resident) {
+            self.table().idle.push(resident.own);
+        }
+        Ok(true)
     }
 
     /// Waits for a launch at most this long.
@@ -108,13 +130,13 @@ impl Residents {
 
     /// Whether a launch may still run. Where the device cannot say, it may.
     pub(super) fn any_runs(&self) -> bool {
-        self.table().live.values().any(|resident| !resident.end.has_passed().unwrap_or(false))
+        self.table().live.values().any(|resident| !resident.own.end.has_passed().unwrap_or(false))
     }
 
     /// Gives up what still runs: its code, its stream and its context live until the process ends.
     pub(super) fn abandon(&self) {
         for (_, resident) in self.table().live.drain() {
-            if !resident.end.has_passed().unwrap_or(false) {
+            if !resident.own.end.has_passed().unwrap_or(false) {
                 std::mem::forget(resident);
             }
         }

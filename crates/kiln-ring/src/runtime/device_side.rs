@@ -102,6 +102,10 @@ impl DeviceSide for Side {
     }
 
     fn explain(&self, reason: Reason, position: u64) -> String {
+        if matches!(reason, Reason::Failed { .. }) {
+            // A policy may have it restarted, without another poll's time.
+            self.nudge();
+        }
         self.explain_message(reason, 0, position)
     }
 

@@ -1,8 +1,9 @@
 //! The supervisor: one thread of a runtime that polls its actors for failures.
 //!
 //! A device cannot notify the host that a handler failed, other than by the answer of the message
-//! on which it did. So the supervisor polls the newest answers: every millisecond where a policy or
-//! a link waits for that, else every 20 ms. Where a poll of all actors takes longer, it polls less
+//! on which it did. A caller that reads that answer has the supervisor poll at once. Others may
+//! never read theirs, so the supervisor polls the newest answers: every millisecond where a policy
+//! or a link waits for that, else every 20 ms. Where a poll of all actors takes longer, it polls less
 //! often, so that it takes no more than a twentieth of a core, as long as that is often enough to
 //! detect a lost device in time. A poll in which an actor was restarted waited for its worker: its
 //! time says nothing of the cost of polling.
@@ -37,6 +38,8 @@ pub(crate) struct Supervisor {
 struct SupervisorState {
     wards: Vec<Weak<Body>>,
     runs: bool,
+    /// The next poll is due now.
+    nudged: bool,
     ended: bool,
 }
 
@@ -107,8 +110,9 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Polls again soon: something may have to be detected earlier from now on.
+    /// Polls at once: a handler failed, or something may have to be detected earlier from now on.
     pub fn nudge(&self) {
+        self.state().nudged = true;
         self.changed.notify_all();
     }
 
@@ -176,10 +180,9 @@ impl Supervisor {
                 true => Duration::ZERO,
                 false => pace.pause(begun.elapsed(), restarted, if keen { KEEN } else { calm }, longest),
             };
-            let state = self.state();
-            if !state.ended {
-                drop(self.changed.wait_timeout(state, pause));
-            }
+            let waits = |state: &mut SupervisorState| !state.ended && !state.nudged;
+            let waited = self.changed.wait_timeout_while(self.state(), pause, waits);
+            waited.unwrap_or_else(PoisonError::into_inner).0.nudged = false;
         }
     }
 }
