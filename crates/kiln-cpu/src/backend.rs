@@ -344,8 +344,8 @@ impl MappedMemory for CpuBackend {
         let bytes = bytes.max(1);
         let device = self.memory.allocate(bytes)?;
         let host = NonNull::new(device.0 as *mut u8);
-        let host =
-            host.ok_or(Error::Internal { place: "kiln-cpu", message: "memory at address 0".into() })?;
+        let nowhere = || Error::Internal { place: "kiln-cpu", message: "memory at address 0".into() };
+        let host = host.ok_or_else(nowhere)?;
         // SAFETY: just allocated, of this length.
         unsafe { host.write_bytes(0, bytes) };
         Ok(Mapped { host, device, bytes, place, write_combined: false })

@@ -33,8 +33,11 @@ pub(crate) struct CpuProgram {
 impl CpuProgram {
     /// A program as this backend's.
     pub(crate) fn of(program: &dyn Program) -> Result<&CpuProgram> {
-        let message = "a program of another backend".into();
-        program.as_any().downcast_ref().ok_or(Error::Internal { place: "kiln-cpu", message })
+        // Called for every launch: the message is made where it is needed.
+        program.as_any().downcast_ref().ok_or_else(|| Error::Internal {
+            place: "kiln-cpu",
+            message: "a program of another backend".into(),
+        })
     }
 
     /// Compiles a kernel, as a front end made it. Gives what is kept of it, too.

@@ -270,7 +270,7 @@ impl Interp {
         limit: Option<Duration>,
         order_threads: bool,
     ) -> Result<Option<Fault>> {
-        let loaded = program.as_any().downcast_ref::<Loaded>().ok_or(Error::Internal {
+        let loaded = program.as_any().downcast_ref::<Loaded>().ok_or_else(|| Error::Internal {
             place: "kiln-interp",
             message: "the program was compiled for another device".into(),
         })?;
