@@ -3,10 +3,10 @@
 //! A device cannot notify the host that a handler failed, other than by the answer of the message
 //! on which it did. A caller that reads that answer has the supervisor poll at once. Others may
 //! never read theirs, so the supervisor polls the newest answers: every millisecond where a policy
-//! or a link waits for that, else every 20 ms. Where a poll of all actors takes longer, it polls less
-//! often, so that it takes no more than a twentieth of a core, as long as that is often enough to
-//! detect a lost device in time. A poll in which an actor was restarted waited for its worker: its
-//! time says nothing of the cost of polling.
+//! or a link waits for that, else every 20 ms. Where a poll of all actors takes longer, it polls
+//! less often, so that it takes no more than a twentieth of a core, as long as that is often enough
+//! to detect a lost device in time. A poll in which an actor was restarted waited for its worker:
+//! its time says nothing of the cost of polling.
 
 use super::Shared;
 use super::body::Body;
