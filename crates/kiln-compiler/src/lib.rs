@@ -16,6 +16,7 @@
 //! | [`layout`] | which thread and register holds which element; layout conversions |
 //! | `warp_specialize` | loops of products with a task that copies |
 //! | `lower` | from tiles to threads |
+//! | `adjacent` | adjacent accesses of a thread as one |
 //! | `address` | from linear indices of views to addresses |
 //! | `promote` | integers of 8 and 16 bits in terms of those of 32 |
 //! | `widen` | products of 8-bit numbers where no matrix unit multiplies them |
@@ -91,6 +92,7 @@
 //! the backends that do not run them as they are.
 
 mod address;
+mod adjacent;
 pub mod analysis;
 mod error;
 pub mod expand;

@@ -16,6 +16,7 @@ pub fn cases() -> Vec<Case> {
         shared_memory for i16 bool i32 u32 i64 u64 f16 bf16 f32 f64;
         tree_of_sums for u16 i32 u64 f32 f64;
         shared_transpose;
+        vectors for u8 f16 f32 f64;
         shuffles for i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64;
         votes;
         many_barriers;
@@ -108,6 +109,35 @@ fn reversed<T: Elem>(x: &Tensor<T, 1>, y: &mut Tensor<T, 1>, other: Val<T>) {
     unsafe { s.put(t, x.get_or(i, other)) };
     barrier();
     y.set_or_skip(i, s.get(47 - t));
+}
+
+/// Rows backwards by vectors of four, and their last element.
+#[kernel(crate = kiln_runtime)]
+fn backwards<T: Elem>(x: &Tensor<T, 2>, y: &mut Tensor<T, 2>) {
+    let (row, t) = (program_id(0), thread_id(0));
+    let (from, to, s) = (x.row(row), y.row(row), shared::<T, 1>([52]));
+    if t < 13 {
+        let [a, b, c, d] = from.get_vec::<4>(t);
+        // SAFETY: each thread has four elements of its own, which others read after the barrier.
+        unsafe { s.put_vec(12 - t, [d, c, b, a]) };
+    }
+    barrier();
+    if t < 13 {
+        // SAFETY: each thread of the launch has four elements of its own.
+        unsafe { to.write_vec(t, s.get_vec::<4>(t)) };
+    } else if t == 13 {
+        // SAFETY: one thread of each block, which has a row of its own.
+        unsafe { to.write(52, from.get(52)) };
+    }
+}
+
+fn vectors<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
+    // The second row begins at no multiple of a vector.
+    let (x, data) = trial.input::<T, 2>([2, 53])?;
+    let mut y = trial.output::<T, 2>([2, 53])?;
+    backwards(&x, &mut y).grid([2]).block([32]).launch(trial.device)?;
+    let at = |i: usize| data[if i % 53 < 52 { i / 53 * 53 + 51 - i % 53 } else { i }];
+    holds("rows backwards", &y, &list(0..106, at))
 }
 
 fn shared_memory<T: Sample>(trial: &mut Trial<'_>) -> Verdict {

@@ -69,6 +69,33 @@ impl<T: Elem, const R: usize> Shared<T, R> {
     }
 }
 
+impl<T: Elem> Shared<T, 1> {
+    /// Stores the elements `N * index` to `N * index + N - 1`, which
+    /// [`get_vec`](crate::View::get_vec) reads.
+    ///
+    /// ```
+    /// # use kiln_lang::prelude::*;
+    /// # trace("k", Level::Thread { block: [32, 1, 1] }, |p| {
+    /// let table = shared::<f32, 1>([128]);
+    /// // SAFETY: each thread has four elements of its own, and none is read before the barrier.
+    /// unsafe { table.put_vec(thread_id(0), [1.0, 2.0, 3.0, 4.0].map(val)) };
+    /// barrier();
+    /// let [a, b] = table.get_vec::<2>(63 - thread_id(0));
+    /// # _ = (a, b);
+    /// # })?;
+    /// # Ok::<(), kiln_lang::TraceErrors>(())
+    /// ```
+    ///
+    /// # Safety
+    ///
+    /// As for [`put`](Self::put), for each of the elements.
+    #[track_caller]
+    pub unsafe fn put_vec<const N: usize>(&self, index: impl IntoIndex, values: [Val<T>; N]) {
+        // SAFETY: the caller keeps the promise that `write_vec` asks for.
+        unsafe { self.view.write_vec(index, values) }
+    }
+}
+
 impl Shared<u32, 1> {
     /// Stores four words, which arrive whole, at the same place of this memory in a block of the
     /// [cluster](crate::explicit::cluster): that with this rank. Relaxed: its threads see them by

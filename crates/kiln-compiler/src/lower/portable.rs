@@ -6,15 +6,16 @@
 
 use super::Lowering;
 use super::convert::Exchange;
-use crate::address;
 use crate::error::CompileError;
 use crate::target::{Target, WARP};
+use crate::{address, adjacent};
 use kiln_ir::{BinaryOp, FragmentOp, Kernel, LinearOp, OpData, OpKind, Scalar, ShuffleMode, Value};
 
 /// Makes addresses for a target that has them, and refuses what needs them elsewhere. The first
 /// `prologue` operations depend on nothing but the thread and the launch.
 pub(super) fn finish(kernel: &mut Kernel, prologue: usize, target: &Target) -> Result<(), CompileError> {
     if target.addresses {
+        adjacent::join(kernel);
         address::legalize(kernel, prologue, target.index);
         return Ok(());
     }

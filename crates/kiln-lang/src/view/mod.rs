@@ -5,6 +5,7 @@
 //! | `core.rs` | a view and the axes that are fixed at an index |
 //! | `tile.rs` | boxes of elements: masked loads and stores |
 //! | `element.rs` | single elements, gather and scatter |
+//! | `vector.rs` | several adjacent elements of a thread |
 //! | `view_at.rs`, `made.rs` | views that the kernel makes, and accesses of them |
 //! | `thread_index.rs` | the thread's own index |
 //! | `selection.rs` | elements at indices, where a mask holds |
@@ -25,6 +26,7 @@ pub(crate) mod record;
 mod selection;
 mod thread_index;
 mod tile;
+mod vector;
 mod view_at;
 
 pub use atomic::{AtomicOrder, Atomics};
