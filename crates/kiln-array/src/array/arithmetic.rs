@@ -84,8 +84,9 @@ fn number_beside(of: Kind, float: f64, integer: i128, other: &Array, site: Site)
     match number {
         Some(number) => super::create::constant(device, "full", number, &[], site),
         None => {
-            let problem = format!("{integer} is out of range for {dtype}");
-            Array::failed(Error::Shape { op: "full", problem, location: site }, site)
+            let problem =
+                format!("{integer}, beside an array of {dtype}, is out of range: cast the array first");
+            Array::failed(Error::Shape { op: "number", problem, location: site }, site)
         }
     }
 }

@@ -2,6 +2,7 @@
 //! a row fits a tile.
 
 use crate::dtype::{accumulator, mean_of};
+use crate::error::Error;
 use crate::node::Array;
 use std::panic::Location;
 
@@ -66,7 +67,14 @@ impl Array {
     #[track_caller]
     fn widened_along(&self, op: &'static str, axis: isize) -> Array {
         let site = Location::caller();
-        self.axis_at(op, axis, site).map_or_else(|error| Array::failed(error, site), |_| self.wide())
+        match self.axis_at(op, axis, site) {
+            Err(error) => Array::failed(error, site),
+            Ok(at) if self.shape()[at] == 0 => {
+                let problem = format!("axis {axis} of shape {:?} has no elements", self.shape());
+                Array::failed(Error::Shape { op, problem, location: site }, site)
+            }
+            Ok(_) => self.wide(),
+        }
     }
 
     /// The elements as floats, of 32 bits or more.

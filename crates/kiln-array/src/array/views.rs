@@ -281,7 +281,8 @@ impl Array {
                 self.part(at, index, 1, 1, site).reshaped(&shape::without(self.shape(), &[at]), site)
             }
             None => {
-                let problem = format!("index {index} of axis {axis} of shape {:?}", self.shape());
+                let shape = self.shape();
+                let problem = format!("index {index} lies outside of axis {axis} of shape {shape:?}");
                 Array::failed(Error::Shape { op: "select", problem, location: site }, site)
             }
         }

@@ -88,18 +88,22 @@ impl Key {
         };
         let index = Array::arange(device, count).cast(Scalar::U32).reshaped(shape, site);
         let word = |word: u32| Array::scalar(device, word);
-        let of = |op, a: &Array, b: &Array| binary(op, a, b, None, site);
-        let zero = Array::full(device, 0u32, shape);
         let keys = [self.0 as u32, (self.0 >> 32) as u32];
-        let (mut a, mut b, mut c, mut d) = (index, zero.clone(), zero.clone(), zero);
+        let key = |round: u32, of: usize| word(keys[of].wrapping_add(STEPS[of].wrapping_mul(round)));
+        let xor = |parts: [Option<Array>; 2], key: Array| {
+            let both = |sum: Array, part: Array| binary(BinaryOp::Xor, &part, &sum, None, site);
+            Some(parts.into_iter().flatten().fold(key, both))
+        };
+        // What is not there is zero.
+        let [mut a, mut b, mut c, mut d] = [Some(index), None, None, None];
         for round in 0..10 {
-            let key = |of: usize| word(keys[of].wrapping_add(STEPS[of].wrapping_mul(round)));
-            let [first, second] = [(&a, FACTORS[0]), (&c, FACTORS[1])].map(|(x, by)| product(x, by));
-            let xor = |x: &Array, y: &Array, z: &Array| of(BinaryOp::Xor, &of(BinaryOp::Xor, x, y), z);
-            (a, c) = (xor(&second[1], &b, &key(0)), xor(&first[1], &d, &key(1)));
-            ([d, _], [b, _]) = (first, second);
+            let products = [(&a, FACTORS[0]), (&c, FACTORS[1])]
+                .map(|(x, by)| x.as_ref().map_or([None, None], |x| product(x, by).map(Some)));
+            let [[low, high], [other_low, other_high]] = products;
+            (a, c) = (xor([other_high, b], key(round, 0)), xor([high, d], key(round, 1)));
+            (b, d) = (other_low, low);
         }
-        [a, b, c, d]
+        [a, b, c, d].map(|word| word.unwrap_or_else(|| Array::full(device, 0u32, shape)))
     }
 }
 

@@ -121,8 +121,24 @@ impl Emitter<'_> {
             self.asm.store(scalar, base, 0);
             return Ok(());
         }
-        let tile = self.array(value, self.kernel.shape(value).len())?;
+        if let (&Repr::Scalar(scalar), 1) = (self.repr(value)?, self.len(value)) {
+            return self.store_element(data, scalar);
+        }
+        let tile = self.array(value, self.len(value))?;
         self.store_box(data, tile, reuse)
+    }
+
+    /// A store of a box that is one element: where it is inside the view.
+    fn store_element(&mut self, data: &OpData, scalar: ir::Value) -> Result<()> {
+        let place = self.strided_place(data)?;
+        let (inside, _) = self.asm.block(&[]);
+        let (rest, _) = self.asm.block(&[]);
+        self.asm.branch(place.inside, inside, rest);
+        self.asm.enter(inside);
+        self.asm.store(scalar, place.address, 0);
+        self.asm.jump(rest, &[]);
+        self.asm.enter(rest);
+        Ok(())
     }
 
     /// The end of a store whose value was made in place, if it was.

@@ -85,9 +85,14 @@ fn comes_before<K: Int>(
 }
 
 /// Keys that are in ascending order where the elements are in the one that is asked for.
-fn ordered<T: Sortable>(elements: Val<T>, descending: bool) -> Val<T::Key> {
+pub(super) fn ordered<T: Sortable>(elements: Val<T>, descending: bool) -> Val<T::Key> {
     let keys = T::key(elements);
     if descending { !keys } else { keys }
+}
+
+/// A digit of a key.
+pub(super) fn one_digit<K: Int>(key: Val<K>, shift: Val<u32>) -> Idx {
+    ((key >> shift.cast::<K>()).cast::<u32>() & (DIGITS as u32 - 1)).cast::<i64>()
 }
 
 /// A digit of keys as a u32; beyond `count` elements one that is greater than all.

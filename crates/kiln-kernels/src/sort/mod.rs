@@ -4,10 +4,12 @@
 //! a key, from the lowest one on (Knuth, "The Art of Computer Programming" 3, 5.2.5), each pass in
 //! three launches (Merrill and Grimshaw, "Revisiting sorting for GPGPU stream architectures",
 //! 2010): each part of a row counts its digits, the counts of all parts before are added up, and
-//! each part puts its elements where they belong.
+//! each part puts its elements where they belong. On a CPU a thread takes one element after the
+//! other (`serial.rs`), also for rows that would fit a tile.
 
 pub mod kernels;
 mod key;
+mod serial;
 
 pub use key::Sortable;
 
@@ -23,6 +25,9 @@ fn longest_in_tile(device: &Device) -> usize {
 
 /// The shared memory of a block with which 2,048 keys of 64 bits and their indices are sorted.
 const ROOM_OF_TILE: u32 = 40 << 10;
+
+/// The longest row that is sorted in a tile on a CPU too.
+const SHORT: usize = 16;
 
 /// The most parts of a row: one program adds up the counts of all of them.
 const MOST_PARTS: usize = 1024;
@@ -133,9 +138,12 @@ impl Sort {
         }
         for rows in launches(rows) {
             let (x, mut order) = (x.slice(0, rows.clone())?, order.slice(0, rows)?);
-            match columns <= longest_in_tile(x.device()) {
-                true => self.in_tiles(&x, &mut order)?,
-                false => self.by_digits(&x, &mut order)?,
+            let on_cpu = x.device().capabilities().execution == Execution::Simd;
+            match columns {
+                ..=SHORT => self.in_tiles(&x, &mut order)?,
+                _ if on_cpu => serial::order(&x, &mut order, self.descending)?,
+                _ if columns <= longest_in_tile(x.device()) => self.in_tiles(&x, &mut order)?,
+                _ => self.by_digits(&x, &mut order)?,
             }
         }
         Ok(())
