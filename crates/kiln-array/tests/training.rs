@@ -115,6 +115,29 @@ fn cross_entropy_and_its_gradient() {
     assert!(error.contains("`cross_entropy`: targets of shape [5, 7] for logits of shape [5, 7]"), "{error}");
 }
 
+/// Negative numbers are no classes, although they are indices from the end.
+#[test]
+fn targets_are_classes() {
+    let device = device();
+    let logits = Array::new(&device, &[1.0f32, 2.0, 3.0, 1.0, 2.0, 3.0], &[2, 3]);
+    for wrong in [-1, -3, i64::MIN, 3, 1 << 32] {
+        let targets = Array::new(&device, &[2, wrong], &[2]);
+        let narrow = targets.clip(-5, 5).cast(Scalar::I32);
+        for targets in [targets, narrow] {
+            let error = logits.cross_entropy(&targets).item::<f32>().unwrap_err().to_string();
+            assert!(
+                error.contains("an index lies outside") && error.contains("tests/training.rs"),
+                "{error}"
+            );
+        }
+    }
+    let expected = (1.0 + (-1f32).exp() + (-2f32).exp()).ln() + 0.5;
+    for dtype in [Scalar::I32, Scalar::U32, Scalar::I64] {
+        let loss = logits.cross_entropy(&Array::new(&device, &[2, 1], &[2]).cast(dtype));
+        assert!((loss.item::<f32>().unwrap() - expected).abs() < 1e-6);
+    }
+}
+
 /// Twenty steps on a quadratic, and the same in f64 by a rule of (step, p, g, state).
 fn follows(
     mut step: impl FnMut(&mut [Array; 2], [Array; 2]),
