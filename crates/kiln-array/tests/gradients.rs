@@ -1,6 +1,6 @@
 //! Gradients against differences of the function itself, in f64.
 
-use kiln_array::{Array, concatenate, custom_vjp, einsum, grad, value_and_grad};
+use kiln_array::{Array, concatenate, custom_vjp, einsum, grad, jvp, value_and_grad};
 use kiln_ir::Scalar;
 use kiln_runtime::Device;
 
@@ -233,7 +233,20 @@ fn rules_of_ones_own() {
     assert_eq!((value.item::<f32>().unwrap(), gradient.to_vec::<f32>().unwrap()), (-7.0, vec![14.0, 14.0]));
     let wrong = |x: &Array| custom_vjp(&[x], |x| x[0].clone(), |_, _, _| Vec::new());
     let error = grad(|x| wrong(x).sum(), &x).eval().unwrap_err().to_string();
-    assert!(error.contains("the rule of `custom_vjp` gives gradients of shapes []"), "{error}");
+    assert!(error.contains("the rule of `custom_vjp` gives gradients [] for inputs [f32 [2]]"), "{error}");
+    let x = Array::new(&device, &[2.0f64, -3.0], &[2]);
+    let rules: [(fn(&Array) -> Array, &str); 2] =
+        [(|g| g.cast(Scalar::F32), "f32 [2]"), (|g| g.unsqueeze(0), "f64 [1, 2]")];
+    for (rule, given) in rules {
+        let f = |x: &Array| custom_vjp(&[x], |x| x[0].exp(), move |_, _, g| vec![rule(g)]);
+        let line = line!() - 1;
+        for derivative in [grad(|x| f(x).sum(), &x), jvp(|x| f(x).sum(), &x, &x).1] {
+            let error = derivative.eval().unwrap_err().to_string();
+            let expected = format!("gives gradients [{given}] for inputs [f64 [2]]");
+            assert!(error.contains(&expected), "{error}");
+            assert!(error.contains(&format!("tests/gradients.rs:{line}:")), "{error}");
+        }
+    }
 }
 
 #[test]

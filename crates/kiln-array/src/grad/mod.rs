@@ -90,8 +90,8 @@ pub fn value_and_grad<P: Parameters>(f: impl FnOnce(&P) -> Array, at: &P) -> (Ar
 /// ```
 ///
 /// # Errors
-/// A gradient through it has an error if `backward` gives another number of arrays, or other
-/// shapes.
+/// A gradient through it has an error if `backward` gives another number of arrays, or arrays of
+/// other shapes or element types than the inputs. What it gives for integers is not used.
 #[track_caller]
 pub fn custom_vjp(
     inputs: &[&Array],
