@@ -4,7 +4,9 @@
 mod catalog;
 
 use catalog::{Case, array, cases, device};
-use kiln_array::{Array, Parameters, Scalar, cond, custom_jvp, custom_vjp, grad, hvp, jvp, value_and_grad};
+use kiln_array::{
+    Array, Parameters, Scalar, cond, custom_jvp, custom_vjp, grad, hessian, hvp, jvp, value_and_grad,
+};
 
 fn elements(x: &Array) -> Vec<f64> {
     x.to_vec::<f64>().unwrap_or_else(|error| panic!("{error}"))
@@ -204,6 +206,18 @@ fn what_has_no_tangent_is_refused() {
 }
 
 /// A step of training with the curvature along its direction, which is what `hvp` is for.
+/// The line of the user, not one of this crate.
+#[test]
+fn what_has_no_second_derivative_names_the_line() {
+    let x = Array::new(&device(), &[1.0f64, 2.0], &[2]);
+    let number = |x: &Array| x * 2.0;
+    for (line, derivative) in [(line!(), hessian(number, &x)), (line!(), hvp(number, &x, &x))] {
+        let error = derivative.eval().unwrap_err().to_string();
+        assert!(error.contains("a gradient is of one float"), "{error}");
+        assert!(error.contains(&format!("tests/forward.rs:{line}:")), "{error}");
+    }
+}
+
 #[test]
 fn curvature_along_a_gradient() {
     let device = device();
