@@ -235,9 +235,8 @@ fn rules_of_ones_own() {
     let error = grad(|x| wrong(x).sum(), &x).eval().unwrap_err().to_string();
     assert!(error.contains("the rule of `custom_vjp` gives gradients [] for inputs [f32 [2]]"), "{error}");
     let x = Array::new(&device, &[2.0f64, -3.0], &[2]);
-    let rules: [(fn(&Array) -> Array, &str); 2] =
-        [(|g| g.cast(Scalar::F32), "f32 [2]"), (|g| g.unsqueeze(0), "f64 [1, 2]")];
-    for (rule, given) in rules {
+    let rules: [Named; 2] = [("f32 [2]", |g| g.cast(Scalar::F32)), ("f64 [1, 2]", |g| g.unsqueeze(0))];
+    for (given, rule) in rules {
         let f = |x: &Array| custom_vjp(&[x], |x| x[0].exp(), move |_, _, g| vec![rule(g)]);
         let line = line!() - 1;
         for derivative in [grad(|x| f(x).sum(), &x), jvp(|x| f(x).sum(), &x, &x).1] {

@@ -348,6 +348,9 @@ struct Counted {
     count: Array,
 }
 
+/// A step of an optimizer.
+type Step<'a> = &'a mut dyn FnMut(&mut Array, Array) -> Result<()>;
+
 #[test]
 fn parameters_that_are_no_floats_are_refused_by_name() {
     let device = device();

@@ -205,8 +205,10 @@ impl Array {
     #[track_caller]
     pub fn sinh(&self) -> Array {
         let (x, dtype) = self.widened();
-        let e = x.clip(-1.0, 1.0).expm1();
-        let near = (&e + &e / (&e + 1.0)) * 0.5;
+        // Near zero by 2 t / (1 - t²) with t = tanh(x / 2), which is no difference of nearly equal
+        // numbers.
+        let t = (x.clip(-1.0, 1.0) * 0.5).tanh();
+        let near = &t * 2.0 / (1.0 - t.square());
         let (y, factor) = reduced(&x);
         let far = (y.exp() - (-&y).exp()) * 0.5 * factor;
         near.where_(&x.abs().less(1.0), &far).cast(dtype)
