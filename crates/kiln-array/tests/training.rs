@@ -356,7 +356,7 @@ fn parameters_that_are_no_floats_are_refused_by_name() {
     let device = device();
     let (count, ones) = (Array::arange(&device, 2), Array::ones(&device, Scalar::F32, &[2]));
     let (mut sgd, mut adamw, mut lion) = (Sgd::new(0.1), AdamW::new(0.1), Lion::new(0.1));
-    let optimizers: [&mut dyn FnMut(&mut Array, Array) -> Result<()>; 3] =
+    let optimizers: [Step<'_>; 3] =
         [&mut |x, g| sgd.step(x, g), &mut |x, g| adamw.step(x, g), &mut |x, g| {
             Optimizer::step(&mut lion, x, g)
         }];
