@@ -1,7 +1,7 @@
 //! Loops and choices, with derivatives.
 
 use crate::array::arithmetic::common_shape;
-use crate::array::stack;
+use crate::array::stack_at;
 use crate::dtype::{Kind, kind};
 use crate::error::{Error, Site};
 use crate::grad::{Parameters, arrays, custom_vjp};
@@ -33,7 +33,8 @@ use std::panic::Location;
 /// ```
 ///
 /// # Errors
-/// The results have an error if an array has no axes, or if the first axes differ.
+/// The results have an error if an array has no axes, if the first axes differ, or if the function
+/// gives other numbers of arrays or other shapes for some parts than for others.
 #[track_caller]
 pub fn scan<C: Parameters, X: Parameters, Y: Parameters>(
     mut f: impl FnMut(&C, &X) -> (C, Y),
@@ -61,18 +62,48 @@ pub fn scan<C: Parameters, X: Parameters, Y: Parameters>(
     let mut carried = first;
     let mut all: Vec<Y> = Vec::with_capacity(parts);
     for at in 0..parts {
-        let (next, each) = f(&carried, &over.map(&mut |x| x.select(0, at as isize)));
+        let (next, each) = f(&carried, &over.map(&mut |x| part(x, at, site)));
         carried = next;
         all.push(each);
     }
     let columns: Vec<Vec<Array>> = all.iter().map(arrays).collect();
     let mut number = 0;
-    let stacked = all[0].map(&mut |y| {
-        let each: Vec<&Array> = columns.iter().filter_map(|of| of.get(number)).collect();
+    let stacked = all[0].map(&mut |_| {
         number += 1;
-        if each.len() == parts { stack(&each, 0) } else { y.clone() }
+        joined(&columns, number - 1, site)
     });
     (carried, stacked)
+}
+
+/// One part of an array along its first axis.
+fn part(x: &Array, at: usize, site: Site) -> Array {
+    x.part(0, at, 1, 1, site).reshaped(&x.shape()[1..], site)
+}
+
+/// What a function gave for all parts as its result of a number.
+fn joined(columns: &[Vec<Array>], number: usize, location: Site) -> Array {
+    let refused = |problem: String| Array::failed(Error::Shape { op: "scan", problem, location }, location);
+    let first = &columns[0];
+    if let Some((at, other)) = columns.iter().enumerate().find(|(_, of)| of.len() != first.len()) {
+        let (count, other) = (first.len(), other.len());
+        return refused(format!(
+            "the function gives {count} arrays for part 0 and {other} for part {at}: as many are expected \
+             for each part"
+        ));
+    }
+    let each: Vec<&Array> = columns.iter().map(|of| &of[number]).collect();
+    if let Some(error) = each.iter().find_map(|array| array.error()) {
+        return Array::failed(error, location);
+    }
+    let shape = each[0].shape();
+    match each.iter().enumerate().find(|(_, array)| array.shape() != shape) {
+        Some((at, other)) => refused(format!(
+            "result {number}, counted from 0, has shape {shape:?} for part 0 and {:?} for part {at}: one shape \
+             is expected for all parts",
+            other.shape()
+        )),
+        None => stack_at(&each, 0, location),
+    }
 }
 
 /// The extent of the first axis of all arrays.
@@ -83,14 +114,25 @@ fn parts<X: Parameters>(over: &X, location: Site) -> Result<usize, Error> {
         return Err(error);
     }
     let Some(first) = all.first() else { return Err(refused("there are no arrays to go over".into())) };
+    let mut extent = None;
     for array in &all {
-        if array.rank() == 0 || array.shape()[0] != first.shape().first().copied().unwrap_or_default() {
-            let problem =
-                format!("first axes of shapes {:?} and {:?} are not equal", first.shape(), array.shape());
-            return Err(refused(problem));
-        }
+        let problem = match (array.shape().first(), extent) {
+            (None, _) => {
+                "a number has no parts: arrays with a first axis are expected, along which the function is \
+                 applied; what is the same for all parts is captured"
+                    .to_owned()
+            }
+            (Some(of), Some(extent)) if *of != extent => {
+                format!("first axes of shapes {:?} and {:?} are not equal", first.shape(), array.shape())
+            }
+            (of, _) => {
+                extent = of.copied();
+                continue;
+            }
+        };
+        return Err(refused(problem));
     }
-    Ok(first.shape()[0])
+    Ok(extent.unwrap_or_default())
 }
 
 /// Zeros of an array's element type.

@@ -122,6 +122,8 @@ struct Node {
     /// Whether it depends on a variable, so that its recipe stays when it is computed while
     /// gradients are taken, or on an element that `vmap` maps over.
     tracked: bool,
+    /// The number of arrays that were made before it.
+    before: u64,
     /// The walk that found it last, and the position that it has there.
     found: [AtomicU64; 2],
     state: Mutex<ArrayState>,
@@ -153,6 +155,9 @@ thread_local! {
     /// Gradients that are being taken on this thread.
     static OPEN_SCOPES: Cell<usize> = const { Cell::new(0) };
 }
+
+/// The number of arrays that were made so far.
+static MADE: AtomicU64 = AtomicU64::new(0);
 
 /// The number of walks over graphs so far.
 static WALKS: Mutex<u64> = Mutex::new(0);
@@ -275,7 +280,8 @@ impl Array {
         let tracked = of_variable || recipe.inputs.iter().any(|input| input.0.tracked);
         let state = Mutex::new(ArrayState::Lazy(recipe));
         let (found, narrow) = (Default::default(), OnceLock::new());
-        Array(Arc::new(Node { dtype, shape, device, site, tracked, found, state, narrow }))
+        let before = MADE.fetch_add(1, Relaxed);
+        Array(Arc::new(Node { dtype, shape, device, site, tracked, before, found, state, narrow }))
     }
 
     /// What an operation gives of other inputs, in the place of what this array was made of.
@@ -290,7 +296,8 @@ impl Array {
         let device = Some(tensor.device().clone());
         let state = Mutex::new(ArrayState::Ready { tensor: Arc::new(tensor), recipe: None });
         let (tracked, found, narrow) = (false, Default::default(), OnceLock::new());
-        Array(Arc::new(Node { dtype, shape, device, site, tracked, found, state, narrow }))
+        let before = MADE.fetch_add(1, Relaxed);
+        Array(Arc::new(Node { dtype, shape, device, site, tracked, before, found, state, narrow }))
     }
 
     /// An array with an error in place of elements.
@@ -303,6 +310,7 @@ impl Array {
             device: None,
             site,
             tracked: false,
+            before: MADE.fetch_add(1, Relaxed),
             found: Default::default(),
             state,
             narrow: OnceLock::new(),
@@ -410,6 +418,16 @@ impl Array {
     /// Whether it depends on a variable.
     pub(crate) fn is_tracked(&self) -> bool {
         self.0.tracked
+    }
+
+    /// The number of arrays that were made so far.
+    pub(crate) fn made() -> u64 {
+        MADE.load(Relaxed)
+    }
+
+    /// Whether it was there when so many arrays were made.
+    pub(crate) fn is_older(&self, made: u64) -> bool {
+        self.0.before < made
     }
 
     /// Its elements in narrower floats, if they were made together with it.

@@ -87,7 +87,18 @@ fn no_steps_one_step_and_several_arrays() {
     let error = |result: (Array, Array)| result.1.eval().unwrap_err().to_string();
     let same = |c: &Array, x: &Array| (c.clone(), c + x);
     let message = error(scan(same, start.clone(), &start));
-    assert!(message.contains("`scan`: first axes") && message.contains("tests/control.rs"), "{message}");
+    assert!(
+        message.contains("`scan`: a number has no parts") && message.contains("tests/control.rs"),
+        "{message}"
+    );
+    let grows = |c: &Array, _: &Array| (concatenate(&[c, c], 0), c.clone());
+    let message = error(scan(grows, array(&[2]), &array(&[3])));
+    let expected = "`scan`: result 0, counted from 0, has shape [2] for part 0 and [4] for part 1";
+    assert!(message.contains(expected) && message.contains("tests/control.rs"), "{message}");
+    let counts = |c: &Array, _: &Array| (c + 1.0, vec![c.clone(); c.item::<f64>().unwrap() as usize]);
+    let message = scan(counts, start.clone(), &array(&[3])).1[0].eval().unwrap_err().to_string();
+    let expected = "`scan`: the function gives 1 arrays for part 0 and 2 for part 1";
+    assert!(message.contains(expected) && message.contains("tests/control.rs"), "{message}");
     let pair = |c: &Array, x: &(Array, Array)| (c.clone(), c + &x.0 + &x.1);
     let message = error(scan(pair, start.clone(), &(array(&[2]), array(&[3]))));
     assert!(message.contains("first axes of shapes [2] and [3] are not equal"), "{message}");

@@ -4,7 +4,9 @@
 mod catalog;
 
 use catalog::{Case, array, cases, device};
-use kiln_array::{Array, Parameters, Scalar, cond, custom_jvp, custom_vjp, grad, hvp, jvp, value_and_grad};
+use kiln_array::{
+    Array, Parameters, Scalar, cond, custom_jvp, custom_vjp, grad, hessian, hvp, jvp, value_and_grad,
+};
 
 fn elements(x: &Array) -> Vec<f64> {
     x.to_vec::<f64>().unwrap_or_else(|error| panic!("{error}"))
@@ -138,7 +140,7 @@ fn rules_of_ones_own_are_transposed() {
     assert_eq!(change.to_vec::<f32>().unwrap(), [4.0, -60.0]);
     let wrong = |x: &Array| custom_vjp(&[x], |x| x[0].clone(), |_, _, _| Vec::new());
     let error = jvp(wrong, &x, &v).1.eval().unwrap_err().to_string();
-    assert!(error.contains("the rule of `custom_vjp` gives gradients of shapes []"), "{error}");
+    assert!(error.contains("the rule of `custom_vjp` gives gradients [] for inputs [f32 [2]]"), "{error}");
 }
 
 #[test]
@@ -204,6 +206,18 @@ fn what_has_no_tangent_is_refused() {
 }
 
 /// A step of training with the curvature along its direction, which is what `hvp` is for.
+/// The line of the user, not one of this crate.
+#[test]
+fn what_has_no_second_derivative_names_the_line() {
+    let x = Array::new(&device(), &[1.0f64, 2.0], &[2]);
+    let number = |x: &Array| x * 2.0;
+    for (line, derivative) in [(line!(), hessian(number, &x)), (line!(), hvp(number, &x, &x))] {
+        let error = derivative.eval().unwrap_err().to_string();
+        assert!(error.contains("a gradient is of one float"), "{error}");
+        assert!(error.contains(&format!("tests/forward.rs:{line}:")), "{error}");
+    }
+}
+
 #[test]
 fn curvature_along_a_gradient() {
     let device = device();

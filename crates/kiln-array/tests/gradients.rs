@@ -1,6 +1,6 @@
 //! Gradients against differences of the function itself, in f64.
 
-use kiln_array::{Array, concatenate, custom_vjp, einsum, grad, value_and_grad};
+use kiln_array::{Array, concatenate, custom_vjp, einsum, grad, jvp, value_and_grad};
 use kiln_ir::Scalar;
 use kiln_runtime::Device;
 
@@ -86,6 +86,41 @@ fn functions_of_each_element() {
     for (name, f) in &all[13..19] {
         check(name, &[2, 4], f);
     }
+}
+
+/// Hyperbolic functions are finite as long as the result is, and so are their slopes, which are
+/// each other. Those of the standard library are the reference.
+#[test]
+fn hyperbolic_functions_up_to_the_largest_number() {
+    let check = |x: &[f64], dtype: Scalar, most: f64| {
+        let at = Array::new(&device(), x, &[x.len()]).cast(dtype);
+        let slope = |f: fn(&Array) -> Array| grad(|x| f(x).sum(), &at);
+        let results = [at.sinh(), at.cosh(), slope(Array::sinh), slope(Array::cosh)];
+        let references: [fn(f64) -> f64; 4] = [f64::sinh, f64::cosh, f64::cosh, f64::sinh];
+        for (number, (got, reference)) in results.iter().zip(references).enumerate() {
+            for (x, got) in x.iter().zip(got.cast(Scalar::F64).to_vec::<f64>().unwrap()) {
+                let expected = reference(*x);
+                // A slope of cosh is a difference of numbers near 1 where x is small.
+                let size = if number == 3 { expected.abs().max(1.0) } else { expected.abs() };
+                let error = if got == expected { 0.0 } else { (got - expected).abs() / size };
+                assert!(error <= most, "{number} of {x} in {dtype}: {got}, expected {expected}");
+            }
+        }
+    };
+    // Numbers that are the same in both types, and the last ones before infinity.
+    let near = [0.0, 1e-3, 0.25, 0.875, 1.0, 1.125, 5.0, 19.5, 79.5, 80.0, 80.5];
+    let both = |far: &[f64], narrow: bool| -> Vec<f64> {
+        let all = near.iter().chain(far).map(|&x| if narrow { f64::from(x as f32) } else { x });
+        all.flat_map(|x| [x, -x]).collect()
+    };
+    check(&both(&[88.8, 89.03, 89.415], true), Scalar::F32, 6e-7);
+    check(&both(&[88.8, 320.0, 709.8, 710.4, 710.47], false), Scalar::F64, 1e-15);
+    let infinite = Array::new(&device(), &[89.5f32, -89.5, f32::INFINITY, f32::NEG_INFINITY], &[4]);
+    let above = f64::INFINITY;
+    assert_eq!(infinite.sinh().cast(Scalar::F64).to_vec::<f64>().unwrap(), [above, -above, above, -above]);
+    assert_eq!(infinite.cosh().cast(Scalar::F64).to_vec::<f64>().unwrap(), [above; 4]);
+    let not_a_number = Array::full(&device(), f32::NAN, &[1]);
+    assert!([not_a_number.sinh(), not_a_number.cosh()].iter().all(|y| y.item::<f32>().unwrap().is_nan()));
 }
 
 #[test]
@@ -198,7 +233,19 @@ fn rules_of_ones_own() {
     assert_eq!((value.item::<f32>().unwrap(), gradient.to_vec::<f32>().unwrap()), (-7.0, vec![14.0, 14.0]));
     let wrong = |x: &Array| custom_vjp(&[x], |x| x[0].clone(), |_, _, _| Vec::new());
     let error = grad(|x| wrong(x).sum(), &x).eval().unwrap_err().to_string();
-    assert!(error.contains("the rule of `custom_vjp` gives gradients of shapes []"), "{error}");
+    assert!(error.contains("the rule of `custom_vjp` gives gradients [] for inputs [f32 [2]]"), "{error}");
+    let x = Array::new(&device, &[2.0f64, -3.0], &[2]);
+    let rules: [Named; 2] = [("f32 [2]", |g| g.cast(Scalar::F32)), ("f64 [1, 2]", |g| g.unsqueeze(0))];
+    for (given, rule) in rules {
+        let f = |x: &Array| custom_vjp(&[x], |x| x[0].exp(), move |_, _, g| vec![rule(g)]);
+        let line = line!() - 1;
+        for derivative in [grad(|x| f(x).sum(), &x), jvp(|x| f(x).sum(), &x, &x).1] {
+            let error = derivative.eval().unwrap_err().to_string();
+            let expected = format!("gives gradients [{given}] for inputs [f64 [2]]");
+            assert!(error.contains(&expected), "{error}");
+            assert!(error.contains(&format!("tests/gradients.rs:{line}:")), "{error}");
+        }
+    }
 }
 
 #[test]

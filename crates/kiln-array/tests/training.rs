@@ -2,7 +2,7 @@
 
 use kiln_array::nn::{Attention, Conv2d, Embedding, Key, LayerNorm, Linear, Mixed, RmsNorm, load, save};
 use kiln_array::optimizer::{AdamW, Lion, Optimizer, Schedule, Sgd};
-use kiln_array::{Array, Gradients, Module, Scalar, grad, value_and_grad};
+use kiln_array::{Array, Gradients, Module, Result, Scalar, grad, jvp, value_and_grad};
 use kiln_runtime::{Activity, Device};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -113,6 +113,29 @@ fn cross_entropy_and_its_gradient() {
     assert!((f64::from(loss.item::<f32>().unwrap()) - expected).abs() < 1e-5 * expected);
     let error = at.cross_entropy(&at).eval().unwrap_err().to_string();
     assert!(error.contains("`cross_entropy`: targets of shape [5, 7] for logits of shape [5, 7]"), "{error}");
+}
+
+/// Negative numbers are no classes, although they are indices from the end.
+#[test]
+fn targets_are_classes() {
+    let device = device();
+    let logits = Array::new(&device, &[1.0f32, 2.0, 3.0, 1.0, 2.0, 3.0], &[2, 3]);
+    for wrong in [-1, -3, i64::MIN, 3, 1 << 32] {
+        let targets = Array::new(&device, &[2, wrong], &[2]);
+        let narrow = targets.clip(-5, 5).cast(Scalar::I32);
+        for targets in [targets, narrow] {
+            let error = logits.cross_entropy(&targets).item::<f32>().unwrap_err().to_string();
+            assert!(
+                error.contains("an index lies outside") && error.contains("tests/training.rs"),
+                "{error}"
+            );
+        }
+    }
+    let expected = (1.0 + (-1f32).exp() + (-2f32).exp()).ln() + 0.5;
+    for dtype in [Scalar::I32, Scalar::U32, Scalar::I64] {
+        let loss = logits.cross_entropy(&Array::new(&device, &[2, 1], &[2]).cast(dtype));
+        assert!((loss.item::<f32>().unwrap() - expected).abs() < 1e-6);
+    }
 }
 
 /// Twenty steps on a quadratic, and the same in f64 by a rule of (step, p, g, state).
@@ -315,6 +338,50 @@ fn gradients_of_another_module_are_refused() {
     let [a, b] = [2, 3].map(|len| Array::full(&device, 1.0f32, &[len]));
     let error = Sgd::new(0.1).step(&mut a.clone(), Gradients::from(b)).unwrap_err().to_string();
     assert!(error.contains("`step`: gradients of shapes [[3]] for parameters of shapes [[2]]"), "{error}");
+}
+
+#[derive(Module, Clone)]
+#[kiln(crate = kiln_array)]
+struct Counted {
+    scale: f64,
+    layers: Vec<[Array; 2]>,
+    count: Array,
+}
+
+/// A step of an optimizer.
+type Step<'a> = &'a mut dyn FnMut(&mut Array, Array) -> Result<()>;
+
+#[test]
+fn parameters_that_are_no_floats_are_refused_by_name() {
+    let device = device();
+    let (count, ones) = (Array::arange(&device, 2), Array::ones(&device, Scalar::F32, &[2]));
+    let (mut sgd, mut adamw, mut lion) = (Sgd::new(0.1), AdamW::new(0.1), Lion::new(0.1));
+    let optimizers: [Step<'_>; 3] =
+        [&mut |x, g| sgd.step(x, g), &mut |x, g| adamw.step(x, g), &mut |x, g| {
+            Optimizer::step(&mut lion, x, g)
+        }];
+    for optimizer in optimizers {
+        let mut changed = count.clone();
+        let error = optimizer(&mut changed, ones.clone()).unwrap_err().to_string();
+        assert_eq!(changed.to_vec::<i64>().unwrap(), [0, 1]);
+        assert!(error.contains("the parameter is of i64: an optimizer changes floats"), "{error}");
+        assert!(error.contains("tests/training.rs"), "{error}");
+        let error = optimizer(&mut ones.clone(), count.clone()).unwrap_err().to_string();
+        assert!(error.contains("the gradient of the parameter is of i64"), "{error}");
+    }
+
+    let layers = vec![[ones.clone(), ones.clone()]];
+    let mut net = Counted { scale: 2.0, layers, count };
+    let loss = |net: &Counted| (&net.layers[0][1] * net.scale).sum();
+    let error = grad(loss, &net).count.eval().unwrap_err().to_string();
+    assert!(error.contains("the parameter `count` is of i64, which has no gradient"), "{error}");
+    let gradients = net.clone();
+    let error = Sgd::new(0.1).step(&mut net, gradients).unwrap_err().to_string();
+    assert!(error.contains("the parameter `count` is of i64"), "{error}");
+    let mut nets = (ones, [Some(Counted { count: net.layers[0][0].clone(), ..net })]);
+    nets.1[0].as_mut().unwrap().layers[0][1] = Array::arange(&device, 2);
+    let error = jvp(|nets| loss(nets.1[0].as_ref().unwrap()), &nets, &nets).1.eval().unwrap_err().to_string();
+    assert!(error.contains("the parameter `1.0.layers.0.1` is of i64"), "{error}");
 }
 
 #[test]

@@ -44,6 +44,13 @@ pub fn expand(item: DeriveInput) -> syn::Result<TokenStream> {
             ) -> Self {
                 #name { #(#maps,)* }
             }
+
+            fn parameter_name(
+                &self,
+                __kiln_at: ::core::primitive::usize,
+            ) -> ::core::option::Option<::std::string::String> {
+                #arrays::Module::parameters(self).into_iter().nth(__kiln_at).map(|(name, _)| name)
+            }
         }
 
         impl #generics #arrays::Module for #name #arguments #where_clause {

@@ -7,7 +7,7 @@ use crate::error::Site;
 use crate::node::{Array, Made};
 use crate::op::Op;
 use crate::shape::Extents;
-use kiln_ir::{MathFn, Scalar, UnaryOp};
+use kiln_ir::{Literal, MathFn, Scalar, UnaryOp};
 use std::panic::Location;
 
 /// A function of each element.
@@ -34,6 +34,20 @@ impl Array {
 fn other_leg(x: &Array) -> Array {
     let below: Array = 1.0 - x;
     (below * (x + 1.0)).sqrt()
+}
+
+/// A magnitude whose power of e is finite, and so large that e^-x adds nothing to e^x.
+const FAR: f64 = 80.0;
+
+/// The number y of a magnitude of at most [`FAR`] that is nearest to x, and e^(|x| - |y|): of sinh
+/// and cosh, those of x are that factor times those of y. e^x itself is infinite where they are not
+/// yet. The difference is exact.
+#[track_caller]
+fn reduced(x: &Array) -> (Array, Array) {
+    let zero = x.filled_like(Literal::zero(x.dtype()), Location::caller());
+    // At the limit itself the slope is that of y: of equal numbers it is the first one's.
+    let factor = zero.maximum(x.abs() - FAR).exp();
+    (x.clip(-FAR, FAR), factor)
 }
 
 /// A function of floats: integers become f64 first.
@@ -191,16 +205,21 @@ impl Array {
     #[track_caller]
     pub fn sinh(&self) -> Array {
         let (x, dtype) = self.widened();
-        let e = x.clip(-1.0, 1.0).expm1();
-        let (near, far) = (&e + &e / (&e + 1.0), x.exp() - (-&x).exp());
-        (near.where_(&x.abs().less(1.0), &far) * 0.5).cast(dtype)
+        // Near zero by 2 t / (1 - t²) with t = tanh(x / 2), which is no difference of nearly equal
+        // numbers.
+        let t = (x.clip(-1.0, 1.0) * 0.5).tanh();
+        let near = &t * 2.0 / (1.0 - t.square());
+        let (y, factor) = reduced(&x);
+        let far = (y.exp() - (-&y).exp()) * 0.5 * factor;
+        near.where_(&x.abs().less(1.0), &far).cast(dtype)
     }
 
     /// The hyperbolic cosine.
     #[track_caller]
     pub fn cosh(&self) -> Array {
         let (x, dtype) = self.widened();
-        ((x.exp() + (-&x).exp()) * 0.5).cast(dtype)
+        let (y, factor) = reduced(&x);
+        ((y.exp() + (-&y).exp()) * 0.5 * factor).cast(dtype)
     }
 
     /// Whether each element is a number, neither infinite nor NaN.
@@ -217,7 +236,7 @@ impl Array {
     pub fn is_finite(&self) -> Array {
         match kind(self.dtype()) {
             Kind::Float => self.abs().less(f64::INFINITY),
-            Kind::Bool | Kind::Integer => self.filled_like(kiln_ir::Literal::bool(true), Location::caller()),
+            Kind::Bool | Kind::Integer => self.filled_like(Literal::bool(true), Location::caller()),
         }
     }
 
@@ -226,7 +245,7 @@ impl Array {
     pub fn is_inf(&self) -> Array {
         match kind(self.dtype()) {
             Kind::Float => self.abs().equal(f64::INFINITY),
-            Kind::Bool | Kind::Integer => self.filled_like(kiln_ir::Literal::bool(false), Location::caller()),
+            Kind::Bool | Kind::Integer => self.filled_like(Literal::bool(false), Location::caller()),
         }
     }
 
@@ -236,7 +255,7 @@ impl Array {
         let site = Location::caller();
         match kind(self.dtype()) {
             Kind::Float => unary(UnaryOp::IsNan, self, site),
-            Kind::Bool | Kind::Integer => self.filled_like(kiln_ir::Literal::bool(false), site),
+            Kind::Bool | Kind::Integer => self.filled_like(Literal::bool(false), site),
         }
     }
 

@@ -39,7 +39,11 @@ pub fn concatenate(arrays: &[&Array], axis: isize) -> Array {
 /// place among the axes.
 #[track_caller]
 pub fn stack(arrays: &[&Array], axis: isize) -> Array {
-    let site = Location::caller();
+    stack_at(arrays, axis, Location::caller())
+}
+
+/// As [`stack`], of a line that is known.
+pub(crate) fn stack_at(arrays: &[&Array], axis: isize, site: Site) -> Array {
     stacked(arrays, axis, site).unwrap_or_else(|error| Array::failed(error, site))
 }
 

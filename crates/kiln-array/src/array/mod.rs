@@ -57,6 +57,7 @@ pub(crate) mod windows;
 pub use arithmetic::Operand;
 pub use convolution::Convolution;
 pub use einsum::einsum;
+pub(crate) use join::stack_at;
 pub use join::{concatenate, stack};
 pub use least_squares::MatrixNorm;
 pub use read::eval;

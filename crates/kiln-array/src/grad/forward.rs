@@ -6,7 +6,7 @@
 
 use super::parameters::{Parameters, arrays};
 use super::rules::{Rules, zeros_like};
-use super::{backward, compute, dependent, grad, variable};
+use super::{backward, compute, dependent, differentiate, variables_of};
 use crate::array::product::product;
 use crate::array::reduce::wide_sum;
 use crate::dtype::{Kind, kind};
@@ -23,7 +23,7 @@ use std::panic::Location;
 ///
 /// It costs a few times as much as the function, however many results there are: a product of two
 /// matrices that both change takes two more. So it is for functions of few parameters; for a number
-/// of many there is [`grad`].
+/// of many there is [`grad`](crate::grad).
 ///
 /// ```
 /// use kiln_array::{Array, jvp};
@@ -62,12 +62,20 @@ use std::panic::Location;
 /// from the parameters in number, shape or element type.
 #[track_caller]
 pub fn jvp<P: Parameters, Q: Parameters>(f: impl FnOnce(&P) -> Q, at: &P, tangents: &P) -> (Q, Q) {
-    let site = Location::caller();
+    jvp_of_line(f, at, tangents, Location::caller())
+}
+
+/// As [`jvp`], of a line that is known.
+pub(super) fn jvp_of_line<P: Parameters, Q: Parameters>(
+    f: impl FnOnce(&P) -> Q,
+    at: &P,
+    tangents: &P,
+    site: Site,
+) -> (Q, Q) {
     compute(at);
     compute(tangents);
     let _scope = GradientScope::open();
-    let mut variables = Vec::new();
-    let point = at.map(&mut |parameter| variable(parameter, &mut variables, site));
+    let (point, variables) = variables_of(at, site);
     let values = f(&point);
     let given = arrays(tangents);
     let results = arrays(&values);
@@ -92,10 +100,11 @@ pub fn jvp<P: Parameters, Q: Parameters>(f: impl FnOnce(&P) -> Q, at: &P, tangen
 /// ```
 ///
 /// # Errors
-/// As of [`grad`] and [`jvp`].
+/// As of [`grad`](crate::grad) and [`jvp`].
 #[track_caller]
 pub fn hvp<P: Parameters>(f: impl FnOnce(&P) -> Array, at: &P, v: &P) -> P {
-    jvp(|at| grad(f, at), at, v).1
+    let site = Location::caller();
+    jvp_of_line(|at| differentiate(f, at, site).1, at, v, site).1
 }
 
 /// The tangents of values, of those of variables.

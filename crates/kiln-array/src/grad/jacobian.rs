@@ -1,7 +1,8 @@
 //! Derivatives of functions with several results: products from the left, and whole matrices.
 
+use super::forward::jvp_of_line;
 use super::parameters::{Parameters, arrays};
-use super::{compute, jvp, pulled_back, variable, zeros_like};
+use super::{compute, differentiate, pulled_back, variables_of, zeros_like};
 use crate::batch::vmap;
 use crate::error::{Error, Site};
 use crate::node::{Array, GradientScope};
@@ -30,8 +31,7 @@ pub fn vjp<P: Parameters, Q: Parameters>(f: impl FnOnce(&P) -> Q, at: &P) -> (Q,
     let site = Location::caller();
     compute(at);
     let scope = GradientScope::open();
-    let mut variables = Vec::new();
-    let point = at.map(&mut |parameter| variable(parameter, &mut variables, site));
+    let (point, variables) = variables_of(at, site);
     let results = f(&point);
     let values = arrays(&results);
     let pull_back = move |given: &Q| {
@@ -94,7 +94,7 @@ pub fn jacobian(f: impl Fn(&Array) -> Array, at: &Array) -> Array {
         return if rows.error().is_some() { rows } else { rows.reshaped(&shape, site) };
     }
     let unit = Array::eye(&device, at.dtype(), at.len());
-    let columns = vmap(|v: &Array| jvp(&f, at, &v.reshaped(at.shape(), site)).1, &unit);
+    let columns = vmap(|v: &Array| jvp_of_line(&f, at, &v.reshaped(at.shape(), site), site).1, &unit);
     match columns.error() {
         Some(_) => columns,
         None => columns.move_axis(0, -1).reshaped(&shape, site),
@@ -115,5 +115,6 @@ pub fn jacobian(f: impl Fn(&Array) -> Array, at: &Array) -> Array {
 /// As of [`grad`](crate::grad) and [`jacobian`].
 #[track_caller]
 pub fn hessian(f: impl Fn(&Array) -> Array, at: &Array) -> Array {
-    jacobian(|x| super::grad(&f, x), at)
+    let site = Location::caller();
+    jacobian(|x| differentiate(&f, x, site).1, at)
 }

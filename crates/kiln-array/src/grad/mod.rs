@@ -14,7 +14,7 @@ pub use forward::{hvp, jvp};
 pub use gradients::Gradients;
 pub use jacobian::{hessian, jacobian, vjp};
 pub use parameters::Parameters;
-pub(crate) use parameters::arrays;
+pub(crate) use parameters::{arrays, called};
 pub use remat::remat;
 
 use crate::array::create::constant;
@@ -90,8 +90,8 @@ pub fn value_and_grad<P: Parameters>(f: impl FnOnce(&P) -> Array, at: &P) -> (Ar
 /// ```
 ///
 /// # Errors
-/// A gradient through it has an error if `backward` gives another number of arrays, or other
-/// shapes.
+/// A gradient through it has an error if `backward` gives another number of arrays, or arrays of
+/// other shapes or element types than the inputs. What it gives for integers is not used.
 #[track_caller]
 pub fn custom_vjp(
     inputs: &[&Array],
@@ -198,8 +198,7 @@ impl Array {
 fn differentiate<P: Parameters>(f: impl FnOnce(&P) -> Array, at: &P, site: Site) -> (Array, P) {
     compute(at);
     let _scope = GradientScope::open();
-    let mut variables = Vec::new();
-    let point = at.map(&mut |parameter| variable(parameter, &mut variables, site));
+    let (point, variables) = variables_of(at, site);
     let value = f(&point);
     let gradients = backward(&value, &variables, site);
     let mut next = gradients.into_iter();
@@ -207,18 +206,35 @@ fn differentiate<P: Parameters>(f: impl FnOnce(&P) -> Array, at: &P, site: Site)
     (value, of)
 }
 
-/// A parameter as a variable, which is added to the others.
-fn variable(parameter: &Array, variables: &mut Vec<Array>, site: Site) -> Array {
-    let variable = match kind(parameter.dtype()) {
-        _ if parameter.error().is_some() => parameter.clone(),
-        Kind::Float => parameter.passed(Op::Variable, site),
-        Kind::Bool | Kind::Integer => {
-            let problem = format!("an array of {} has no gradient; cast it to f32 first", parameter.dtype());
-            Array::failed(Error::Gradient { problem, location: site }, site)
+/// The parameters as variables, in their structure and in its order.
+fn variables_of<P: Parameters>(at: &P, site: Site) -> (P, Vec<Array>) {
+    let mut variables = Vec::new();
+    let point = at.map(&mut |parameter| {
+        let variable = match kind(parameter.dtype()) {
+            _ if parameter.error().is_some() => parameter.clone(),
+            Kind::Float => parameter.passed(Op::Variable, site),
+            Kind::Bool | Kind::Integer => no_float(at, variables.len(), parameter, site),
+        };
+        variables.push(variable.clone());
+        variable
+    });
+    (point, variables)
+}
+
+/// The error of a parameter that has no gradient.
+fn no_float<P: Parameters>(of: &P, at: usize, parameter: &Array, site: Site) -> Array {
+    let dtype = parameter.dtype();
+    let problem = match of.parameter_name(at) {
+        Some(name) if name.is_empty() => {
+            format!("an array of {dtype} has no gradient: cast it to f32 first")
         }
+        _ => format!(
+            "{} is of {dtype}, which has no gradient: cast it to f32, or write `#[module(skip)]` above its \
+             field if it is no parameter",
+            called(of, at)
+        ),
     };
-    variables.push(variable.clone());
-    variable
+    Array::failed(Error::Gradient { problem, location: site }, site)
 }
 
 /// Computes parameters that are not computed yet and depend on no variable. So the first step of a

@@ -1,14 +1,15 @@
 //! Gradients that compute again rather than remember.
 
-use super::{custom, pulled_back, variable};
+use super::{custom, pulled_back};
 use crate::dtype::{Kind, kind};
-use crate::error::{Error, Site};
+use crate::error::Site;
 use crate::grad::Parameters;
 use crate::grad::parameters::arrays;
-use crate::node::{Array, Made};
+use crate::node::{Array, Made, Recipe};
 use crate::op::Op;
 use crate::shape::Extents;
-use std::collections::HashSet;
+use smallvec::SmallVec;
+use std::collections::{HashMap, HashSet};
 use std::panic::Location;
 use std::slice;
 
@@ -16,9 +17,9 @@ use std::slice;
 /// nothing but the parameters is kept until then: less memory, for about one more call. It is
 /// gradient checkpointing, and has JAX's name.
 ///
-/// Wrap the layers of a deep network in it, one or a few at a time. What the function needs with a
-/// gradient must be among the parameters; captured arrays are constants to it. The function is
-/// kept until the gradient is computed, so that it owns what it captures: a `move` closure with
+/// Wrap the layers of a deep network in it, one or a few at a time. Gradients flow through arrays
+/// that the function captures as they do through its parameters, and both are kept until the
+/// gradient is computed. So is the function, which owns what it captures: a `move` closure with
 /// clones of arrays, which are handles.
 ///
 /// ```
@@ -33,48 +34,84 @@ use std::slice;
 /// ```
 ///
 /// # Errors
-/// The result has an error if the function uses an array that a gradient is being taken with
-/// respect to, or that is made of one, without having it as a parameter.
+/// The result has the error of what the function gives.
 #[track_caller]
 pub fn remat<P>(f: impl Fn(&P) -> Array + Send + Sync + 'static, at: &P) -> Array
 where
     P: Parameters + Clone + Send + Sync + 'static,
 {
     let site = Location::caller();
-    let given = arrays(at);
+    let made = Array::made();
+    let mut given = arrays(at);
     let value = f(at);
     if let Some(error) = value.error() {
         return Array::failed(error, site);
     }
-    if needs_more(&value, &given) {
-        let problem = "a function under `remat` uses an array that a gradient is taken with respect to, \
-                       and that is none of its parameters"
-            .to_owned();
-        return Array::failed(Error::Gradient { problem, location: site }, site);
-    }
-    let structure = at.clone();
+    given.extend(captured(&value, &given, made));
+    let (structure, originals) = (at.clone(), given.clone());
     custom(value, given, site, move |inputs, _, g| {
-        let mut next = inputs.iter();
         let mut variables = Vec::new();
-        let point = structure.map(&mut |parameter| {
-            let input = next.next().unwrap_or(parameter);
+        for input in inputs {
             match kind(input.dtype()) {
-                Kind::Float => variable(&after(input, g, site), &mut variables, site),
-                Kind::Bool | Kind::Integer => {
-                    variables.push(input.clone());
-                    input.clone()
-                }
-            }
-        });
-        let value = f(&point);
-        match value.error() {
-            Some(error) => variables.iter().map(|_| Array::failed(error.clone(), site)).collect(),
-            None => {
-                let gradients = pulled_back(slice::from_ref(&value), slice::from_ref(g), &variables, site);
-                in_order(gradients, inputs, site)
+                Kind::Float => variables.push(after(input, g, site).passed(Op::Variable, site)),
+                Kind::Bool | Kind::Integer => variables.push(input.clone()),
             }
         }
+        let mut next = variables.iter();
+        let point = structure.map(&mut |parameter| next.next().unwrap_or(parameter).clone());
+        let made = Array::made();
+        let value = f(&point);
+        if let Some(error) = value.error() {
+            return variables.iter().map(|_| Array::failed(error.clone(), site)).collect();
+        }
+        let identities = originals.iter().map(Array::identity);
+        let value = replaced(&value, made, identities.zip(variables.iter().cloned()).collect());
+        let gradients = pulled_back(slice::from_ref(&value), slice::from_ref(g), &variables, site);
+        in_order(gradients, inputs, site)
     })
+}
+
+/// The arrays that a function captured and that its value depends on: those that were there before
+/// it was called, and are not among those that it was given. Constants are none of them.
+fn captured(value: &Array, given: &[Array], made: u64) -> Vec<Array> {
+    let mut seen: HashSet<usize> = given.iter().map(Array::identity).collect();
+    let mut found = Vec::new();
+    let mut pending = vec![value.clone()];
+    while let Some(array) = pending.pop() {
+        if !array.is_tracked() || !seen.insert(array.identity()) {
+            continue;
+        }
+        if array.is_older(made) {
+            found.push(array);
+        } else if let Some(recipe) = array.recipe() {
+            pending.extend(recipe.inputs);
+        }
+    }
+    found
+}
+
+/// What a function gave, with other arrays in the place of those that were there before it was
+/// called.
+fn replaced(value: &Array, made: u64, mut by: HashMap<usize, Array>) -> Array {
+    let mut pending = vec![(value.clone(), false)];
+    while let Some((array, inputs_are_there)) = pending.pop() {
+        if array.is_older(made) || by.contains_key(&array.identity()) {
+            continue;
+        }
+        let Some(recipe) = array.recipe() else { continue };
+        if !inputs_are_there {
+            pending.push((array, true));
+            pending.extend(recipe.inputs.iter().map(|input| (input.clone(), false)));
+            continue;
+        }
+        let new = |input: &Array| by.get(&input.identity()).unwrap_or(input).clone();
+        let inputs: SmallVec<[Array; 2]> = recipe.inputs.iter().map(new).collect();
+        let is_same = inputs.iter().zip(&recipe.inputs).all(|(a, b)| a.identity() == b.identity());
+        let new =
+            if is_same { array.clone() } else { array.again(Recipe { inputs, ..recipe }, array.shape()) };
+        by.insert(array.identity(), new);
+    }
+    by.remove(&value.identity()).unwrap_or_else(|| value.clone())
 }
 
 /// The gradients of weights before those of what other functions gave: what was computed again is
@@ -113,22 +150,4 @@ fn is_weight(input: &Array) -> bool {
         }
     }
     true
-}
-
-/// Whether a value is made of variables that it has not been given.
-fn needs_more(value: &Array, given: &[Array]) -> bool {
-    let given: HashSet<usize> = given.iter().map(Array::identity).collect();
-    let mut seen = HashSet::new();
-    let mut pending = vec![value.clone()];
-    while let Some(array) = pending.pop() {
-        if !array.is_tracked() || given.contains(&array.identity()) || !seen.insert(array.identity()) {
-            continue;
-        }
-        let Some(recipe) = array.recipe() else { continue };
-        if let Op::Variable = recipe.op {
-            return true;
-        }
-        pending.extend(recipe.inputs);
-    }
-    false
 }

@@ -227,26 +227,31 @@ impl Rules<'_> {
         let Some(rule) = &self.recipe.rule else { return Vec::new() };
         let inputs = &self.recipe.inputs[1..];
         let given = rule(inputs, y, self.g);
+        // That of an integer is not used.
+        let fits = |of: &Array, input: &Array| {
+            let is_float = kind(input.dtype()) == Kind::Float;
+            of.shape() == input.shape() && (!is_float || of.dtype() == input.dtype())
+        };
         let fits = given.len() == inputs.len()
-            && given
-                .iter()
-                .zip(inputs)
-                .all(|(of, input)| of.error().is_some() || of.shape() == input.shape());
-        let checked = |(at, input): (usize, &Array)| match fits {
+            && given.iter().zip(inputs).all(|(of, input)| of.error().is_some() || fits(of, input));
+        let checked = |at: usize| match fits {
             true => given[at].clone(),
             false => {
-                let shapes =
-                    |arrays: &[Array]| arrays.iter().map(|array| array.shape().to_vec()).collect::<Vec<_>>();
+                let all = |arrays: &[Array]| {
+                    let one = |array: &Array| format!("{} {:?}", array.dtype(), array.shape());
+                    arrays.iter().map(one).collect::<Vec<_>>().join(", ")
+                };
                 let problem = format!(
-                    "the rule of `custom_vjp` gives gradients of shapes {:?} for inputs of shapes {:?}",
-                    shapes(&given),
-                    shapes(inputs)
+                    "the rule of `custom_vjp` gives gradients [{}] for inputs [{}]: their element types and \
+                     shapes must be the same",
+                    all(&given),
+                    all(inputs)
                 );
-                let location = input.site();
+                let location = self.y.site();
                 Array::failed(Error::Gradient { problem, location }, self.site)
             }
         };
-        let of_inputs = inputs.iter().enumerate().map(|each| Some(checked(each)));
+        let of_inputs = (0..inputs.len()).map(|at| Some(checked(at)));
         std::iter::once(None).chain(of_inputs).collect()
     }
 }

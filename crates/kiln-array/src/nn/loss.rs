@@ -41,7 +41,8 @@ impl Array {
         let x = self.cast_at(accumulator(mean_of(self.dtype())), site);
         // The difference to the largest logit first: two large numbers would lose its digits.
         let max = x.shift_along(-1);
-        let at_target = target_logits(&x, &self.stop_gradient(), targets, site) - &max;
+        let at_target =
+            target_logits(&x, &self.stop_gradient(), &no_negative(targets, x.shape()), site) - &max;
         (log_of_sum(&x, &max) - at_target).mean()
     }
 }
@@ -62,6 +63,18 @@ fn power(x: &Array) -> Array {
     (x * std::f64::consts::LOG2_E).exp2()
 }
 
+/// Targets among so many classes, of which those below zero are no class. Indices would count from
+/// the end there.
+fn no_negative(targets: &Array, shape: &[usize]) -> Array {
+    match targets.dtype() {
+        Scalar::I32 | Scalar::I64 => {
+            let classes = shape.last().map_or(1, |&classes| classes as i64);
+            targets.where_(&targets.greater_equal(0), classes)
+        }
+        _ => targets.clone(),
+    }
+}
+
 /// The logits at targets `[…]`: `[…, 1]`. They are taken of `logits`, which is x before it was made
 /// wide: what elements are taken of is in memory. The gradient is written at the place of the
 /// target and zero elsewhere, so that it is computed in the kernel of what it is added to.
@@ -72,8 +85,7 @@ fn target_logits(x: &Array, logits: &Array, targets: &Array, site: Site) -> Arra
         |of| of[1].take_along(&of[2], -1).cast_at(of[0].dtype(), site),
         move |of, _, g| {
             let (x, targets) = (&of[0], &of[2]);
-            let places =
-                (targets + classes as i64).where_(&targets.less(0), targets).cast_at(Scalar::I32, site);
+            let places = targets.cast_at(Scalar::I32, site);
             let of_x = match x.device() {
                 Some(device) => {
                     let class = Array::iota(device, &[classes], 0, site).cast_at(Scalar::I32, site);

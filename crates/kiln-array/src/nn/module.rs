@@ -107,6 +107,11 @@ pub trait Module: Parameters {
     }
 }
 
+/// The name of the parameter that is visited after so many others.
+pub(super) fn name_of(module: &impl Module, at: usize) -> Option<String> {
+    module.parameters().into_iter().nth(at).map(|(name, _)| name)
+}
+
 /// Goes through a module's parameters and knows their names.
 ///
 /// ```
@@ -190,6 +195,10 @@ impl<M: Module> Parameters for Option<M> {
     fn map(&self, f: &mut dyn FnMut(&Array) -> Array) -> Option<M> {
         self.as_ref().map(|part| part.map(f))
     }
+
+    fn parameter_name(&self, at: usize) -> Option<String> {
+        self.as_ref()?.parameter_name(at)
+    }
 }
 
 /// Settings are modules without parameters.
@@ -217,6 +226,10 @@ macro_rules! implement_module {
                     $($parameter: $crate::grad::Parameters::map(&self.$parameter, f),)*
                     $($setting: self.$setting,)*
                 }
+            }
+
+            fn parameter_name(&self, at: usize) -> Option<String> {
+                $crate::nn::module::name_of(self, at)
             }
         }
 

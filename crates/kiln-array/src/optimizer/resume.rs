@@ -60,8 +60,8 @@ pub trait Optimizer {
     /// Changes the parameters of a module, and computes them.
     ///
     /// # Errors
-    /// The error of a gradient or a parameter; gradients of other shapes; those of launches.
-    /// Nothing has changed then.
+    /// The error of a gradient or a parameter; gradients of other shapes; parameters or gradients
+    /// that are no floats; those of launches. Nothing has changed then.
     #[track_caller]
     fn step<P: Parameters>(&mut self, net: &mut P, gradients: impl Into<Gradients<P>>) -> Result<()>
     where

@@ -1,9 +1,10 @@
 //! What the steps of all optimizers have in common.
 
 use crate::array::eval;
+use crate::dtype::{Kind, kind};
 use crate::error::{Error, Result, Site};
 use crate::grad::parameters::narrowed;
-use crate::grad::{Gradients, Parameters};
+use crate::grad::{Gradients, Parameters, called};
 use crate::node::Array;
 use crate::plan::program::is_part_of_code;
 use kiln_ir::{Literal, Scalar};
@@ -71,6 +72,7 @@ impl<const N: usize> OptimizerState<N> {
         let Gradients { of, usable, together, narrow } = gradients;
         let (parameters, gradients) = (collected(net), collected(&of));
         self.check(&parameters, &gradients, site)?;
+        check_floats(net, &parameters, &gradients, site)?;
         if self.of.is_empty() {
             self.of = parameters.iter().map(|parameter| zeros(parameter, site)).collect::<Result<_>>()?;
         }
@@ -128,6 +130,25 @@ impl<const N: usize> OptimizerState<N> {
         };
         Err(Error::Shape { op: "step", problem, location })
     }
+}
+
+/// Refuses parameters and gradients that are no floats: a step would truncate them.
+fn check_floats<P: Parameters>(
+    net: &P,
+    parameters: &[Array],
+    gradients: &[Array],
+    location: Site,
+) -> Result<()> {
+    for (at, (parameter, gradient)) in parameters.iter().zip(gradients).enumerate() {
+        for (array, of) in [(parameter, ""), (gradient, "the gradient of ")] {
+            if kind(array.dtype()) != Kind::Float {
+                let (name, dtype) = (called(net, at), array.dtype());
+                let problem = format!("{of}{name} is of {dtype}: an optimizer changes floats, by floats");
+                return Err(Error::Gradient { problem, location });
+            }
+        }
+    }
+    Ok(())
 }
 
 fn collected<P: Parameters>(of: &P) -> Vec<Array> {
