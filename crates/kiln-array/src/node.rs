@@ -11,7 +11,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 /// An array of any number of axes: numbers on a device, or how to compute them.
 ///
@@ -111,6 +111,24 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 #[derive(Clone)]
 pub struct Array(Arc<Node>);
 
+/// An array as long as somebody else has it.
+pub(crate) struct WeakArray(Weak<Node>);
+
+impl WeakArray {
+    pub(crate) fn upgrade(&self) -> Option<Array> {
+        self.0.upgrade().map(Array)
+    }
+
+    /// As of [`Array::identity`]; no other array has the number while this is there.
+    pub(crate) fn identity(&self) -> usize {
+        self.0.as_ptr() as usize
+    }
+
+    pub(crate) fn is_there(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+}
+
 /// What arrays point to.
 struct Node {
     dtype: Scalar,
@@ -119,6 +137,8 @@ struct Node {
     device: Option<Device>,
     /// The line that recorded it.
     site: Site,
+    /// The operation that the line names, where it is another one than the array's own.
+    caller: Option<&'static str>,
     /// Whether it depends on a variable, so that its recipe stays when it is computed while
     /// gradients are taken, or on an element that `vmap` maps over.
     tracked: bool,
@@ -275,13 +295,15 @@ impl Array {
         let tracked = of_variable || recipe.inputs.iter().any(|input| input.0.tracked);
         let state = Mutex::new(ArrayState::Lazy(recipe));
         let (found, narrow) = (Default::default(), OnceLock::new());
-        Array(Arc::new(Node { dtype, shape, device, site, tracked, found, state, narrow }))
+        let caller = None;
+        Array(Arc::new(Node { dtype, shape, device, site, caller, tracked, found, state, narrow }))
     }
 
     /// What an operation gives of other inputs, in the place of what this array was made of.
     pub(crate) fn again(&self, recipe: Recipe, shape: &[usize]) -> Array {
         let device = self.device().cloned();
-        Array::lazy(recipe, self.dtype(), Extents::from_slice(shape), device, self.site())
+        let again = Array::lazy(recipe, self.dtype(), Extents::from_slice(shape), device, self.site());
+        self.0.caller.into_iter().fold(again, Array::called)
     }
 
     /// An array whose elements are there.
@@ -290,7 +312,8 @@ impl Array {
         let device = Some(tensor.device().clone());
         let state = Mutex::new(ArrayState::Ready { tensor: Arc::new(tensor), recipe: None });
         let (tracked, found, narrow) = (false, Default::default(), OnceLock::new());
-        Array(Arc::new(Node { dtype, shape, device, site, tracked, found, state, narrow }))
+        let caller = None;
+        Array(Arc::new(Node { dtype, shape, device, site, caller, tracked, found, state, narrow }))
     }
 
     /// An array with an error in place of elements.
@@ -302,6 +325,7 @@ impl Array {
             shape,
             device: None,
             site,
+            caller: None,
             tracked: false,
             found: Default::default(),
             state,
@@ -371,6 +395,29 @@ impl Array {
         self.0.site
     }
 
+    /// The array as what another operation made, whose name is to be in errors. It is nobody
+    /// else's yet.
+    pub(crate) fn called(mut self, name: &'static str) -> Array {
+        if let Some(node) = Arc::get_mut(&mut self.0) {
+            node.caller = Some(name);
+        }
+        self
+    }
+
+    /// The name of the operation that the user called.
+    pub(crate) fn caller(&self) -> &'static str {
+        let own = || match &*self.0.lock() {
+            ArrayState::Lazy(recipe) | ArrayState::Ready { recipe: Some(recipe), .. } => recipe.op.name(),
+            ArrayState::Ready { recipe: None, .. } | ArrayState::Failed(_) => "take",
+        };
+        self.0.caller.unwrap_or_else(own)
+    }
+
+    /// The array for those who do not keep it.
+    pub(crate) fn downgrade(&self) -> WeakArray {
+        WeakArray(Arc::downgrade(&self.0))
+    }
+
     /// A number that no other array has while this one is there.
     pub(crate) fn identity(&self) -> usize {
         Arc::as_ptr(&self.0) as usize
@@ -430,6 +477,19 @@ impl Array {
         }
     }
 
+    /// Has the array hold an error in place of elements, or of how to compute them.
+    pub(crate) fn fail(&self, error: Error) {
+        let mut state = self.0.lock();
+        if matches!(*state, ArrayState::Failed(_)) {
+            return;
+        }
+        let before = mem::replace(&mut *state, ArrayState::Failed(error));
+        drop(state);
+        if let ArrayState::Lazy(recipe) | ArrayState::Ready { recipe: Some(recipe), .. } = before {
+            release(recipe.inputs);
+        }
+    }
+
     /// Sets the elements, which were computed. What only the recipe holds is freed.
     pub(crate) fn set_tensor(&self, tensor: Arc<DynTensor>) {
         let mut state = self.0.lock();
@@ -449,7 +509,7 @@ impl Array {
 }
 
 /// The one device of all inputs.
-fn common_device(inputs: &[&Array], op: &'static str, site: Site) -> Result<Option<Device>> {
+pub(crate) fn common_device(inputs: &[&Array], op: &'static str, site: Site) -> Result<Option<Device>> {
     let mut devices = inputs.iter().filter_map(|input| input.device());
     let Some(first) = devices.next() else { return Ok(None) };
     match devices.find(|device| *device != first) {

@@ -95,7 +95,9 @@ fn joined(
     // What was stored after a part was made is read by this body, though not by the part's: it may
     // not be there yet, or nobody stores it.
     let is_read = |value: &Value| match value {
-        Value::Read { vertex, .. } => body_reads(of_first).chain(body_reads(of_other)).any(|read| read == *vertex),
+        Value::Read { vertex, .. } => {
+            body_reads(of_first).chain(body_reads(of_other)).any(|read| read == *vertex)
+        }
         _ => true,
     };
     if !body.values.iter().all(|value| is_there(value) && is_read(value)) {
