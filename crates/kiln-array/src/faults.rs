@@ -4,7 +4,7 @@
 //! fault is remembered with its results until a wait has told that all is well, and so is a run
 //! that reads results of such a run. When a wait finds a fault, the results of all remembered runs
 //! hold the error from then on: a device tells the first fault only, so any of them may have had
-//! one.
+//! one. Results that depend on no kernel that can fault do not.
 //!
 //! On the host's processors a run is over when its launches return. There each such run is waited
 //! for at once, one at a time, and the fault is its own.
@@ -71,7 +71,9 @@ impl Watch {
     pub(crate) fn begin(of: &Structure, schedule: &Schedule) -> Result<Option<Watch>> {
         let can_fault = schedule.can_fault();
         let is_free = |device: &&Device| !device.is_capturing();
-        let devices = of.devices().iter().filter(is_free).filter(|device| can_fault || reads(of, device));
+        let is_reader = of.devices().iter().any(|device| reads(of, device));
+        let is_watched = can_fault || is_reader;
+        let devices = of.devices().iter().filter(is_free).filter(|_| is_watched);
         let devices: Vec<Device> = devices.cloned().collect();
         if devices.is_empty() {
             return Ok(None);
@@ -90,7 +92,9 @@ impl Watch {
         }
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Relaxed);
-        let suspect = Suspect::new(of, schedule, number);
+        // All results, where what the run reads is in doubt.
+        let doubtful = if is_reader { &of.targets } else { &schedule.doubtful };
+        let suspect = Suspect::new(of, schedule, doubtful, number);
         devices.iter().for_each(|device| device.attached::<Suspects>().add(suspect.clone()));
         Ok(Some(Watch { devices, number, alone }))
     }
@@ -134,14 +138,14 @@ fn reads(of: &Structure, device: &Device) -> bool {
 }
 
 impl Suspect {
-    fn new(of: &Structure, schedule: &Schedule, number: u64) -> Suspect {
+    fn new(of: &Structure, schedule: &Schedule, doubtful: &[usize], number: u64) -> Suspect {
         let checked = |check: &crate::schedule::Check| {
             let array = &of.arrays[check.array];
             Checked { number: check.array, op: array.caller(), extent: check.extent, site: array.site() }
         };
         Suspect {
             number,
-            results: of.targets.iter().map(|&target| of.arrays[target].downgrade()).collect(),
+            results: doubtful.iter().map(|&array| of.arrays[array].downgrade()).collect(),
             checks: schedule.checks.iter().map(checked).collect(),
             custom: schedule.custom.first().map(|&array| of.arrays[array].site()),
         }

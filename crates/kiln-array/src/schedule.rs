@@ -43,6 +43,9 @@ pub(crate) struct Schedule {
     pub(crate) checks: Vec<Check>,
     /// The arrays that kernels of the program's own make: they can fault at any line of theirs.
     pub(crate) custom: Vec<usize>,
+    /// What is asked for and made by a kernel that can end with a fault, or of what such a one
+    /// makes.
+    pub(crate) doubtful: Vec<usize>,
     /// Tells it from all others of the process.
     pub(crate) number: u64,
 }
@@ -169,8 +172,8 @@ pub(crate) fn schedule(structure: &Structure) -> Result<Option<Arc<Schedule>>> {
 impl Schedule {
     fn of(shared: Vec<Share>, tasks: Vec<Task>) -> Schedule {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let (checks, custom) = (Vec::new(), Vec::new());
-        Schedule { shared, tasks, checks, custom, number: NUMBER.fetch_add(1, Relaxed) }
+        let (checks, custom, doubtful) = (Vec::new(), Vec::new(), Vec::new());
+        Schedule { shared, tasks, checks, custom, doubtful, number: NUMBER.fetch_add(1, Relaxed) }
     }
 
     /// Whether one of its kernels can end with a fault.
@@ -183,17 +186,9 @@ impl Schedule {
         let mut is_there: Vec<bool> = graph.vertices.iter().map(|vertex| vertex.recipe.is_none()).collect();
         let mut last = vec![0; graph.len()];
         for (at, step) in steps.iter().enumerate() {
-            let reads = match step {
-                Step::Kernel(launch) => launch.inputs.iter().map(|view| view.vertex).collect(),
-                Step::Library { vertex, .. } => partition.reads(graph, &Part::Library { vertex: *vertex }),
-                Step::Fused(fused) => {
-                    let mut reads = partition.reads(graph, &Part::Library { vertex: fused.product });
-                    reads.extend(fused.operands.iter().map(|view| view.vertex));
-                    reads
-                }
-            };
-            reads.into_iter().for_each(|read| last[read] = at);
+            reads(graph, &partition, step).into_iter().for_each(|read| last[read] = at);
         }
+        let doubtful = doubtful(graph, &partition, &steps);
         let shared = shares(&partition, &mut is_there);
         let mut tasks = Vec::with_capacity(steps.len());
         let (mut checks, mut custom) = (Vec::new(), Vec::new());
@@ -221,8 +216,43 @@ impl Schedule {
                 (0..graph.len()).filter(is_over).filter(|&vertex| mem::take(&mut is_there[vertex])).collect();
             tasks.push(Task { work, shared, freed });
         }
-        Ok(Schedule { checks, custom, ..Schedule::of(shared, tasks) })
+        Ok(Schedule { checks, custom, doubtful, ..Schedule::of(shared, tasks) })
     }
+}
+
+/// The arrays that a step reads.
+fn reads(graph: &Graph, partition: &Partition, step: &Step) -> Vec<usize> {
+    match step {
+        Step::Kernel(launch) => launch.inputs.iter().map(|view| view.vertex).collect(),
+        Step::Library { vertex, .. } => partition.reads(graph, &Part::Library { vertex: *vertex }),
+        Step::Fused(fused) => {
+            let mut reads = partition.reads(graph, &Part::Library { vertex: fused.product });
+            reads.extend(fused.operands.iter().map(|view| view.vertex));
+            reads
+        }
+    }
+}
+
+/// What is asked for that depends on a kernel which can end with a fault.
+fn doubtful(graph: &Graph, partition: &Partition, steps: &[Step]) -> Vec<usize> {
+    let mut is_doubtful = vec![false; graph.len()];
+    for step in steps {
+        let (can_fault, made) = match step {
+            Step::Kernel(launch) => {
+                (!launch.checks.is_empty(), launch.outputs.iter().map(|view| view.vertex).collect())
+            }
+            Step::Library { vertex, also } => {
+                let made: Vec<usize> = [Some(*vertex), *also].into_iter().flatten().collect();
+                (matches!(graph[*vertex].op(), Some(Op::Kernel(_))), made)
+            }
+            Step::Fused(fused) => (false, vec![fused.result]),
+        };
+        if can_fault || reads(graph, partition, step).into_iter().any(|read| is_doubtful[read]) {
+            made.into_iter().for_each(|made| is_doubtful[made] = true);
+        }
+    }
+    partition.aliases.iter().for_each(|&(array, with)| is_doubtful[array] |= is_doubtful[with]);
+    (0..graph.len()).filter(|&vertex| graph[vertex].is_target && is_doubtful[vertex]).collect()
 }
 
 /// What shares memory with what is there now.
