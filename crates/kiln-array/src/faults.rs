@@ -16,8 +16,7 @@ use crate::plan::structure::Structure;
 use crate::schedule::Schedule;
 use kiln_runtime::{Device, FaultKind};
 use std::cell::Cell;
-use std::collections::HashSet;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The runs of a device of which it is not known yet whether they had a fault.
@@ -25,13 +24,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(crate) struct Suspects {
     /// Their number, for those who need not look further.
     count: AtomicUsize,
-    runs: Mutex<Vec<Suspect>>,
+    /// The last run of which it is known.
+    settled: AtomicU64,
+    runs: Mutex<Runs>,
+}
+
+#[derive(Default)]
+struct Runs {
+    open: Vec<Suspect>,
+    /// The number of the last one that was added.
+    last: u64,
 }
 
 /// A run that may have had a fault.
 #[derive(Clone)]
 struct Suspect {
-    /// Tells it from all others; later runs have larger numbers.
+    /// Tells it from all others of the device; later runs have larger numbers.
     number: u64,
     results: Arc<[WeakArray]>,
     checks: Arc<[Checked]>,
@@ -58,8 +66,8 @@ thread_local! {
 
 /// A run that is watched: when this is dropped, its fault has been looked for if that can be.
 pub(crate) struct Watch {
-    devices: Vec<Device>,
-    number: u64,
+    /// The devices of the run, with its number on each.
+    runs: Vec<(Device, u64)>,
     alone: Option<MutexGuard<'static, ()>>,
 }
 
@@ -90,13 +98,14 @@ impl Watch {
             }
             IS_WATCHED.set(true);
         }
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let number = NUMBER.fetch_add(1, Relaxed);
         // All results, where what the run reads is in doubt.
         let doubtful = if is_reader { &of.targets } else { &schedule.doubtful };
-        let suspect = Suspect::new(of, schedule, doubtful, number);
-        devices.iter().for_each(|device| device.attached::<Suspects>().add(suspect.clone()));
-        Ok(Some(Watch { devices, number, alone }))
+        let suspect = Suspect::new(of, schedule, doubtful);
+        let added = devices.into_iter().map(|device| {
+            let number = device.attached::<Suspects>().add(&device, suspect.clone());
+            (device, number)
+        });
+        Ok(Some(Watch { runs: added.collect(), alone }))
     }
 }
 
@@ -107,10 +116,10 @@ impl Drop for Watch {
             return;
         }
         IS_WATCHED.set(false);
-        for device in self.devices.iter().filter(|device| on_host(device)) {
+        for (device, run) in self.runs.iter().filter(|(device, _)| on_host(device)) {
             let suspects = device.attached::<Suspects>();
             match device.synchronize() {
-                Ok(()) => suspects.clear(|number| number == self.number),
+                Ok(()) => suspects.clear(|number| number == *run),
                 Err(error) => suspects.blame_all(&error),
             }
         }
@@ -127,24 +136,20 @@ fn reads(of: &Structure, device: &Device) -> bool {
         return false;
     }
     let suspects = device.attached::<Suspects>();
-    if suspects.count.load(SeqCst) == 0 {
-        return false;
-    }
-    let runs = suspects.lock();
-    let results: HashSet<usize> =
-        runs.iter().flat_map(|run| run.results.iter().map(WeakArray::identity)).collect();
+    let settled = suspects.settled.load(SeqCst);
+    let in_doubt = |array: &Array| array.doubt() > settled && array.device() == Some(device);
     let inputs = of.arrays.iter().zip(&of.tensors).filter(|(_, tensor)| tensor.is_some());
-    inputs.into_iter().any(|(array, _)| results.contains(&array.identity()))
+    suspects.count.load(SeqCst) > 0 && inputs.into_iter().any(|(array, _)| in_doubt(array))
 }
 
 impl Suspect {
-    fn new(of: &Structure, schedule: &Schedule, doubtful: &[usize], number: u64) -> Suspect {
+    fn new(of: &Structure, schedule: &Schedule, doubtful: &[usize]) -> Suspect {
         let checked = |check: &crate::schedule::Check| {
             let array = &of.arrays[check.array];
             Checked { number: check.array, op: array.caller(), extent: check.extent, site: array.site() }
         };
         Suspect {
-            number,
+            number: 0,
             results: doubtful.iter().map(|&array| of.arrays[array].downgrade()).collect(),
             checks: schedule.checks.iter().map(checked).collect(),
             custom: schedule.custom.first().map(|&array| of.arrays[array].site()),
@@ -153,23 +158,31 @@ impl Suspect {
 }
 
 impl Suspects {
-    fn lock(&self) -> MutexGuard<'_, Vec<Suspect>> {
+    fn lock(&self) -> MutexGuard<'_, Runs> {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn add(&self, run: Suspect) {
+    /// Adds a run, and gives it a number.
+    fn add(&self, device: &Device, run: Suspect) -> u64 {
         let mut runs = self.lock();
-        // What nobody has any more needs no error.
-        runs.retain(|run| run.results.iter().any(WeakArray::is_there));
-        runs.push(run);
-        self.count.store(runs.len(), SeqCst);
+        // Now and then, for what nobody has any more needs no error.
+        if runs.open.len().is_power_of_two() {
+            runs.open.retain(|run| run.results.iter().any(WeakArray::is_there));
+        }
+        runs.last += 1;
+        let number = runs.last;
+        let results = run.results.iter().filter_map(WeakArray::upgrade);
+        results.filter(|of| of.device() == Some(device)).for_each(|of| of.set_doubt(number));
+        runs.open.push(Suspect { number, ..run });
+        self.count.store(runs.open.len(), SeqCst);
+        number
     }
 
     /// Forgets runs that are over without a fault.
     fn clear(&self, is_over: impl Fn(u64) -> bool) {
         let mut runs = self.lock();
-        runs.retain(|run| !is_over(run.number));
-        self.count.store(runs.len(), SeqCst);
+        runs.open.retain(|run| !is_over(run.number));
+        self.count.store(runs.open.len(), SeqCst);
     }
 
     /// Waits for the runs that may have had a fault, if there are some, and gives their results its
@@ -181,10 +194,11 @@ impl Suspects {
         if self.count.load(SeqCst) == 0 || device.is_capturing() || IS_WATCHED.get() {
             return Ok(());
         }
-        let Some(last) = self.lock().iter().map(|run| run.number).max() else { return Ok(()) };
+        let last = self.lock().last;
         match device.synchronize() {
             Ok(()) => {
                 self.clear(|number| number <= last);
+                self.settled.fetch_max(last, SeqCst);
                 Ok(())
             }
             Err(error) => self.blame(device, &error).then_some(()).ok_or(error),
@@ -195,7 +209,7 @@ impl Suspects {
     /// it was theirs.
     pub(crate) fn blame(&self, device: &Device, error: &kiln_runtime::Error) -> bool {
         let is_theirs = number_of(error).is_some()
-            || error.fault().is_some() && self.lock().iter().any(|run| run.custom.is_some());
+            || error.fault().is_some() && self.lock().open.iter().any(|run| run.custom.is_some());
         let is_theirs = is_theirs && self.count.load(SeqCst) > 0;
         // Of a GPU's faults the first is told: after another kernel's there may have been one of
         // theirs.
@@ -209,7 +223,8 @@ impl Suspects {
         let runs = {
             let mut runs = self.lock();
             self.count.store(0, SeqCst);
-            std::mem::take(&mut *runs)
+            self.settled.fetch_max(runs.last, SeqCst);
+            std::mem::take(&mut runs.open)
         };
         let found = number_of(error);
         let check = runs.iter().flat_map(|run| &*run.checks).find(|check| Some(check.number) == found);

@@ -93,7 +93,8 @@
 //! | `plan/` | from a graph to launches |
 //! | `emit/` | from a program to IR |
 //! | `schedule.rs`, `run.rs` | plans that are remembered, and running them |
-//! | `runs.rs`, `faults.rs` | what a device remembers of their runs; arrays whose kernel had a fault |
+//! | `runs.rs` | what a device remembers of their runs |
+//! | `faults.rs` | arrays whose kernel had a fault |
 //! | `spare.rs` | memory that is used again |
 //! | `custom_kernel.rs`, `program_kernel.rs` | kernels of a program's own as operations |
 //! | `jacobi.rs` | kernels of eigenvalues and singular values |

@@ -119,11 +119,6 @@ impl WeakArray {
         self.0.upgrade().map(Array)
     }
 
-    /// As of [`Array::identity`]; no other array has the number while this is there.
-    pub(crate) fn identity(&self) -> usize {
-        self.0.as_ptr() as usize
-    }
-
     pub(crate) fn is_there(&self) -> bool {
         self.0.strong_count() > 0
     }
@@ -142,6 +137,8 @@ struct Node {
     /// Whether it depends on a variable, so that its recipe stays when it is computed while
     /// gradients are taken, or on an element that `vmap` maps over.
     tracked: bool,
+    /// The run that made it, if that can have had a fault: its number among those of its device.
+    doubt: AtomicU64,
     /// The walk that found it last, and the position that it has there.
     found: [AtomicU64; 2],
     state: Mutex<ArrayState>,
@@ -294,9 +291,9 @@ impl Array {
         let of_variable = matches!(recipe.op, Op::Variable | Op::Mapped);
         let tracked = of_variable || recipe.inputs.iter().any(|input| input.0.tracked);
         let state = Mutex::new(ArrayState::Lazy(recipe));
-        let (found, narrow) = (Default::default(), OnceLock::new());
+        let (doubt, found, narrow) = (AtomicU64::new(0), Default::default(), OnceLock::new());
         let caller = None;
-        Array(Arc::new(Node { dtype, shape, device, site, caller, tracked, found, state, narrow }))
+        Array(Arc::new(Node { dtype, shape, device, site, caller, tracked, doubt, found, state, narrow }))
     }
 
     /// What an operation gives of other inputs, in the place of what this array was made of.
@@ -311,9 +308,9 @@ impl Array {
         let (dtype, shape) = (tensor.dtype(), Extents::from_slice(tensor.shape()));
         let device = Some(tensor.device().clone());
         let state = Mutex::new(ArrayState::Ready { tensor: Arc::new(tensor), recipe: None });
-        let (tracked, found, narrow) = (false, Default::default(), OnceLock::new());
+        let (tracked, doubt, found, narrow) = (false, AtomicU64::new(0), Default::default(), OnceLock::new());
         let caller = None;
-        Array(Arc::new(Node { dtype, shape, device, site, caller, tracked, found, state, narrow }))
+        Array(Arc::new(Node { dtype, shape, device, site, caller, tracked, doubt, found, state, narrow }))
     }
 
     /// An array with an error in place of elements.
@@ -327,6 +324,7 @@ impl Array {
             site,
             caller: None,
             tracked: false,
+            doubt: AtomicU64::new(0),
             found: Default::default(),
             state,
             narrow: OnceLock::new(),
@@ -411,6 +409,15 @@ impl Array {
             ArrayState::Ready { recipe: None, .. } | ArrayState::Failed(_) => "take",
         };
         self.0.caller.unwrap_or_else(own)
+    }
+
+    /// The number of the run that made it, if that can have had a fault, or 0.
+    pub(crate) fn doubt(&self) -> u64 {
+        self.0.doubt.load(Relaxed)
+    }
+
+    pub(crate) fn set_doubt(&self, run: u64) {
+        self.0.doubt.store(run, Relaxed);
     }
 
     /// The array for those who do not keep it.
