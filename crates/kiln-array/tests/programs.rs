@@ -95,7 +95,7 @@ struct Program {
 impl Program {
     fn random(random: &mut Random, device: &Device) -> Program {
         let leaf = |random: &mut Random| {
-            let rank = 1 + random.below(3);
+            let rank = 1 + random.below(3).max(random.below(3));
             ((0..rank).map(|_| 1 + random.below(4)).collect(), random.0)
         };
         let leaves = (0..1 + random.below(2)).map(|_| leaf(random)).collect();
@@ -103,7 +103,7 @@ impl Program {
         let mut arrays = program.arrays(device);
         for _ in 0..30 {
             let last = arrays.len() - 1;
-            let mut operand = || if random.below(2) == 0 { last } else { random.below(arrays.len()) };
+            let mut operand = || if random.below(3) == 0 { last } else { random.below(arrays.len()) };
             let operands = [operand(), operand()];
             let step = Step { op: random.below(OPERATIONS), operands, seed: random.0 };
             let made = apply(step, &arrays);
@@ -149,7 +149,7 @@ fn compare(device: &Device, from: u64, programs: u64) {
         let program = Program::random(&mut random, device);
         let together = program.arrays(device);
         let last = together.len() - 1;
-        let chosen = [last, random.below(last + 1), random.below(last + 1)];
+        let chosen = [last, random.below(last + 1), random.below(last + 1), last.saturating_sub(1)];
         let results: Vec<&Array> = chosen.iter().map(|&at| &together[at]).collect();
         let told = |what: &str| format!("{what} {chosen:?} of program {seed}, {}", program.text());
         if let Err(error) = eval(&results) {
@@ -175,5 +175,6 @@ fn compare(device: &Device, from: u64, programs: u64) {
 #[test]
 fn results_together_are_those_of_each_alone() {
     let count = std::env::var("KILN_PROGRAMS").ok().and_then(|text| text.parse().ok()).unwrap_or(60);
-    compare(&Device::open_apart("cpu").unwrap(), 0, count);
+    // Among the first is one that failed once.
+    compare(&Device::open_apart("cpu").unwrap(), 3000, count);
 }
