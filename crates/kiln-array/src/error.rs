@@ -85,6 +85,17 @@ pub enum Error {
         /// The line that recorded it.
         location: Site,
     },
+    /// An index lies outside of its axis. The device finds that, so that it is the error of arrays
+    /// from the first wait for it on.
+    #[error("{location}: `{op}`: an index lies outside of its axis, which has {extent} elements")]
+    Index {
+        /// The operation.
+        op: &'static str,
+        /// The elements of the axis.
+        extent: usize,
+        /// The line that recorded it.
+        location: Site,
+    },
     /// A gradient was asked for of something that has none.
     #[error("{location}: {problem}")]
     Gradient {

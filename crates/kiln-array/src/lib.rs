@@ -94,6 +94,7 @@
 //! | `emit/` | from a program to IR |
 //! | `schedule.rs`, `run.rs` | plans that are remembered, and running them |
 //! | `runs.rs` | what a device remembers of their runs |
+//! | `faults.rs` | arrays whose kernel had a fault |
 //! | `spare.rs` | memory that is used again |
 //! | `custom_kernel.rs`, `program_kernel.rs` | kernels of a program's own as operations |
 //! | `jacobi.rs` | kernels of eigenvalues and singular values |
@@ -113,6 +114,7 @@ mod emit;
 mod epilogue;
 mod error;
 mod explain;
+mod faults;
 mod grad;
 mod jacobi;
 mod library;

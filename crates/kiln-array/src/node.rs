@@ -11,7 +11,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 /// An array of any number of axes: numbers on a device, or how to compute them.
 ///
@@ -111,6 +111,19 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 #[derive(Clone)]
 pub struct Array(Arc<Node>);
 
+/// An array as long as somebody else has it.
+pub(crate) struct WeakArray(Weak<Node>);
+
+impl WeakArray {
+    pub(crate) fn upgrade(&self) -> Option<Array> {
+        self.0.upgrade().map(Array)
+    }
+
+    pub(crate) fn is_there(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+}
+
 /// What arrays point to.
 struct Node {
     dtype: Scalar,
@@ -119,11 +132,15 @@ struct Node {
     device: Option<Device>,
     /// The line that recorded it.
     site: Site,
+    /// The operation that the line names, where it is another one than the array's own.
+    caller: Option<&'static str>,
     /// Whether it depends on a variable, so that its recipe stays when it is computed while
     /// gradients are taken, or on an element that `vmap` maps over.
     tracked: bool,
     /// The number of arrays that were made before it.
     before: u64,
+    /// The run that made it, if that can have had a fault: its number among those of its device.
+    doubt: AtomicU64,
     /// The walk that found it last, and the position that it has there.
     found: [AtomicU64; 2],
     state: Mutex<ArrayState>,
@@ -279,15 +296,17 @@ impl Array {
         let of_variable = matches!(recipe.op, Op::Variable | Op::Mapped);
         let tracked = of_variable || recipe.inputs.iter().any(|input| input.0.tracked);
         let state = Mutex::new(ArrayState::Lazy(recipe));
-        let (found, narrow) = (Default::default(), OnceLock::new());
-        let before = MADE.fetch_add(1, Relaxed);
-        Array(Arc::new(Node { dtype, shape, device, site, tracked, before, found, state, narrow }))
+        let (doubt, found, narrow) = (AtomicU64::new(0), Default::default(), OnceLock::new());
+        let (caller, before) = (None, MADE.fetch_add(1, Relaxed));
+        let node = Node { dtype, shape, device, site, caller, tracked, before, doubt, found, state, narrow };
+        Array(Arc::new(node))
     }
 
     /// What an operation gives of other inputs, in the place of what this array was made of.
     pub(crate) fn again(&self, recipe: Recipe, shape: &[usize]) -> Array {
         let device = self.device().cloned();
-        Array::lazy(recipe, self.dtype(), Extents::from_slice(shape), device, self.site())
+        let again = Array::lazy(recipe, self.dtype(), Extents::from_slice(shape), device, self.site());
+        self.0.caller.into_iter().fold(again, Array::called)
     }
 
     /// An array whose elements are there.
@@ -295,9 +314,10 @@ impl Array {
         let (dtype, shape) = (tensor.dtype(), Extents::from_slice(tensor.shape()));
         let device = Some(tensor.device().clone());
         let state = Mutex::new(ArrayState::Ready { tensor: Arc::new(tensor), recipe: None });
-        let (tracked, found, narrow) = (false, Default::default(), OnceLock::new());
-        let before = MADE.fetch_add(1, Relaxed);
-        Array(Arc::new(Node { dtype, shape, device, site, tracked, before, found, state, narrow }))
+        let (tracked, doubt, found, narrow) = (false, AtomicU64::new(0), Default::default(), OnceLock::new());
+        let (caller, before) = (None, MADE.fetch_add(1, Relaxed));
+        let node = Node { dtype, shape, device, site, caller, tracked, before, doubt, found, state, narrow };
+        Array(Arc::new(node))
     }
 
     /// An array with an error in place of elements.
@@ -309,8 +329,10 @@ impl Array {
             shape,
             device: None,
             site,
+            caller: None,
             tracked: false,
             before: MADE.fetch_add(1, Relaxed),
+            doubt: AtomicU64::new(0),
             found: Default::default(),
             state,
             narrow: OnceLock::new(),
@@ -377,6 +399,38 @@ impl Array {
     /// The line that recorded it.
     pub(crate) fn site(&self) -> Site {
         self.0.site
+    }
+
+    /// The array as what another operation made, whose name is to be in errors. It is nobody
+    /// else's yet.
+    pub(crate) fn called(mut self, name: &'static str) -> Array {
+        if let Some(node) = Arc::get_mut(&mut self.0) {
+            node.caller = Some(name);
+        }
+        self
+    }
+
+    /// The name of the operation that the user called.
+    pub(crate) fn caller(&self) -> &'static str {
+        let own = || match &*self.0.lock() {
+            ArrayState::Lazy(recipe) | ArrayState::Ready { recipe: Some(recipe), .. } => recipe.op.name(),
+            ArrayState::Ready { recipe: None, .. } | ArrayState::Failed(_) => "take",
+        };
+        self.0.caller.unwrap_or_else(own)
+    }
+
+    /// The number of the run that made it, if that can have had a fault, or 0.
+    pub(crate) fn doubt(&self) -> u64 {
+        self.0.doubt.load(Relaxed)
+    }
+
+    pub(crate) fn set_doubt(&self, run: u64) {
+        self.0.doubt.store(run, Relaxed);
+    }
+
+    /// The array for those who do not keep it.
+    pub(crate) fn downgrade(&self) -> WeakArray {
+        WeakArray(Arc::downgrade(&self.0))
     }
 
     /// A number that no other array has while this one is there.
@@ -448,6 +502,19 @@ impl Array {
         }
     }
 
+    /// Has the array hold an error in place of elements, or of how to compute them.
+    pub(crate) fn fail(&self, error: Error) {
+        let mut state = self.0.lock();
+        if matches!(*state, ArrayState::Failed(_)) {
+            return;
+        }
+        let before = mem::replace(&mut *state, ArrayState::Failed(error));
+        drop(state);
+        if let ArrayState::Lazy(recipe) | ArrayState::Ready { recipe: Some(recipe), .. } = before {
+            release(recipe.inputs);
+        }
+    }
+
     /// Sets the elements, which were computed. What only the recipe holds is freed.
     pub(crate) fn set_tensor(&self, tensor: Arc<DynTensor>) {
         let mut state = self.0.lock();
@@ -467,7 +534,7 @@ impl Array {
 }
 
 /// The one device of all inputs.
-fn common_device(inputs: &[&Array], op: &'static str, site: Site) -> Result<Option<Device>> {
+pub(crate) fn common_device(inputs: &[&Array], op: &'static str, site: Site) -> Result<Option<Device>> {
     let mut devices = inputs.iter().filter_map(|input| input.device());
     let Some(first) = devices.next() else { return Ok(None) };
     match devices.find(|device| *device != first) {

@@ -7,6 +7,7 @@
 
 use crate::epilogue::ChainEpilogue;
 use crate::error::{Error, Result, Site};
+use crate::faults::Watch;
 use crate::library;
 use crate::node::Array;
 use crate::op::Op;
@@ -42,12 +43,15 @@ pub(crate) fn evaluate(targets: &[&Array]) -> Result<()> {
             if runs == 0 {
                 precompile(&structure, &schedule, &device);
             }
+            let watch = Watch::begin(&structure, &schedule)?;
             if runs >= LISTED_FROM && by_list(&structure, &schedule, (&device, &known)) {
                 return Ok(());
             }
             let tensors = mem::take(&mut structure.tensors);
             let (constants, spare) = (&structure.constants[..], Spare::default());
-            return Run { of: &structure, constants, tensors, spare }.all(&schedule);
+            let ran = Run { of: &structure, constants, tensors, spare }.all(&schedule);
+            drop(watch);
+            return ran;
         }
     }
 }

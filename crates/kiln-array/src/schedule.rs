@@ -39,8 +39,23 @@ pub(crate) struct Schedule {
     /// What shares memory with what is there before the first launch.
     pub(crate) shared: Vec<Share>,
     pub(crate) tasks: Vec<Task>,
+    /// What the kernels check.
+    pub(crate) checks: Vec<Check>,
+    /// The arrays that kernels of the program's own make: they can fault at any line of theirs.
+    pub(crate) custom: Vec<usize>,
+    /// What is asked for and made by a kernel that can end with a fault, or of what such a one
+    /// makes.
+    pub(crate) doubtful: Vec<usize>,
     /// Tells it from all others of the process.
     pub(crate) number: u64,
+}
+
+/// A check of an array's indices.
+#[derive(Clone, Copy)]
+pub(crate) struct Check {
+    pub(crate) array: usize,
+    /// The extent of the axis that they are for.
+    pub(crate) extent: usize,
 }
 
 /// An array that shares another one's memory.
@@ -157,7 +172,13 @@ pub(crate) fn schedule(structure: &Structure) -> Result<Option<Arc<Schedule>>> {
 impl Schedule {
     fn of(shared: Vec<Share>, tasks: Vec<Task>) -> Schedule {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
-        Schedule { shared, tasks, number: NUMBER.fetch_add(1, Relaxed) }
+        let (checks, custom, doubtful) = (Vec::new(), Vec::new(), Vec::new());
+        Schedule { shared, tasks, checks, custom, doubtful, number: NUMBER.fetch_add(1, Relaxed) }
+    }
+
+    /// Whether one of its kernels can end with a fault.
+    pub(crate) fn can_fault(&self) -> bool {
+        !self.checks.is_empty() || !self.custom.is_empty()
     }
 
     fn new(graph: &Graph, plan: Plan) -> Result<Schedule> {
@@ -165,28 +186,23 @@ impl Schedule {
         let mut is_there: Vec<bool> = graph.vertices.iter().map(|vertex| vertex.recipe.is_none()).collect();
         let mut last = vec![0; graph.len()];
         for (at, step) in steps.iter().enumerate() {
-            let reads = match step {
-                Step::Kernel(launch) => launch.inputs.iter().map(|view| view.vertex).collect(),
-                Step::Library { vertex, .. } => partition.reads(graph, &Part::Library { vertex: *vertex }),
-                Step::Fused(fused) => {
-                    let mut reads = partition.reads(graph, &Part::Library { vertex: fused.product });
-                    reads.extend(fused.operands.iter().map(|view| view.vertex));
-                    reads
-                }
-            };
-            reads.into_iter().for_each(|read| last[read] = at);
+            reads(graph, &partition, step).into_iter().for_each(|read| last[read] = at);
         }
+        let doubtful = doubtful(graph, &partition, &steps);
         let shared = shares(&partition, &mut is_there);
         let mut tasks = Vec::with_capacity(steps.len());
+        let (mut checks, mut custom) = (Vec::new(), Vec::new());
         for (at, step) in steps.into_iter().enumerate() {
             let work = match step {
                 Step::Kernel(launch) => {
                     launch.outputs.iter().for_each(|view| is_there[view.vertex] = true);
+                    checks.extend(launch.checks.iter().filter_map(|&vertex| check(graph, vertex)));
                     kernel_work(graph, *launch)?
                 }
                 Step::Library { vertex, also } => {
                     [Some(vertex), also].into_iter().flatten().for_each(|made| is_there[made] = true);
                     let (op, inputs) = library_inputs(graph, &partition, vertex)?;
+                    custom.extend(matches!(op, Op::Kernel(_)).then_some(vertex));
                     Work::Library { vertex, also, op, inputs }
                 }
                 Step::Fused(fused) => {
@@ -200,8 +216,43 @@ impl Schedule {
                 (0..graph.len()).filter(is_over).filter(|&vertex| mem::take(&mut is_there[vertex])).collect();
             tasks.push(Task { work, shared, freed });
         }
-        Ok(Schedule::of(shared, tasks))
+        Ok(Schedule { checks, custom, doubtful, ..Schedule::of(shared, tasks) })
     }
+}
+
+/// The arrays that a step reads.
+fn reads(graph: &Graph, partition: &Partition, step: &Step) -> Vec<usize> {
+    match step {
+        Step::Kernel(launch) => launch.inputs.iter().map(|view| view.vertex).collect(),
+        Step::Library { vertex, .. } => partition.reads(graph, &Part::Library { vertex: *vertex }),
+        Step::Fused(fused) => {
+            let mut reads = partition.reads(graph, &Part::Library { vertex: fused.product });
+            reads.extend(fused.operands.iter().map(|view| view.vertex));
+            reads
+        }
+    }
+}
+
+/// What is asked for that depends on a kernel which can end with a fault.
+fn doubtful(graph: &Graph, partition: &Partition, steps: &[Step]) -> Vec<usize> {
+    let mut is_doubtful = vec![false; graph.len()];
+    for step in steps {
+        let (can_fault, made) = match step {
+            Step::Kernel(launch) => {
+                (!launch.checks.is_empty(), launch.outputs.iter().map(|view| view.vertex).collect())
+            }
+            Step::Library { vertex, also } => {
+                let made: Vec<usize> = [Some(*vertex), *also].into_iter().flatten().collect();
+                (matches!(graph[*vertex].op(), Some(Op::Kernel(_))), made)
+            }
+            Step::Fused(fused) => (false, vec![fused.result]),
+        };
+        if can_fault || reads(graph, partition, step).into_iter().any(|read| is_doubtful[read]) {
+            made.into_iter().for_each(|made| is_doubtful[made] = true);
+        }
+    }
+    partition.aliases.iter().for_each(|&(array, with)| is_doubtful[array] |= is_doubtful[with]);
+    (0..graph.len()).filter(|&vertex| graph[vertex].is_target && is_doubtful[vertex]).collect()
 }
 
 /// What shares memory with what is there now.
@@ -214,6 +265,13 @@ fn shares(partition: &Partition, is_there: &mut [bool]) -> Vec<Share> {
         }
     }
     shared
+}
+
+/// What is checked where an array is taken of another one.
+fn check(graph: &Graph, vertex: usize) -> Option<Check> {
+    let of = &graph[vertex];
+    let Some(Op::Take { axis }) = of.op() else { return None };
+    Some(Check { array: vertex, extent: graph[*of.inputs.first()?].shape()[*axis] })
 }
 
 fn kernel_work(graph: &Graph, launch: Launch) -> Result<Work> {

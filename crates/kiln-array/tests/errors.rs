@@ -100,7 +100,7 @@ fn what_is_found_out_later() {
 
     let at = Array::new(&device, &[0i32, 5], &[2]);
     let error = x(&[3]).take(&at, 0).to_vec::<f32>().unwrap_err().to_string();
-    assert!(error.contains("an index lies outside of the axis that it is for"), "{error}");
+    assert!(error.contains("an index lies outside of its axis"), "{error}");
     // Also where all elements along the axis are equal, so that no element depends on the index.
     let of_equal = [
         Array::zeros(&device, Scalar::F32, &[3, 2]).take(&at, 0),
@@ -110,7 +110,7 @@ fn what_is_found_out_later() {
     ];
     for y in of_equal {
         let error = y.eval().and_then(|()| y.cast(Scalar::F32).to_vec::<f32>()).unwrap_err().to_string();
-        assert!(error.contains("an index lies outside of the axis that it is for"), "{error}");
+        assert!(error.contains("an index lies outside of its axis"), "{error}");
     }
 
     let error = x(&[3]).item::<f32>().unwrap_err().to_string();

@@ -341,3 +341,27 @@ fn a_step_of_an_optimizer_is_a_few_launches() {
         assert_eq!(new.to_vec::<f32>().unwrap(), alone.to_vec::<f32>().unwrap());
     }
 }
+
+/// What became stored after a kernel was made, for a view that shares its memory, is no input of
+/// that kernel.
+#[test]
+fn what_shares_memory_with_a_later_result_is_read_after_it_is_made() {
+    let softmax = |x: &Array| x.softmax(1);
+    let scaled = |x: &Array| x + x.mean_keep(&[1]);
+    let stretched: [fn(&Array) -> Array; 2] = [|x| x.repeat(2, 2), |x| x.tile(&[2])];
+    let views: [fn(&Array) -> Array; 3] = [Array::flatten, Array::diagonal, |x| x.diagonal() + 1.0];
+    for name in ["cpu", "interp:7040"] {
+        let device = Device::open(name).unwrap();
+        let a = || Array::new(&device, &numbers(8), &[2, 2, 2]).exp();
+        for (stretch, view) in stretched.iter().flat_map(|s| views.iter().map(move |v| (s, v))) {
+            for combine in [&softmax as &dyn Fn(&Array) -> Array, &scaled] {
+                let of = a();
+                let (combined, seen) = (combine(&stretch(&of)), view(&of));
+                eval(&[&combined, &seen]).unwrap();
+                let alone = combine(&stretch(&a()));
+                assert_eq!(combined.to_vec::<f32>().unwrap(), alone.to_vec::<f32>().unwrap());
+                assert_eq!(seen.to_vec::<f32>().unwrap(), view(&a()).to_vec::<f32>().unwrap());
+            }
+        }
+    }
+}

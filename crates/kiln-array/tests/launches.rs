@@ -83,7 +83,7 @@ fn a_plan_that_fails_names_the_line() {
     let line = line!() + 1;
     let wrong = x.take(&index, 0);
     let error = eval(&[&sums, &wrong]).and_then(|()| wrong.to_vec::<f32>().map(drop)).unwrap_err();
-    assert!(error.to_string().contains("launches.rs"), "{line}: {error}");
+    assert!(error.to_string().contains(&format!("launches.rs:{line}:")), "{line}: {error}");
     assert_eq!(sums.to_vec::<f32>().unwrap().len(), 8);
     assert_eq!(sums.dtype(), Scalar::F32);
 }

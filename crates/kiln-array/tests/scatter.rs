@@ -176,7 +176,7 @@ fn what_does_not_fit_is_refused() {
         ];
         for y in all {
             let error = y.to_vec::<f32>().unwrap_err().to_string();
-            assert!(error.contains("an index lies outside of the axis that it is for"), "{name}: {error}");
+            assert!(error.contains("an index lies outside of its axis"), "{name}: {error}");
         }
     }
     let refused = |y: Array, problem: &str| {

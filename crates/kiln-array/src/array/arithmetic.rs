@@ -6,7 +6,7 @@
 use super::create::checked_size;
 use crate::dtype::{Kind, float_of, kind, promote};
 use crate::error::{Error, Result, Site};
-use crate::node::{Array, Made};
+use crate::node::{Array, Made, common_device};
 use crate::op::Op;
 use crate::shape::{Extents, broadcast};
 use kiln_ir::{BinaryOp, Class, Literal, Scalar};
@@ -102,6 +102,7 @@ pub(crate) fn paired(
     if let Some(error) = [a, b].into_iter().find_map(|array| array.error()) {
         return Err(error);
     }
+    common_device(&[a, b], op, site)?;
     let shape = common_shape(op, &[a, b], site)?;
     let dtype = dtype.unwrap_or_else(|| promote(a.dtype(), b.dtype()));
     checked_size(op, &shape, dtype, site)?;

@@ -10,7 +10,7 @@
 use super::join::concatenate;
 use crate::dtype::{Kind, accumulator, float_of, kind};
 use crate::error::{Error, Result, Site};
-use crate::node::Array;
+use crate::node::{Array, common_device};
 use crate::shape::Extents;
 use kiln_ir::{Literal, Scalar};
 use std::f64::consts::TAU;
@@ -146,6 +146,7 @@ impl Spectrum {
         if let Some(error) = im.error() {
             return Err(error);
         }
+        common_device(&[re, im], op, location)?;
         let at = re.axis_at(op, axis, location)?;
         let refused = |problem: String| Err(Error::Shape { op, problem, location });
         if re.shape() != im.shape() {

@@ -2,7 +2,7 @@
 
 use crate::dtype::{Kind, kind};
 use crate::error::{Error, Result, Site};
-use crate::node::{Array, Made};
+use crate::node::{Array, Made, common_device};
 use crate::op::Op;
 use crate::shape::Extents;
 use kiln_ir::Scalar;
@@ -60,10 +60,19 @@ impl Array {
     /// if two that do not broadcast.
     #[track_caller]
     pub fn take_along(&self, indices: &Array, axis: isize) -> Array {
-        let site = Location::caller();
+        self.taken_along(indices, axis, ("take_along", Location::caller()))
+    }
+
+    /// [`take_along`](Self::take_along) for an operation that a line of the user's calls.
+    pub(crate) fn taken_along(
+        &self,
+        indices: &Array,
+        axis: isize,
+        (op, site): (&'static str, Site),
+    ) -> Array {
         let taken = || -> Result<Array> {
-            let at = self.axis_at("take_along", axis, site)?;
-            self.check_indices("take_along", indices, at, site)?;
+            let at = self.axis_at(op, axis, site)?;
+            self.check_indices(op, indices, at, site)?;
             let (mut own, mut others) =
                 (Extents::from_slice(self.shape()), Extents::from_slice(indices.shape()));
             let fits = own.len() == others.len();
@@ -75,11 +84,11 @@ impl Array {
                 let problem = format!(
                     "indices of shape {shape:?} for shape {of:?}: all axes but {at} must be equal, or 1"
                 );
-                Error::Shape { op: "take_along", problem, location: site }
+                Error::Shape { op, problem, location: site }
             })?;
             let (mut from, mut to) = (common.clone(), common);
             (from[at], to[at]) = (self.shape()[at], indices.shape()[at]);
-            Ok(self.stretched(&from, site).gathered(&indices.stretched(&to, site), at, site))
+            Ok(self.stretched(&from, site).gathered(&indices.stretched(&to, site), at, site).called(op))
         };
         taken().unwrap_or_else(|error| Array::failed(error, site))
     }
@@ -94,6 +103,7 @@ impl Array {
         if let Some(error) = indices.error() {
             return Err(error);
         }
+        common_device(&[self, indices], op, location)?;
         if kind(indices.dtype()) != Kind::Integer {
             let hint = "indices are integers";
             return Err(Error::Type { op, dtype: indices.dtype(), hint, location });

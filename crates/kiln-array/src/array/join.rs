@@ -1,7 +1,7 @@
 //! Concatenating, stacking, splitting.
 
 use crate::error::{Error, Result, Site};
-use crate::node::Array;
+use crate::node::{Array, common_device};
 use crate::shape::{self, Extents};
 use std::panic::Location;
 
@@ -93,6 +93,7 @@ fn joined(arrays: &[&Array], axis: isize, location: Site) -> Result<Array> {
             arrays.chunks(AT_ONCE).map(|part| joined(part, axis, location)).collect::<Result<_>>()?;
         return joined(&parts.iter().collect::<Vec<_>>(), axis, location);
     }
+    common_device(arrays, "concatenate", location)?;
     let total: usize = arrays.iter().map(|array| array.shape()[at]).sum();
     let mut shape = Extents::from_slice(first.shape());
     shape[at] = total;

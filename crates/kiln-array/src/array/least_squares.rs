@@ -5,7 +5,7 @@ use super::spectral::{epsilon, svd_of};
 use crate::dtype::{accumulator, float_of, promote};
 use crate::error::{Error, Result, Site};
 use crate::grad::custom_vjp;
-use crate::node::Array;
+use crate::node::{Array, common_device};
 use std::panic::Location;
 
 /// A norm of matrices.
@@ -80,6 +80,7 @@ impl Array {
             if let Some(error) = b.error() {
                 return Err(error);
             }
+            common_device(&[self, b], "lstsq", site)?;
             let dtype = float_of(promote(self.dtype(), b.dtype()));
             let wide = accumulator(dtype);
             let a = matrices("lstsq", self, site)?.cast_at(wide, site);

@@ -6,6 +6,7 @@ use crate::error::{Error, Result, Site};
 use crate::node::Array;
 use crate::shape::{Extents, count};
 use kiln_ir::{Literal, Scalar};
+use kiln_runtime::DynTensor;
 use std::panic::Location;
 
 impl Array {
@@ -54,7 +55,7 @@ impl Array {
                 let problem = format!("a mask of shape {shape:?} for shape {of:?}, whose first axes differ");
                 return Err(Error::Shape { op, problem, location: site });
             };
-            let places = places(mask)?;
+            let places = places(mask, site)?;
             let whole: Extents = [mask.len()].iter().chain(rest).copied().collect();
             self.taken_at(&places, &self.reshaped(&whole, site), 0, site)
         };
@@ -88,7 +89,7 @@ impl Array {
             if condition.rank() != 1 {
                 return refused(format!("a condition of shape {:?} instead of one axis", condition.shape()));
             }
-            let (places, extent) = (places(condition)?, self.shape()[at]);
+            let (places, extent) = (places(condition, site)?, self.shape()[at]);
             match places.last() {
                 Some(&last) if last >= extent as i64 => refused(format!(
                     "the condition is true at {last}, and axis {at} of shape {:?} has {extent} elements",
@@ -128,11 +129,14 @@ impl Array {
                 return Err(Error::Shape { op: "nonzero", problem, location: site });
             }
             let is_bool = kind(self.dtype()) == Kind::Bool;
-            let places = places(&if is_bool {
-                self.clone()
-            } else {
-                self.not_equal(self.filled_like(Literal::zero(self.dtype()), site))
-            })?;
+            let places = places(
+                &if is_bool {
+                    self.clone()
+                } else {
+                    self.not_equal(self.filled_like(Literal::zero(self.dtype()), site))
+                },
+                site,
+            )?;
             let Some(device) = self.device() else { return Ok(Vec::new()) };
             let index = |axis: usize| {
                 let (extent, after) = (self.shape()[axis] as i64, count(&self.shape()[axis + 1..]) as i64);
@@ -172,7 +176,7 @@ fn checked_mask(op: &'static str, [x, mask]: [&Array; 2], location: Site) -> Res
 }
 
 /// Where a mask is true, in row-major order.
-fn places(mask: &Array) -> Result<Vec<i64>> {
-    let flags = mask.to_vec::<bool>()?;
+fn places(mask: &Array, site: Site) -> Result<Vec<i64>> {
+    let flags = mask.read(site, DynTensor::to_vec::<bool>)?;
     Ok((0i64..).zip(flags).filter_map(|(place, flag)| flag.then_some(place)).collect())
 }

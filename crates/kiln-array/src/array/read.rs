@@ -60,11 +60,11 @@ impl Array {
     #[track_caller]
     pub fn to_vec<T: Elem>(&self) -> Result<Vec<T>> {
         let location = Location::caller();
-        self.tensor()?.to_vec().map_err(|error| match error {
-            // It has this line already.
-            error @ kiln_runtime::Error::DataType { .. } => Error::from(error),
-            error => Error::run(error, location),
-        })
+        if self.dtype() != T::SCALAR {
+            // Its error has this line.
+            return Ok(self.tensor()?.to_vec()?);
+        }
+        self.read(location, DynTensor::to_vec)
     }
 
     /// The one element. Waits for the device.
@@ -89,9 +89,7 @@ impl Array {
     #[track_caller]
     pub fn to_device(&self, device: &Device) -> Array {
         let site = Location::caller();
-        let copied = self
-            .tensor()
-            .and_then(|tensor| tensor.to_device(device).map_err(|error| Error::run(error, site)));
+        let copied = self.read(site, |tensor| tensor.to_device(device));
         copied.map_or_else(|error| Array::failed(error, site), |tensor| Array::ready(tensor, site))
     }
 }
@@ -100,7 +98,7 @@ impl Array {
 /// that cannot be computed is printed as the reason.
 impl fmt::Display for Array {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.tensor() {
+        match self.tensor().and_then(|tensor| self.settle(self.site()).map(|()| tensor)) {
             Ok(tensor) => fmt::Display::fmt(&tensor, f),
             Err(error) => write!(f, "an array without elements: {error}"),
         }

@@ -8,7 +8,7 @@ use super::arithmetic::{Operand, checked_class};
 use crate::dtype::{Kind, kind};
 use crate::error::{Error, Result, Site};
 use crate::grad::custom_vjp;
-use crate::node::{Array, Made};
+use crate::node::{Array, Made, common_device};
 use crate::op::Op;
 use crate::shape::{Extents, broadcast, count};
 use kiln_ir::{Class, Literal, ReduceOp, Scalar};
@@ -150,7 +150,8 @@ impl<'a> Given<'a> {
         let mut flat = Extents::from_slice(x.shape());
         flat[at] = indices.len();
         let values = fitting(name, x, values, &to, site)?.reshaped(&flat, site);
-        let places = Places::Parts(checked(&indices.reshaped(&[indices.len()], site), x.shape()[at], site));
+        let places =
+            Places::Parts(checked(&indices.reshaped(&[indices.len()], site), x.shape()[at], (name, site)));
         Ok(Given { name, x, values, places, axis: at, site })
     }
 
@@ -176,7 +177,7 @@ impl<'a> Given<'a> {
             return Err(Error::Shape { op: name, problem, location: site });
         }
         let values = fitting(name, x, values, &to, site)?;
-        let places = Places::Elements(checked(indices, x.shape()[at], site).stretched(&to, site));
+        let places = Places::Elements(checked(indices, x.shape()[at], (name, site)).stretched(&to, site));
         Ok(Given { name, x, values, places, axis: at, site })
     }
 
@@ -259,6 +260,7 @@ fn fitting(name: &'static str, x: &Array, values: &Array, to: &[usize], site: Si
     if let Some(error) = values.error() {
         return Err(error);
     }
+    common_device(&[x, values], name, site)?;
     if kind(values.dtype()) > kind(x.dtype()) {
         let problem = format!("values of {} for an array of {}: cast them first", values.dtype(), x.dtype());
         return Err(Error::Shape { op: name, problem, location: site });
@@ -271,11 +273,12 @@ fn fitting(name: &'static str, x: &Array, values: &Array, to: &[usize], site: Si
 }
 
 /// Indices counted from 0. One outside of the axis is an error when they are computed.
-fn checked(indices: &Array, extent: usize, site: Site) -> Array {
+fn checked(indices: &Array, extent: usize, (name, site): (&'static str, Site)) -> Array {
     let Some(device) = indices.device().filter(|_| !indices.is_empty()) else { return indices.clone() };
     // An axis that has its own indices as elements, of which some are taken.
     let axis = Array::iota(device, &[extent], 0, site);
-    axis.gathered(&indices.reshaped(&[indices.len()], site), 0, site).reshaped(indices.shape(), site)
+    let places = axis.gathered(&indices.reshaped(&[indices.len()], site), 0, site).called(name);
+    places.reshaped(indices.shape(), site)
 }
 
 /// Shapes for places beside all indices of an axis: the places' own with an axis more, and the

@@ -168,7 +168,9 @@ impl Array {
 
     /// The axes in an order that is known to name each once.
     pub(crate) fn ordered(&self, order: Extents, site: Site) -> Array {
-        if order.iter().enumerate().all(|(axis, &from)| axis == from) {
+        // An array with an error has no axes.
+        let has_axes = self.rank() == order.len();
+        if !has_axes || order.iter().enumerate().all(|(axis, &from)| axis == from) {
             return self.clone();
         }
         let shape = order.iter().map(|&axis| self.shape()[axis]).collect();

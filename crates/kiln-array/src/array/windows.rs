@@ -1,9 +1,12 @@
 //! Windows over axes, and what is made of them: convolutions and pooling.
 
+use super::arithmetic::checked_class;
+use crate::dtype::promote;
 use crate::error::{Error, Result, Site};
-use crate::node::{Array, Made};
+use crate::node::{Array, Made, common_device};
 use crate::op::Op;
 use crate::shape::Extents;
+use kiln_ir::Class;
 use std::panic::Location;
 
 impl Array {
@@ -180,6 +183,8 @@ pub(super) fn convolved(
     if let Some(error) = [images, weight].into_iter().find_map(Array::error) {
         return Err(error);
     }
+    common_device(&[images, weight], name, site)?;
+    checked_class(name, Class::Number, promote(images.dtype(), weight.dtype()), site)?;
     let (&[count, channels, _, _], &[outputs, of, rows, columns]) = (images.shape(), weight.shape()) else {
         return Err(unfit(name, images, weight, site));
     };

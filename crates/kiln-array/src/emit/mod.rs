@@ -16,6 +16,10 @@ use kiln_ir::{
     Reuse, Scalar, Shape, Space, Type, UnaryOp, Value,
 };
 
+/// What a fault says of an index outside of its axis, before the number of the array whose index it
+/// is.
+pub(crate) const OUTSIDE: &str = "an index lies outside of its axis, in operation ";
+
 /// The kernel of a program.
 pub(crate) fn kernel(program: &Program, name: &str) -> Kernel {
     let mut kernel = Kernel::new(name, Level::Tile { warps: program.warps });
@@ -350,7 +354,7 @@ impl Emitter<'_, '_> {
                 let tile = self.inside(ReduceOp::Sum, *of);
                 self.b.scan(ReduceOp::Sum, 1, *reverse, false, tile)
             }
-            Step::Checked { index, extent, mask } => self.checked(*index, *extent, *mask),
+            Step::Checked { index, extent, mask, of } => self.checked((*index, *of), *extent, *mask),
         };
         self.values[at] = Some(value);
         value
@@ -441,7 +445,7 @@ impl Emitter<'_, '_> {
     }
 
     /// An index from the start of its axis, which faults where it lies outside.
-    fn checked(&mut self, index: usize, extent: Number, mask: Option<usize>) -> Value {
+    fn checked(&mut self, (index, of): (usize, usize), extent: Number, mask: Option<usize>) -> Value {
         let given = self.value(index);
         let extent = self.number(extent);
         let zero = self.b.index(0);
@@ -461,8 +465,8 @@ impl Emitter<'_, '_> {
             let left_out = self.b.unary(UnaryOp::Not, mask);
             fine = self.binary(BinaryOp::Or, fine, left_out);
         }
-        let message = self.b.kernel.message("an index lies outside of the axis that it is for");
-        self.b.op(OpKind::Assert(message), &[fine], &[]);
+        let message = self.b.kernel.message(&format!("{OUTSIDE}{{}}"));
+        self.b.op(OpKind::Assert(message), &[fine, self.numbers[of]], &[]);
         place
     }
 

@@ -71,7 +71,9 @@ pub(super) fn write(
     path: &Path,
 ) -> Result<(), FileError> {
     eval(&arrays.iter().map(|(_, array)| array).collect::<Vec<_>>())?;
-    let tensors = arrays.iter().map(|(name, array)| Ok((name, array.tensor()?)));
+    let tensor =
+        |array: &Array| array.tensor().and_then(|tensor| array.settle(array.site()).map(|()| tensor));
+    let tensors = arrays.iter().map(|(name, array)| Ok((name, tensor(array)?)));
     let tensors = tensors.collect::<Result<Vec<(&String, DynTensor)>, Error>>()?;
     let named: Vec<(&str, &DynTensor)> =
         tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();

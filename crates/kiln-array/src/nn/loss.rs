@@ -82,7 +82,7 @@ fn target_logits(x: &Array, logits: &Array, targets: &Array, site: Site) -> Arra
     let classes = *x.shape().last().unwrap_or(&1);
     custom_vjp(
         &[x, logits, &targets.unsqueeze(-1)],
-        |of| of[1].take_along(&of[2], -1).cast_at(of[0].dtype(), site),
+        |of| of[1].taken_along(&of[2], -1, ("cross_entropy", site)).cast_at(of[0].dtype(), site),
         move |of, _, g| {
             let (x, targets) = (&of[0], &of[2]);
             let places = targets.cast_at(Scalar::I32, site);

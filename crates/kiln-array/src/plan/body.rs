@@ -152,6 +152,8 @@ pub(crate) struct Body {
     pub(crate) elems: Vec<Scalar>,
     /// The value of each member, in their order.
     pub(crate) results: Vec<usize>,
+    /// For each value that is checked, the array whose index it is: the first one that asks.
+    pub(crate) checks: Vec<(usize, usize)>,
     numbers: HashMap<Value, usize>,
     seen: HashMap<(usize, Vec<Affine>, Option<usize>), usize>,
     reads: usize,
@@ -189,6 +191,7 @@ impl Body {
             values: Vec::new(),
             elems: Vec::new(),
             results: Vec::new(),
+            checks: Vec::new(),
             numbers: HashMap::new(),
             seen: HashMap::new(),
             reads: 0,
@@ -476,6 +479,9 @@ impl Writer<'_> {
         let extent = self.graph[self.graph[vertex].inputs[0]].shape()[axis];
         let given = self.operand(vertex, 1, index.clone(), mask)?;
         let place = self.body.push(Value::Checked { index: given, extent, mask }, Scalar::I64);
+        if self.body.checks.iter().all(|(value, _)| *value != place) {
+            self.body.checks.push((place, vertex));
+        }
         let mut at = index;
         at[axis] = Affine::of(Var::Value(place), 1);
         let value = self.operand(vertex, 0, at, mask)?;

@@ -27,6 +27,8 @@ pub(crate) struct Launch {
     pub(crate) numbers: Vec<Literal>,
     /// Which of the numbers is which constant of the graph.
     pub(crate) constants: Vec<(usize, usize)>,
+    /// The arrays whose indices are checked.
+    pub(crate) checks: Vec<usize>,
     pub(crate) grid: [usize; 3],
 }
 
@@ -298,14 +300,14 @@ impl<'a, 'b> Builder<'a, 'b> {
             numbers: vec![Scalar::I64; numbers.len()],
         };
         let grid = sorted.map(|(_, count)| count);
-        let (inputs, outputs, constants) = (Vec::new(), Vec::new(), Vec::new());
-        let launch = Launch { program, inputs, outputs, numbers, constants, grid };
+        let (inputs, outputs, constants, checks) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let launch = Launch { program, inputs, outputs, numbers, constants, checks, grid };
         Builder { from, order, position, launch }
     }
 
     fn launch(mut self) -> Launch {
         for (at, value) in self.from.body.values.iter().enumerate() {
-            let step = self.step(value, self.from.indices[at].as_ref());
+            let step = self.step(at, value);
             self.launch.program.code.push(step);
         }
         for stored in &self.from.stored {
@@ -338,7 +340,8 @@ impl<'a, 'b> Builder<'a, 'b> {
         View { vertex: stored.vertex, offset: 0, extents, strides }
     }
 
-    fn step(&mut self, value: &Value, index: Option<&Affine>) -> Step {
+    fn step(&mut self, at: usize, value: &Value) -> Step {
+        let index = self.from.indices[at].as_ref();
         match value {
             Value::Literal(literal) if is_part_of_code(*literal) => Step::Literal(*literal),
             Value::Literal(literal) => {
@@ -360,11 +363,16 @@ impl<'a, 'b> Builder<'a, 'b> {
             Value::Cast(to, x) => Step::Cast(*to, *x),
             Value::Reduce(op, x) => Step::Reduce(*op, *x),
             Value::CumSum { reverse, of } => Step::CumSum { reverse: *reverse, of: *of },
-            Value::Checked { index, extent, mask } => {
-                let extent = self.number(*extent as i64);
-                Step::Checked { index: *index, extent, mask: *mask }
-            }
+            Value::Checked { index, extent, mask } => self.checked(at, (*index, *extent, *mask)),
         }
+    }
+
+    /// A check, which is given the number of the array whose index it is: a fault names it.
+    fn checked(&mut self, at: usize, (index, extent, mask): (usize, usize, Option<usize>)) -> Step {
+        let extent = self.number(extent as i64);
+        let of = self.from.body.checks.iter().find(|(value, _)| *value == at).map_or(0, |&(_, of)| of);
+        self.launch.checks.push(of);
+        Step::Checked { index, extent, mask, of: self.argument(Literal::index(of as i64)) }
     }
 
     /// A read of a box where memory is reached in steps forward, else element by element.

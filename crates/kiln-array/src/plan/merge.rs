@@ -5,7 +5,7 @@ use super::body::{Body, Group, Member, Value};
 use super::chain::Fused;
 use super::graph::Graph;
 use super::lower::lower;
-use super::partition::{Part, Partition};
+use super::partition::{Part, Partition, body_reads};
 use kiln_runtime::Device;
 use std::collections::HashMap;
 
@@ -73,7 +73,7 @@ fn joined(
     results: &[Vec<usize>],
     device: &Device,
 ) -> Option<(Part, Vec<usize>)> {
-    let [Part::Kernel { group: first, .. }, Part::Kernel { group, body }] =
+    let [Part::Kernel { group: first, body: of_first }, Part::Kernel { group, body: of_other }] =
         [&partition.parts[into], &partition.parts[at]]
     else {
         return None;
@@ -85,15 +85,22 @@ fn joined(
     };
     if results[into].len() + results[at].len() > MOST_RESULTS
         || device_of(first) != device_of(group)
-        || !body.values.iter().all(is_there)
+        || !of_other.values.iter().all(is_there)
     {
         return None;
     }
     let members: Vec<Member> = first.members.iter().chain(&group.members).cloned().collect();
     let joined = Group { axes: first.axes.clone(), members };
     let body = Body::of(graph, &joined, &partition.is_stored).ok()?;
-    // What was stored after a part was made is read by this body, though not by the part's.
-    if !body.values.iter().all(is_there) {
+    // What was stored after a part was made is read by this body, though not by the part's: it may
+    // not be there yet, or nobody stores it.
+    let is_read = |value: &Value| match value {
+        Value::Read { vertex, .. } => {
+            body_reads(of_first).chain(body_reads(of_other)).any(|read| read == *vertex)
+        }
+        _ => true,
+    };
+    if !body.values.iter().all(|value| is_there(value) && is_read(value)) {
         return None;
     }
     if body.values.iter().filter(|value| matches!(value, Value::Read { .. })).count() > MOST_READS {

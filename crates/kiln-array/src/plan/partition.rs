@@ -322,7 +322,8 @@ impl Partition {
     }
 }
 
-fn body_reads(body: &Body) -> impl Iterator<Item = usize> + '_ {
+/// The arrays in memory that a body reads.
+pub(crate) fn body_reads(body: &Body) -> impl Iterator<Item = usize> + '_ {
     body.values.iter().filter_map(|value| match value {
         Value::Read { vertex, .. } => Some(*vertex),
         Value::Literal(_)

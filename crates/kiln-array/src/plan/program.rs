@@ -77,6 +77,8 @@ pub(crate) enum Step {
         index: usize,
         extent: Number,
         mask: Option<usize>,
+        /// The argument that says of which array it is an index.
+        of: usize,
     },
 }
 

@@ -5,7 +5,7 @@ use super::chain::{Fused, epilogues};
 use super::graph::Graph;
 use super::lower::{Launch, lower};
 use super::merge::merge;
-use super::partition::{Part, Partition, alone, partition};
+use super::partition::{Part, Partition, alone, body_reads, partition};
 use crate::op::Op;
 use std::collections::HashMap;
 
@@ -46,7 +46,7 @@ pub(crate) fn plan(graph: &Graph) -> Plan {
             Part::Library { vertex } if with_epilogue.contains(vertex) => {}
             Part::Library { vertex } => steps.push(Step::Library { vertex: *vertex, also: None }),
             Part::Kernel { group, body } if !results.is_empty() => {
-                kernels(graph, &partition, (group, body), &results, &mut steps);
+                kernels(graph, (group, body), &results, &mut steps);
             }
             Part::Kernel { .. } => {}
         }
@@ -81,14 +81,7 @@ fn share_attention(graph: &Graph, steps: &mut Vec<Step>) {
 
 /// The launch of a group, or one for each of its results where they do not lie as its dimensions
 /// do.
-fn kernels(
-    graph: &Graph,
-    partition: &Partition,
-    of: (&Group, &Body),
-    results: &[usize],
-    steps: &mut Vec<Step>,
-) {
-    let (group, body) = of;
+fn kernels(graph: &Graph, (group, body): (&Group, &Body), results: &[usize], steps: &mut Vec<Step>) {
     let Some(device) = results.first().and_then(|&at| graph[group.members[at].vertex].array.device()) else {
         return;
     };
@@ -96,11 +89,11 @@ fn kernels(
         steps.push(Step::Kernel(Box::new(launch)));
         return;
     }
-    // One at a time, in order: later ones may read earlier ones.
-    let mut stored = partition.is_stored.clone();
-    for member in &group.members {
-        stored[member.vertex] = false;
-    }
+    // One at a time, in order: later ones may read earlier ones, and what the group reads. Other
+    // arrays in memory may be made later, or not at all: they became stored after this group was
+    // written out.
+    let mut stored = vec![false; graph.len()];
+    body_reads(body).for_each(|read| stored[read] = true);
     for (at, member) in group.members.iter().enumerate() {
         let vertex = member.vertex;
         if !results.contains(&at) && !graph[vertex].op().is_some_and(Op::is_row_wise) {

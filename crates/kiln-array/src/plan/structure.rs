@@ -55,6 +55,11 @@ impl Structure {
         Ok(structure)
     }
 
+    /// All devices that arrays are on.
+    pub(crate) fn devices(&self) -> &[Device] {
+        &self.devices
+    }
+
     /// The device of what is asked for; `None` if nothing is.
     pub(crate) fn device(&self) -> Option<&Device> {
         self.targets.first().and_then(|&target| self.arrays[target].device())

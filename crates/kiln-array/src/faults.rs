@@ -1,0 +1,280 @@
+//! What becomes of arrays whose kernel ended with a fault.
+//!
+//! A fault is found by a wait, long after the launch, and is told once. So a run whose kernels can
+//! fault is remembered with its results until a wait has told that all is well, and so is a run
+//! that reads results of such a run. When a wait finds a fault, the results of all remembered runs
+//! hold the error from then on: a device tells the first fault only, so any of them may have had
+//! one. Results that depend on no kernel that can fault do not.
+//!
+//! On the host's processors a run is over when its launches return. There each such run is waited
+//! for at once, one at a time, and the fault is its own.
+
+use crate::emit::OUTSIDE;
+use crate::error::{Error, Result, Site};
+use crate::node::{Array, WeakArray};
+use crate::plan::structure::Structure;
+use crate::schedule::Schedule;
+use kiln_runtime::{Device, FaultKind};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The runs of a device of which it is not known yet whether they had a fault.
+#[derive(Default)]
+pub(crate) struct Suspects {
+    /// Their number, for those who need not look further.
+    count: AtomicUsize,
+    /// The last run of which it is known.
+    settled: AtomicU64,
+    runs: Mutex<Runs>,
+}
+
+#[derive(Default)]
+struct Runs {
+    open: Vec<Suspect>,
+    /// The number of the last one that was added.
+    last: u64,
+}
+
+/// A run that may have had a fault.
+#[derive(Clone)]
+struct Suspect {
+    /// Tells it from all others of the device; later runs have larger numbers.
+    number: u64,
+    results: Arc<[WeakArray]>,
+    checks: Arc<[Checked]>,
+    /// The line of a kernel of the program's own, if there is one.
+    custom: Option<Site>,
+}
+
+/// A check that a kernel makes.
+struct Checked {
+    /// The array, by its number in the run.
+    number: usize,
+    op: &'static str,
+    extent: usize,
+    site: Site,
+}
+
+/// One run at a time whose kernels can fault, on the host's processors.
+static ON_HOST: Mutex<()> = Mutex::new(());
+
+thread_local! {
+    /// Whether this thread is in such a run: a kernel of the program's own may compute arrays.
+    static IS_WATCHED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A run that is watched: when this is dropped, its fault has been looked for if that can be.
+pub(crate) struct Watch {
+    /// The devices of the run, with its number on each.
+    runs: Vec<(Device, u64)>,
+    alone: Option<MutexGuard<'static, ()>>,
+}
+
+impl Watch {
+    /// Remembers a run that can fault, or that reads what may have had a fault; `None` of others.
+    ///
+    /// # Errors
+    /// On the host's processors, a fault of kernels before it.
+    pub(crate) fn begin(of: &Structure, schedule: &Schedule) -> Result<Option<Watch>> {
+        let can_fault = schedule.can_fault();
+        let is_free = |device: &&Device| !device.is_capturing();
+        let is_reader = of.devices().iter().any(|device| reads(of, device));
+        let is_watched = can_fault || is_reader;
+        let devices = of.devices().iter().filter(is_free).filter(|_| is_watched);
+        let devices: Vec<Device> = devices.cloned().collect();
+        if devices.is_empty() {
+            return Ok(None);
+        }
+        let is_alone = can_fault && devices.iter().any(on_host) && !IS_WATCHED.get();
+        let alone = is_alone.then(|| ON_HOST.lock().unwrap_or_else(PoisonError::into_inner));
+        if is_alone {
+            for device in devices.iter().filter(|device| on_host(device)) {
+                let site = of.targets.first().map(|&target| of.arrays[target].site());
+                device.synchronize().map_err(|error| match site {
+                    Some(site) => Error::run(error, site),
+                    None => error.into(),
+                })?;
+            }
+            IS_WATCHED.set(true);
+        }
+        // All results, where what the run reads is in doubt.
+        let doubtful = if is_reader { &of.targets } else { &schedule.doubtful };
+        let suspect = Suspect::new(of, schedule, doubtful);
+        let added = devices.into_iter().map(|device| {
+            let number = device.attached::<Suspects>().add(&device, suspect.clone());
+            (device, number)
+        });
+        Ok(Some(Watch { runs: added.collect(), alone }))
+    }
+}
+
+/// On the host's processors the run is over, and its fault is found.
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if self.alone.is_none() {
+            return;
+        }
+        IS_WATCHED.set(false);
+        for (device, run) in self.runs.iter().filter(|(device, _)| on_host(device)) {
+            let suspects = device.attached::<Suspects>();
+            match device.synchronize() {
+                Ok(()) => suspects.clear(|number| number == *run),
+                Err(error) => suspects.blame_all(&error),
+            }
+        }
+    }
+}
+
+fn on_host(device: &Device) -> bool {
+    device.capabilities().on_host
+}
+
+/// Whether a run reads results of runs that may have had a fault.
+fn reads(of: &Structure, device: &Device) -> bool {
+    if on_host(device) {
+        return false;
+    }
+    let suspects = device.attached::<Suspects>();
+    let settled = suspects.settled.load(SeqCst);
+    let in_doubt = |array: &Array| array.doubt() > settled && array.device() == Some(device);
+    let inputs = of.arrays.iter().zip(&of.tensors).filter(|(_, tensor)| tensor.is_some());
+    suspects.count.load(SeqCst) > 0 && inputs.into_iter().any(|(array, _)| in_doubt(array))
+}
+
+impl Suspect {
+    fn new(of: &Structure, schedule: &Schedule, doubtful: &[usize]) -> Suspect {
+        let checked = |check: &crate::schedule::Check| {
+            let array = &of.arrays[check.array];
+            Checked { number: check.array, op: array.caller(), extent: check.extent, site: array.site() }
+        };
+        Suspect {
+            number: 0,
+            results: doubtful.iter().map(|&array| of.arrays[array].downgrade()).collect(),
+            checks: schedule.checks.iter().map(checked).collect(),
+            custom: schedule.custom.first().map(|&array| of.arrays[array].site()),
+        }
+    }
+}
+
+impl Suspects {
+    fn lock(&self) -> MutexGuard<'_, Runs> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a run, and gives it a number.
+    fn add(&self, device: &Device, run: Suspect) -> u64 {
+        let mut runs = self.lock();
+        // Now and then, for what nobody has any more needs no error.
+        if runs.open.len().is_power_of_two() {
+            runs.open.retain(|run| run.results.iter().any(WeakArray::is_there));
+        }
+        runs.last += 1;
+        let number = runs.last;
+        let results = run.results.iter().filter_map(WeakArray::upgrade);
+        results.filter(|of| of.device() == Some(device)).for_each(|of| of.set_doubt(number));
+        runs.open.push(Suspect { number, ..run });
+        self.count.store(runs.open.len(), SeqCst);
+        number
+    }
+
+    /// Forgets runs that are over without a fault.
+    fn clear(&self, is_over: impl Fn(u64) -> bool) {
+        let mut runs = self.lock();
+        runs.open.retain(|run| !is_over(run.number));
+        self.count.store(runs.open.len(), SeqCst);
+    }
+
+    /// Waits for the runs that may have had a fault, if there are some, and gives their results its
+    /// error.
+    ///
+    /// # Errors
+    /// A fault of other kernels.
+    pub(crate) fn settle(&self, device: &Device) -> kiln_runtime::Result<()> {
+        if self.count.load(SeqCst) == 0 || device.is_capturing() || IS_WATCHED.get() {
+            return Ok(());
+        }
+        let last = self.lock().last;
+        match device.synchronize() {
+            Ok(()) => {
+                self.clear(|number| number <= last);
+                self.settled.fetch_max(last, SeqCst);
+                Ok(())
+            }
+            Err(error) => self.blame(device, &error).then_some(()).ok_or(error),
+        }
+    }
+
+    /// Gives the results of runs that may have had a fault the error of one that was found. Whether
+    /// it was theirs.
+    pub(crate) fn blame(&self, device: &Device, error: &kiln_runtime::Error) -> bool {
+        let is_theirs = number_of(error).is_some()
+            || error.fault().is_some() && self.lock().open.iter().any(|run| run.custom.is_some());
+        let is_theirs = is_theirs && self.count.load(SeqCst) > 0;
+        // Of a GPU's faults the first is told: after another kernel's there may have been one of
+        // theirs.
+        if is_theirs || !on_host(device) {
+            self.blame_all(error);
+        }
+        is_theirs
+    }
+
+    fn blame_all(&self, error: &kiln_runtime::Error) {
+        let runs = {
+            let mut runs = self.lock();
+            self.count.store(0, SeqCst);
+            self.settled.fetch_max(runs.last, SeqCst);
+            std::mem::take(&mut runs.open)
+        };
+        let found = number_of(error);
+        let check = runs.iter().flat_map(|run| &*run.checks).find(|check| Some(check.number) == found);
+        let index =
+            check.map(|&Checked { op, extent, site, .. }| Error::Index { op, extent, location: site });
+        for run in &runs {
+            for array in run.results.iter().filter_map(WeakArray::upgrade) {
+                let of_run = || Error::run(error.clone(), run.custom.unwrap_or_else(|| array.site()));
+                array.fail(index.clone().unwrap_or_else(of_run));
+            }
+        }
+    }
+}
+
+/// The number of the array whose index a fault is about.
+fn number_of(error: &kiln_runtime::Error) -> Option<usize> {
+    let FaultKind::Assert { message } = &error.fault()?.kind else { return None };
+    message.strip_prefix(OUTSIDE)?.parse().ok()
+}
+
+impl Array {
+    /// Waits for the runs that may have had a fault, so that the array has the error if it was made
+    /// by one.
+    ///
+    /// # Errors
+    /// The array's error; a fault of other kernels.
+    pub(crate) fn settle(&self, site: Site) -> Result<()> {
+        if let Some(device) = self.device() {
+            device.attached::<Suspects>().settle(device).map_err(|error| Error::run(error, site))?;
+        }
+        self.error().map_or(Ok(()), Err)
+    }
+
+    /// Reads the elements, once it is known that no kernel that made them had a fault.
+    ///
+    /// # Errors
+    /// The array's error, those of launches and of the read.
+    pub(crate) fn read<R>(
+        &self,
+        site: Site,
+        read: impl Fn(&kiln_runtime::DynTensor) -> kiln_runtime::Result<R>,
+    ) -> Result<R> {
+        loop {
+            let tensor = self.tensor()?;
+            self.settle(site)?;
+            match (read(&tensor), self.device()) {
+                // Another thread's run had it, which was not over when this read began.
+                (Err(error), Some(device)) if device.attached::<Suspects>().blame(device, &error) => {}
+                (done, _) => return done.map_err(|error| Error::run(error, site)),
+            }
+        }
+    }
+}
