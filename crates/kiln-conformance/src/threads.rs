@@ -16,7 +16,7 @@ pub fn cases() -> Vec<Case> {
         shared_memory for i16 bool i32 u32 i64 u64 f16 bf16 f32 f64;
         tree_of_sums for u16 i32 u64 f32 f64;
         shared_transpose;
-        vectors for u8 f16 f32 f64;
+        vectors for u8 f32;
         shuffles for i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64;
         votes;
         many_barriers;

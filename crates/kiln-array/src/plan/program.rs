@@ -222,8 +222,8 @@ impl Program {
 }
 
 /// Whether a number is part of the code, which the compiler makes better for it: the few that
-/// formulas have. Others, such as the lengths in means or a learning rate, are arguments. So are all
-/// of u32: a seed may be small.
+/// formulas have. Others, such as the lengths in means or a learning rate, are arguments. So are
+/// all of u32: a seed may be small.
 pub(crate) fn is_part_of_code(literal: Literal) -> bool {
     let number = literal.as_f64();
     let in_formulas = || !number.is_finite() || [0.0, 1.0, -1.0, 2.0, 0.5].contains(&number);
