@@ -55,11 +55,11 @@ impl Access {
 }
 
 fn single(kind: &OpKind) -> Option<Access> {
-    match kind {
-        OpKind::Linear { op: LinearOp::Load { lanes: 1, reuse }, .. } => Some(Access::Load(*reuse)),
-        OpKind::Linear { op: LinearOp::Store { lanes: 1, reuse }, .. } => Some(Access::Store(*reuse)),
-        _ => None,
+    let OpKind::Linear { op, .. } = kind else { return None };
+    if let LinearOp::Load { lanes: 1, reuse } = op {
+        return Some(Access::Load(*reuse));
     }
+    if let LinearOp::Store { lanes: 1, reuse } = op { Some(Access::Store(*reuse)) } else { None }
 }
 
 /// What adjacent accesses have in common.
