@@ -6,6 +6,7 @@ use crate::op::Op;
 use crate::plan::body::{Body, Group, Value};
 use crate::plan::graph::Graph;
 use crate::plan::partition::Part;
+use crate::plan::peak::peak;
 use crate::plan::program::Columns;
 use crate::plan::steps::{Plan, Step, plan};
 use std::collections::BTreeMap;
@@ -21,7 +22,7 @@ use std::fmt::Write;
 /// let text = explain(&[&((x * 2.0).exp() + 1.0)])?;
 /// assert_eq!(
 ///     text,
-///     "1 kernel, 48 bytes read, 48 bytes written\n\
+///     "1 kernel, 48 bytes read, 48 bytes written, at most 48 held at once\n\
 ///      1. array_add: 3 operations\n   reads f32 [3, 4]\n   writes f32 [3, 4]\n"
 /// );
 /// # Ok::<(), kiln_array::Error>(())
@@ -36,6 +37,27 @@ pub fn explain(arrays: &[&Array]) -> Result<String> {
     Ok(explanation.text())
 }
 
+/// The most bytes of device memory that the evaluation of arrays takes at once beside what is there
+/// before: results and what lies between them, without the memory that sorts and other kernels of
+/// the library have while they run. Nothing runs.
+///
+/// ```
+/// use kiln_array::{Array, peak_memory};
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let x = Array::new(&device, &[1.0f32; 12], &[3, 4]);
+/// let product = x.matmul(&x.transpose()); // 36 bytes
+/// assert_eq!(peak_memory(&[&product.exp().sum()])?, 36 + 4);
+/// assert_eq!(peak_memory(&[&x])?, 0); // it is there
+/// # Ok::<(), kiln_array::Error>(())
+/// ```
+///
+/// # Errors
+/// The error of an array that has one.
+pub fn peak_memory(arrays: &[&Array]) -> Result<usize> {
+    let graph = Graph::of(arrays)?;
+    Ok(peak(&graph, &plan(&graph)))
+}
+
 /// A kernel of a plan.
 struct Kernel {
     what: String,
@@ -46,12 +68,14 @@ struct Kernel {
 struct Explanation<'a> {
     graph: &'a Graph,
     kernels: Vec<Kernel>,
+    /// The most bytes that are there at once of what the kernels write.
+    peak: usize,
 }
 
 impl<'a> Explanation<'a> {
     fn of(graph: &'a Graph, plan: &Plan) -> Explanation<'a> {
         let kernels = plan.steps.iter().map(|step| kernel(graph, plan, step)).collect();
-        Explanation { graph, kernels }
+        Explanation { graph, kernels, peak: peak(graph, plan) }
     }
 
     fn text(&self) -> String {
@@ -60,10 +84,11 @@ impl<'a> Explanation<'a> {
         };
         let count = self.kernels.len();
         let mut text = format!(
-            "{count} kernel{}, {} bytes read, {} bytes written\n",
+            "{count} kernel{}, {} bytes read, {} bytes written, at most {} held at once\n",
             if count == 1 { "" } else { "s" },
             bytes(|kernel| &kernel.reads),
-            bytes(|kernel| &kernel.writes)
+            bytes(|kernel| &kernel.writes),
+            self.peak
         );
         for (at, kernel) in self.kernels.iter().enumerate() {
             // Writing to a text cannot fail.

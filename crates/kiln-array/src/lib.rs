@@ -26,7 +26,7 @@
 //!   [`hvp`]; rules of your own: [`custom_vjp`], [`custom_jvp`]; less memory: [`remat`].
 //! - Functions of many: [`vmap`], [`scan`], [`cond`].
 //! - Networks and their training: [`nn`], [`optimizer`].
-//! - When and how something is computed: [`eval`], [`explain`], [`custom_kernel`].
+//! - When and how something is computed: [`eval`], [`explain`], [`peak_memory`], [`custom_kernel`].
 //!
 //! An [`Array`] is a handle to a node: an operation with its inputs, an element type, a shape, a
 //! device, the line that recorded it; or, once it is computed, a tensor. Types and shapes are
@@ -135,7 +135,7 @@ pub use batch::{vmap, vmap_axes};
 pub use control::{cond, scan};
 pub use custom_kernel::custom_kernel;
 pub use error::{Error, Result, Site};
-pub use explain::explain;
+pub use explain::{explain, peak_memory};
 pub use grad::{
     Gradients, Parameters, custom_jvp, custom_vjp, grad, hessian, hvp, jacobian, jvp, remat, value_and_grad,
     vjp,

@@ -221,7 +221,7 @@ impl Schedule {
 }
 
 /// The arrays that a step reads.
-fn reads(graph: &Graph, partition: &Partition, step: &Step) -> Vec<usize> {
+pub(crate) fn reads(graph: &Graph, partition: &Partition, step: &Step) -> Vec<usize> {
     match step {
         Step::Kernel(launch) => launch.inputs.iter().map(|view| view.vertex).collect(),
         Step::Library { vertex, .. } => partition.reads(graph, &Part::Library { vertex: *vertex }),
@@ -256,7 +256,7 @@ fn doubtful(graph: &Graph, partition: &Partition, steps: &[Step]) -> Vec<usize> 
 }
 
 /// What shares memory with what is there now.
-fn shares(partition: &Partition, is_there: &mut [bool]) -> Vec<Share> {
+pub(crate) fn shares(partition: &Partition, is_there: &mut [bool]) -> Vec<Share> {
     let mut shared = Vec::new();
     for &(array, with) in &partition.aliases {
         if is_there[with] && !is_there[array] {

@@ -2,7 +2,7 @@
 
 use kiln_array::nn::Key;
 use kiln_array::optimizer::AdamW;
-use kiln_array::{Array, eval, explain};
+use kiln_array::{Array, eval, explain, peak_memory};
 use kiln_runtime::{Activity, Device};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -235,7 +235,7 @@ fn a_plan_is_explained() {
     let x = Array::new(&device, &numbers(12), &[3, 4]);
     let y = (&x * 2.0).softmax(-1).matmul(&x.transpose());
     let plan = explain(&[&y]).unwrap();
-    let expected = "2 kernels, 144 bytes read, 84 bytes written
+    let expected = "2 kernels, 144 bytes read, 84 bytes written, at most 84 held at once
 1. array_div: max, sum; 6 operations, rows of 4 in a tile
    reads f32 [3, 4]
    writes f32 [3, 4] for kernel 2: matmul reads it from memory
@@ -247,11 +247,30 @@ fn a_plan_is_explained() {
 }
 
 #[test]
+fn the_peak_of_memory_is_known_before_a_run() {
+    let device = device(7008);
+    let of = |rows: usize, columns: usize| Array::new(&device, &numbers(rows * columns), &[rows, columns]);
+    let first = of(4, 8).matmul(&of(8, 16)); // 256 bytes
+    let second = first.matmul(&of(16, 2)); // 32 bytes
+    let last = second.matmul(&of(2, 8)); // 128 bytes
+    assert_eq!(peak_memory(&[&last]).unwrap(), 256 + 32);
+    // What is asked for stays, also in another shape.
+    assert_eq!(peak_memory(&[&first.flatten(), &last]).unwrap(), 256 + 32 + 128);
+    assert_eq!(peak_memory(&[&second, &last]).unwrap(), 256 + 32);
+    second.eval().unwrap();
+    assert_eq!(peak_memory(&[&last]).unwrap(), 128);
+    assert!(peak_memory(&[&first.matmul(&of(3, 3))]).is_err());
+}
+
+#[test]
 fn random_numbers_are_one_kernel() {
     let device = device(7006);
     let x = Key::new(1).normal(&device, &[3, 5]);
     let plan = explain(&[&x]).unwrap();
-    assert!(plan.starts_with("1 kernel, 0 bytes read, 60 bytes written\n"), "{plan}");
+    assert!(
+        plan.starts_with("1 kernel, 0 bytes read, 60 bytes written, at most 60 held at once\n"),
+        "{plan}"
+    );
 }
 
 #[test]

@@ -13,6 +13,7 @@
 //! | `program.rs` | a kernel before it is IR |
 //! | `sizes.rs` | how large tiles are |
 //! | `steps.rs` | the launches in order |
+//! | `peak.rs` | how much of what they make is there at once |
 
 pub(crate) mod affine;
 pub(crate) mod body;
@@ -22,6 +23,7 @@ pub(crate) mod hash;
 pub(crate) mod lower;
 pub(crate) mod merge;
 pub(crate) mod partition;
+pub(crate) mod peak;
 pub(crate) mod program;
 pub(crate) mod sizes;
 pub(crate) mod steps;
