@@ -213,7 +213,8 @@ impl Subject<'_> {
         require(matches!(elem.bytes(), 1 | 2 | 4) && elem != Scalar::Bool, || {
             format!("copies of {elem} are not supported")
         })?;
-        require((columns * elem.bytes()).is_multiple_of(128), || {
+        let bytes = columns.checked_mul(elem.bytes());
+        require(bytes.is_some_and(|bytes| bytes.is_multiple_of(128)), || {
             format!("rows of {columns} {elem}, expected a multiple of 128 bytes")
         })
     }
@@ -269,7 +270,7 @@ impl Subject<'_> {
 
     fn shared_load(&self) -> Outcome {
         let (tile, [rows, columns]) = self.counts(2, 1)?.shared_tile(0)?;
-        let words = columns * tile.elem.bytes() / WORD;
+        let words = columns.saturating_mul(tile.elem.bytes()) / WORD;
         self.result(0, &Type::tile(Scalar::U32, Shape::new(&[rows, words])))
     }
 
@@ -363,7 +364,7 @@ impl Subject<'_> {
                 .enumerate()
                 .try_for_each(|(i, at)| self.operand(at, &Type::scalar(sum))?.result(i, &Type::scalar(sum)));
         }
-        let words = k * b.elem.bytes() / WORD;
+        let words = k.saturating_mul(b.elem.bytes()) / WORD;
         let (all, sums) = (self.data.operands.len(), self.data.results.len());
         if all > 5 && sums > 0 && all > 3 + sums {
             let m = self.tile(3)?.shape.extents().first().copied().unwrap_or(0);
@@ -419,7 +420,7 @@ impl Subject<'_> {
                 )
             })?;
         }
-        let warps: u32 = tasks.iter().map(|t| t.copies * t.warps).sum();
+        let warps = tasks.iter().map(|t| t.copies.saturating_mul(t.warps)).fold(0, u32::saturating_add);
         require((1..=32).contains(&warps), || format!("{warps} warps in all, expected 1 to 32"))?;
         let registers: u32 = tasks.iter().map(|t| 32 * t.copies * t.warps * t.registers).sum();
         require(registers <= REGISTERS, || {

@@ -29,9 +29,10 @@ pub(super) fn check(s: &Subject, op: MatrixOp) -> Outcome {
         MatrixOp::Store { grid, fragment, slot } => {
             let sums = s.counts(2, 0)?.sums(0, op)?;
             let [high, wide] = grid.fragments(sums);
-            require(fragment < high * wide, || format!("fragment {fragment} of {} of a warp", high * wide))?;
+            let all = high.saturating_mul(wide);
+            require(fragment < all, || format!("fragment {fragment} of {all} of a warp"))?;
             let staged = s.allocation(1, Scalar::F32)?;
-            require((slot + 1) * MATRIX * MATRIX <= staged[1], || {
+            require(slot < staged[1] / (MATRIX * MATRIX), || {
                 format!("fragment {slot} of a line of {} elements", staged[1])
             })
         }

@@ -220,7 +220,7 @@ impl Subject<'_> {
 
     pub(super) fn lanes(&self, lanes: u32, ty: &Type) -> Outcome {
         require(ty.is_scalar(), || format!("a lane is {ty}, expected a scalar"))?;
-        let fits = lanes.is_power_of_two() && lanes * ty.elem().bytes() <= 16;
+        let fits = lanes.is_power_of_two() && lanes.saturating_mul(ty.elem().bytes()) <= 16;
         require(fits, || format!("{lanes} lanes of {ty}, expected a power of two within 16 bytes"))
     }
 }
