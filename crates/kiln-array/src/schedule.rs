@@ -237,6 +237,8 @@ pub(crate) fn reads(graph: &Graph, partition: &Partition, step: &Step) -> Vec<us
 fn doubtful(graph: &Graph, partition: &Partition, steps: &[Step]) -> Vec<usize> {
     let mut is_doubtful = vec![false; graph.len()];
     for step in steps {
+        // What shares memory with a result is as doubtful to those who read it.
+        partition.aliases.iter().for_each(|&(array, with)| is_doubtful[array] |= is_doubtful[with]);
         let (can_fault, made) = match step {
             Step::Kernel(launch) => {
                 (!launch.checks.is_empty(), launch.outputs.iter().map(|view| view.vertex).collect())

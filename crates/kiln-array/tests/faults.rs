@@ -62,6 +62,20 @@ fn what_a_failed_run_made_holds_its_error() {
 }
 
 #[test]
+fn what_is_made_of_a_shape_of_a_wrong_array_holds_its_error() {
+    for device in devices() {
+        let taken = x(&device).take(&wrong(&device), 1);
+        let line = line!() - 1;
+        let product = taken.reshape(&[4, 1]).matmul(&taken.reshape(&[1, 4]));
+        let sum = product.sum();
+        assert!(eval(&[&taken, &product, &sum]).is_ok());
+        is_index(sum.item::<f32>(), "take", line);
+        is_index(product.to_vec::<f32>(), "take", line);
+        is_index(taken.to_vec::<f32>(), "take", line);
+    }
+}
+
+#[test]
 fn a_healthy_array_has_no_error_of_another_run() {
     for device in devices() {
         for round in 0..4 {

@@ -125,7 +125,7 @@ impl Sort {
     /// # Errors
     /// [`Error::Shape`] if the shapes differ; [`Error::Value`] for rows of 2^32 elements or more;
     /// out of memory for keys and indices, 16 to 24 bytes an element, of rows of more than 2,048
-    /// elements (1,024 with little shared memory).
+    /// elements (1,024 with little shared memory; 16 on a CPU).
     pub fn order<T: Sortable>(self, x: &Tensor<T, 2>, order: &mut Tensor<i64, 2>) -> Result<()> {
         same_shape("the order of a sort", x, order)?;
         let [rows, columns] = x.shape();

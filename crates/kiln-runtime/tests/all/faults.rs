@@ -27,6 +27,14 @@ fn exchange_pair(x: &mut Tensor<u64, 1>, at: Val<i64>) {
     device_assert!((a == 3) & (b == 4));
 }
 
+const VECTORS: u32 = line!() + 5;
+#[kernel(crate = kiln_runtime)]
+fn copy_vectors(x: &Tensor<i32, 1>, y: &mut Tensor<i32, 1>, first: Val<i64>) {
+    let i = thread_index() + first;
+    // SAFETY: each thread has elements of its own.
+    unsafe { y.write_vec(i, x.get_vec::<4>(i)) };
+}
+
 /// Devices of the test's own: the first call that waits for a stream has its faults, in whichever
 /// thread it is.
 fn devices() -> [Device; 2] {
@@ -36,6 +44,23 @@ fn devices() -> [Device; 2] {
 #[track_caller]
 fn fault(error: Error) -> Fault {
     error.fault().unwrap_or_else(|| panic!("{error} should be a fault")).clone()
+}
+
+#[test]
+fn a_vector_that_is_not_wholly_inside_is_a_fault() {
+    for device in devices() {
+        let x = device.tensor(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11], [11]).unwrap();
+        let mut y = device.zeros([11]).unwrap();
+        copy_vectors(&x, &mut y, 0).grid([1]).block([2]).launch(&device).unwrap();
+        assert_eq!(y.to_vec().unwrap(), [1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0]);
+        for (first, index) in [(2, 11), (-1, -1)] {
+            copy_vectors(&x, &mut y, first).grid([1]).block([1]).launch(&device).unwrap();
+            let fault = fault(y.to_vec().unwrap_err());
+            assert!(fault.location.starts_with(&format!("{}:{VECTORS}:", file!())), "{fault}");
+            assert!(fault.to_string().contains(&format!("index {index}")), "{fault}");
+            assert_eq!(y.to_vec().unwrap(), [1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0]);
+        }
+    }
 }
 
 #[test]
