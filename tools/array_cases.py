@@ -407,6 +407,99 @@ def spectral():
         case("slogdet log", [x], np.asarray(-np.inf, narrow))
 
 
+def sizes(dtype):
+    """Numbers of all sizes, and those that are none."""
+    info = np.finfo(TYPES[dtype])
+    low, high = np.log10([info.smallest_subnormal, info.max]).astype(int)
+    x = np.concatenate([10.0 ** np.linspace(low + 1, high - 1, 24), [1, 0.999, 1.001, 2.0 ** 27, 2.0 ** 28, 2.0 ** 29]])
+    x = np.concatenate([x, [info.max, info.smallest_subnormal, info.tiny, 0, np.inf, np.nan]])
+    return np.concatenate([x, -x]).astype(TYPES[dtype])
+
+
+def inverses():
+    functions = {"asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "cbrt": np.cbrt}
+    for name, function in functions.items():
+        for dtype in ["f32", "f64"]:
+            near = 1 - 2.0 ** -np.arange(1, 24 if dtype == "f32" else 53, 5)
+            for x in [sizes(dtype), array(dtype, (3, 9)), np.concatenate([near, -near, 2 - near]).astype(TYPES[dtype])]:
+                # In f64, and then in the type: NumPy's own f32 is no better than ours.
+                case(name, [x], function(x.astype(np.float64)).astype(TYPES[dtype]))
+        for dtype in ["u32", "i32", "i64", "bool", "f16"]:
+            x = array(dtype, (9,), special=False)
+            if np.dtype(TYPES[dtype]).kind in "iu":
+                x[:2] = np.iinfo(TYPES[dtype]).min, np.iinfo(TYPES[dtype]).max
+            result = function(x.astype(np.float32)).astype(np.float16) if dtype in ("f16", "bool") else function(x)
+            case(name, [x], result)
+        for shape in [(), (0,), (2, 0, 3)]:
+            x = array("f32", shape, special=False)
+            case(name, [x], function(x))
+    for dtype in ["f32", "f64"]:
+        x = sizes(dtype)
+        for y in [rng.permutation(x), rng.permutation(x), x[::-1].copy(), x, np.asarray(1, TYPES[dtype])]:
+            case("hypot", [x, y], np.hypot(x.astype(np.float64), y).astype(TYPES[dtype]))
+    for a, b in [("i32", "f32"), ("f16", "f16"), ("f32", "f64"), ("i64", "i32"), ("bool", "f32")]:
+        for left, right in [((2, 3), (3,)), ((4, 1), (1, 5)), ((), (6,)), ((0,), (1,))]:
+            x, y = array(a, left), array(b, right)
+            case("hypot", [x, y], np.hypot(x.astype(np.float64), y).astype(np.hypot(x, y).dtype))
+
+
+def quantiles():
+    for dtype in ["f32", "f64", "f16", "i32", "i64", "u32", "bool"]:
+        for shape, axis in [((1,), 0), ((2,), 0), ((3, 4), -1), ((2, 9, 3), 1), ((5, 33), 1), ((0, 3), 1), ((3, 0), 1)]:
+            x = array(dtype, shape, special=False)
+            if x.size > 3 and np.dtype(TYPES[dtype]).kind == "f" and rng.integers(2):
+                x.flat[rng.integers(x.size)] = np.nan
+            wide = x.astype({"f16": np.float32, "bool": np.float64}.get(dtype, TYPES[dtype]))
+            result = lambda y: np.asarray(y, TYPES[dtype] if dtype[0] == "f" else np.float64)
+            nothing = result(np.full(np.delete(shape, axis), np.nan))
+            case(f"median {axis}", [x], result(np.median(wide, axis)) if shape[axis] else nothing)
+            for q in [0, 0.1, 0.7, 1]:
+                case(f"quantile {axis} {q}", [x], result(np.quantile(wide, q, axis)) if shape[axis] else nothing)
+            case(f"quantiles {axis} 0.75 0.2", [x], result(np.quantile(wide, [0.75, 0.2], axis)) if shape[axis] else np.stack([nothing] * 2))
+
+
+def nearness():
+    for a, b in [("f32", "f32"), ("f64", "f64"), ("f16", "f32"), ("i32", "f64"), ("i32", "i64"), ("bool", "bool"), ("u32", "bool")]:
+        for left, right in [((2, 3), (3,)), ((7,), (7,)), ((0,), (1,)), ((), ())]:
+            for rtol, atol in [(1e-5, 1e-8), (0.25, 0.5), (0, 0)]:
+                x, y = array(a, left, low=0, high=3), array(b, right, low=0, high=3)
+                case(f"is_close {rtol} {atol}", [x, y], np.isclose(x, y, rtol, atol))
+                case(f"all_close {rtol} {atol}", [x, y], np.asarray(np.allclose(x, y, rtol, atol)))
+            case("array_equal", [x, y], np.asarray(np.array_equal(x, y)))
+        x = array(a, (3, 2), special=False)
+        case("all_close 1e-5 1e-8", [x, x], np.asarray(True))
+        case("array_equal", [x, x], np.asarray(True))
+        case("array_equal", [x, x.T], np.asarray(False))
+
+
+def bins():
+    for a, b in [("f32", "f32"), ("f64", "f32"), ("i32", "i32"), ("i32", "f64"), ("u32", "i64"), ("bool", "bool"), ("f16", "f16")]:
+        for count in [0, 1, 2, 8, 33]:
+            x = np.sort(array(a, (count,)))
+            for shape in [(), (4, 3), (2, 0)]:
+                y = array(b, shape)
+                for side in ["left", "right"]:
+                    case(f"searchsorted {side}", [x, y], np.asarray(np.searchsorted(x, y, side), np.int64))
+    for dtype in ["i32", "u32", "i64"]:
+        for shape in [(1,), (0,), (20,), (700,)]:
+            x = array(dtype, shape, low=0, high=9)
+            for length in [9, 12]:
+                case(f"bincount {length}", [x], np.bincount(x, minlength=length).astype(np.int64))
+                for of in ["f32", "f64", "i32", "bool"]:
+                    w = array(of, shape, special=False)
+                    sums = np.bincount(x, w.astype(np.float64), length)
+                    case(f"bincount_weighted {length}", [x, w], sums.astype(TYPES[of] if of[0] == "f" else np.int64))
+    x = array("i32", (2, 3), low=0, high=3)
+    w = array("f32", (3,), special=False)
+    case("bincount 3", [x], np.bincount(x.ravel(), minlength=3).astype(np.int64))
+    case("bincount_weighted 3", [x, w], np.bincount(x.ravel(), np.tile(w, 2), 3).astype(np.float32))
+    for shapes in [[(3,)], [(3,), (2,)], [(2,), (), (4,)], [(2,), (0,)], [()]]:
+        many = [array(dtype, shape) for dtype, shape in zip(["f32", "i32", "f64"], shapes)]
+        for at, grid in enumerate(np.meshgrid(*many, indexing="ij")):
+            # A number is an axis of one coordinate.
+            case(f"meshgrid {at}", many, grid)
+
+
 def main():
     with np.errstate(all="ignore"):
         elementwise()
@@ -423,6 +516,10 @@ def main():
         functions_of_integers()
         masked()
         spectral()
+        inverses()
+        quantiles()
+        nearness()
+        bins()
 
 
 sys.exit(main())

@@ -169,6 +169,14 @@ CASES = {
     "max_pool2d": ((1, 2, 4, 4), 0, lambda x: pooled(x, (2, 2), (2, 1), np.max)),
     "avg_pool2d": ((1, 2, 4, 4), 0, lambda x: pooled(x, (2, 3), (1, 1), np.mean)),
 
+    "asinh": ((7,), 0, np.arcsinh), "acosh": ((7,), 1, lambda x: np.arccosh(x + 1)), "cbrt": ((7,), 0, np.cbrt),
+    "atanh": ((7,), 0, lambda x: np.arctanh(x * 0.3)), "hypot": ((4,), 0, lambda x: np.hypot(x, beside(3, 4)) * x),
+    "hypot of": ((3, 1), 0, lambda x: np.hypot(beside(4), np.exp(x))),
+    "meshgrid": ((4,), 0, lambda x: np.prod(np.stack(np.meshgrid(x, np.exp(x), indexing="ij")), 0)),
+    "median": ((2, 5), 0, lambda x: np.median(x, 1)), "median of two": ((4, 2), 0, lambda x: np.median(x, 0) * x),
+    "quantiles": ((2, 5), 0, lambda x: np.quantile(x, np.array([0.1, 0.7, 1.0]), -1)),
+    "bincount_weighted": ((6,), 0, lambda x: np.bincount(I([2, 0, 2, 1, 2, 0]), np.exp(x), length=4)),
+
     "take": ((3, 2), 0, lambda x: np.exp(x)[at2]), "take one": ((3, 2), 0, lambda x: x[:, I([1])]),
     "take by itself": ((3, 4), 0, lambda x: x[:, np.argmax(x, 1)]),
     "take_along": ((2, 4), 0, lambda x: np.take_along_axis(x, at2 % 4, 1)),

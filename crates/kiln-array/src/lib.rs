@@ -21,7 +21,7 @@
 //! ```
 //!
 //! - Arrays, their functions and operators: [`Array`]; of several arrays: [`concatenate`],
-//!   [`stack`], [`einsum`].
+//!   [`stack`], [`meshgrid`], [`einsum`].
 //! - Derivatives: [`grad`], [`value_and_grad`], [`jvp`], [`vjp`], [`jacobian`], [`hessian`],
 //!   [`hvp`]; rules of your own: [`custom_vjp`], [`custom_jvp`]; less memory: [`remat`].
 //! - Functions of many: [`vmap`], [`scan`], [`cond`].
@@ -130,7 +130,7 @@ mod schedule;
 mod shape;
 mod spare;
 
-pub use array::{Convolution, MatrixNorm, Operand, concatenate, einsum, eval, stack};
+pub use array::{Convolution, MatrixNorm, Operand, Side, concatenate, einsum, eval, meshgrid, stack};
 pub use batch::{vmap, vmap_axes};
 pub use control::{cond, scan};
 pub use custom_kernel::custom_kernel;

@@ -1,11 +1,54 @@
 //! Elements in other places, several times, or in part: all of it indices of what reads them.
 
 use super::join::concatenate;
-use crate::error::{Error, Site};
-use crate::node::Array;
+use crate::error::{Error, Result, Site};
+use crate::node::{Array, common_device};
 use crate::shape::{Extents, without};
 use kiln_ir::Literal;
 use std::panic::Location;
+
+/// The coordinates of a grid, of those along each of its axes: for each array, of one axis or a
+/// number, one of the grid's shape, whose elements follow the array along its own axis and are
+/// equal along the others. They take no memory.
+///
+/// It is NumPy's `meshgrid` with `indexing="ij"`. NumPy's default, for x and y of an image, is that
+/// with the first two axes of all results [swapped](Array::swap_axes).
+///
+/// ```
+/// use kiln_array::{Array, meshgrid};
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let (rows, columns) = (Array::arange(&device, 2), Array::arange(&device, 3) * 10);
+/// let grid = meshgrid(&[&rows, &columns]);
+/// assert_eq!(grid[0].to_vec::<i64>()?, [0, 0, 0, 1, 1, 1]);
+/// assert_eq!((&grid[0] + &grid[1]).to_vec::<i64>()?, [0, 10, 20, 1, 11, 21]);
+/// # Ok::<(), kiln_array::Error>(())
+/// ```
+///
+/// # Errors
+/// The results have an error if an array has more than one axis, or if arrays are on two devices.
+#[track_caller]
+pub fn meshgrid(arrays: &[&Array]) -> Vec<Array> {
+    let site = Location::caller();
+    let grid = || -> Result<Vec<Array>> {
+        if let Some(error) = arrays.iter().find_map(|array| array.error()) {
+            return Err(error);
+        }
+        common_device(arrays, "meshgrid", site)?;
+        if let Some(wrong) = arrays.iter().find(|array| array.rank() > 1) {
+            let problem = format!("an array of shape {:?}: each is one axis of the grid", wrong.shape());
+            return Err(Error::Shape { op: "meshgrid", problem, location: site });
+        }
+        let shape: Extents = arrays.iter().map(|array| array.len()).collect();
+        let one = |(at, array): (usize, &&Array)| {
+            let mut own = Extents::from_elem(1, shape.len());
+            own[at] = array.len();
+            super::create::checked_size("meshgrid", &shape, array.dtype(), site)?;
+            Ok(array.reshaped(&own, site).stretched(&shape, site))
+        };
+        arrays.iter().enumerate().map(one).collect()
+    };
+    grid().unwrap_or_else(|error| arrays.iter().map(|_| Array::failed(error.clone(), site)).collect())
+}
 
 impl Array {
     /// The elements moved along an axis by so many places, towards its end if that is positive;

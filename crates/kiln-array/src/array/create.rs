@@ -1,6 +1,6 @@
 //! Arrays from elements, of one number, of numbers in order.
 
-use crate::dtype::SUPPORTED;
+use crate::dtype::{Kind, SUPPORTED, kind};
 use crate::error::{Error, Result, Site};
 use crate::node::{Array, Recipe};
 use crate::op::Op;
@@ -137,6 +137,32 @@ impl Array {
         Array::iota(device, &[len], 0, Location::caller())
     }
 
+    /// The numbers from `start` on, in steps of `step`, that are before `stop`: NumPy's `arange` of
+    /// three numbers, beside [`arange`](Self::arange) as [`slice_step`](Self::slice_step) is beside
+    /// [`slice`](Self::slice). They are of the numbers' type, and none if `stop` is not ahead.
+    ///
+    /// Element i is `start + i * step`, of 16-bit floats in f32. Of floats a rounding error decides
+    /// whether the last one is before `stop`: where their number matters, use
+    /// [`linspace`](Self::linspace).
+    ///
+    /// ```
+    /// # use kiln_array::Array;
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// assert_eq!(Array::arange_step(&device, 2, 9, 3).to_vec::<i32>()?, [2, 5, 8]);
+    /// assert_eq!(Array::arange_step(&device, 1.0, 0.0, -0.25).to_vec::<f64>()?, [1.0, 0.75, 0.5, 0.25]);
+    /// # Ok::<(), kiln_array::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The array has an error if `step` is zero, if a number is infinite or NaN, or if they are of
+    /// bool, or of another type that arrays do not compute in.
+    #[track_caller]
+    pub fn arange_step<T: Elem>(device: &Device, start: T, stop: T, step: T) -> Array {
+        let site = Location::caller();
+        let numbers = [start, stop, step].map(|number| number.literal());
+        in_steps(device, numbers, site).unwrap_or_else(|error| Array::failed(error, site))
+    }
+
     /// `len` f64 numbers from `first` to `last` at equal distances, both among them; `first` alone
     /// if `len` is 1.
     ///
@@ -186,6 +212,50 @@ impl Array {
             (None, None) => self.clone(),
         }
     }
+}
+
+/// The numbers from the first to before the second in steps of the third, which are of one type.
+fn in_steps(device: &Device, [start, stop, step]: [Literal; 3], location: Site) -> Result<Array> {
+    let (op, dtype) = ("arange_step", start.elem());
+    checked_type(op, dtype, location)?;
+    let shown = |number: Literal| match kind(dtype) {
+        Kind::Float => number.as_f64().to_string(),
+        Kind::Bool | Kind::Integer => number.as_i128().to_string(),
+    };
+    let refused = |problem: &str| {
+        let [start, stop, step] = [start, stop, step].map(shown);
+        let problem = format!("from {start} to {stop} in steps of {step}: {problem}");
+        Error::Shape { op, problem, location }
+    };
+    let len = match kind(dtype) {
+        Kind::Bool => {
+            return Err(Error::Type { op, dtype, hint: "it is for numbers", location });
+        }
+        Kind::Integer => {
+            let [start, stop, step] = [start, stop, step].map(Literal::as_i128);
+            let way = stop - start;
+            let past = way.checked_rem(step).ok_or_else(|| refused("the step is zero"))?;
+            // The quotient is rounded towards zero, where nothing is.
+            let is_ahead = (way < 0) == (step < 0);
+            usize::try_from((way / step + i128::from(past != 0 && is_ahead)).max(0)).unwrap_or(usize::MAX)
+        }
+        Kind::Float => {
+            let [start, stop, step] = [start, stop, step].map(Literal::as_f64);
+            if step == 0.0 {
+                return Err(refused("the step is zero"));
+            }
+            if ![start, stop, step].iter().all(|number| number.is_finite()) {
+                return Err(refused("the numbers are to be finite"));
+            }
+            ((stop - start) / step).ceil() as usize
+        }
+    };
+    checked_size(op, &[len], dtype, location)?;
+    let index = Array::iota(device, &[len], 0, location);
+    let number = |of: Literal| constant(device, op, of, &[], location);
+    let wide = if kind(dtype) == Kind::Float { dtype.accumulator() } else { Scalar::I64 };
+    let [start, step] = [start, step].map(|of| number(of).cast_at(wide, location));
+    Ok((index.cast_at(wide, location) * step + start).cast_at(dtype, location))
 }
 
 /// An array of one number.

@@ -1,12 +1,13 @@
 //! Comparisons, and choosing by them.
 
 use super::arithmetic::{Operand, common_shape, paired};
-use crate::dtype::promote;
-use crate::error::{Error, Site};
-use crate::node::{Array, Made};
+use super::create::constant;
+use crate::dtype::{float_of, promote};
+use crate::error::{Error, Result, Site};
+use crate::node::{Array, Made, common_device};
 use crate::op::Op;
 use crate::shape::Extents;
-use kiln_ir::{CompareOp, Scalar};
+use kiln_ir::{CompareOp, Literal, Scalar};
 use std::panic::Location;
 
 fn compare(op: CompareOp, a: &Array, b: &Array, site: Site) -> Array {
@@ -88,5 +89,94 @@ impl Array {
                 Err(Error::Type { op: "where", dtype, hint, location: site })
             }
         })
+    }
+}
+
+/// Whether elements are equal up to tolerances.
+fn close(name: &'static str, a: &Array, b: &Array, [rtol, atol]: [f64; 2], site: Site) -> Array {
+    let dtype = float_of(promote(a.dtype(), b.dtype())).accumulator();
+    match paired(name, a, b, Some(dtype), site) {
+        Err(error) => Array::failed(error, site),
+        Ok([a, b]) => {
+            let within = (&a - &b).abs().less_equal(b.abs() * rtol + atol);
+            (within & b.is_finite()) | a.equal(&b)
+        }
+    }
+}
+
+impl Array {
+    /// Whether elements are equal up to tolerances, a relative and an absolute one: whether their
+    /// distance is at most `atol + rtol * |other|`, as NumPy's `isclose`, whose defaults are 1e-5
+    /// and 1e-8. Infinity is close to itself alone, and NaN to nothing. It is computed in floats:
+    /// f32 for 16-bit ones, f64 for integers.
+    ///
+    /// ```
+    /// # use kiln_array::Array;
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// let x = Array::new(&device, &[100.0f32, 100.1, f32::INFINITY, f32::NAN], &[4]);
+    /// let y = Array::new(&device, &[100.0001f32, 100.0, f32::INFINITY, f32::NAN], &[4]);
+    /// assert_eq!(x.is_close(&y, 1e-5, 1e-8).to_vec::<bool>()?, [true, false, true, false]);
+    /// # Ok::<(), kiln_array::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The result has an error if shapes do not broadcast.
+    #[doc(alias = "isclose")]
+    #[track_caller]
+    pub fn is_close(&self, other: impl Operand, rtol: f64, atol: f64) -> Array {
+        let site = Location::caller();
+        close("is_close", self, &other.beside(self, site), [rtol, atol], site)
+    }
+
+    /// Whether all elements are equal up to tolerances, each as of [`is_close`](Self::is_close):
+    /// one bool, as NumPy's `allclose`. True of no elements.
+    ///
+    /// ```
+    /// # use kiln_array::Array;
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// let x = Array::linspace(&device, 0.0, 1.0, 100);
+    /// assert!((&x * 3.0 / 3.0).all_close(&x, 1e-12, 0.0).item::<bool>()?);
+    /// # Ok::<(), kiln_array::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As of [`is_close`](Self::is_close).
+    #[doc(alias = "allclose")]
+    #[track_caller]
+    pub fn all_close(&self, other: impl Operand, rtol: f64, atol: f64) -> Array {
+        let site = Location::caller();
+        close("all_close", self, &other.beside(self, site), [rtol, atol], site).all()
+    }
+
+    /// Whether two arrays have the same shape and equal elements: one bool. Nothing broadcasts, and
+    /// NaN is not equal to itself, as in NumPy. Element types may differ.
+    ///
+    /// ```
+    /// # use kiln_array::Array;
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// let x = Array::new(&device, &[1, 2], &[2]);
+    /// assert!(x.array_equal(&(Array::arange(&device, 2) + 1)).item::<bool>()?);
+    /// assert!(!x.array_equal(&x.reshape(&[2, 1])).item::<bool>()?);
+    /// # Ok::<(), kiln_array::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The result has an error if the arrays are on two devices.
+    #[track_caller]
+    pub fn array_equal(&self, other: &Array) -> Array {
+        let site = Location::caller();
+        let equal = || -> Result<Array> {
+            if let Some(error) = self.error().or_else(|| other.error()) {
+                return Err(error);
+            }
+            common_device(&[self, other], "array_equal", site)?;
+            match self.device() {
+                Some(device) if self.shape() != other.shape() => {
+                    Ok(constant(device, "array_equal", Literal::bool(false), &[], site))
+                }
+                _ => Ok(compare(CompareOp::Eq, self, other, site).all()),
+            }
+        };
+        equal().unwrap_or_else(|error| Array::failed(error, site))
     }
 }

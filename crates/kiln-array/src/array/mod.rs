@@ -5,6 +5,7 @@
 //! | `create.rs` | arrays from elements, of one number, of numbers in order |
 //! | `arithmetic.rs` | operators, and operations on two arrays |
 //! | `functions.rs`, `gelu.rs` | functions of each element |
+//! | `hyperbolic.rs` | inverse hyperbolic functions, cube roots, hypotenuses |
 //! | `logic.rs` | comparisons, `where` |
 //! | `views.rs` | other shapes, parts, other orders of axes |
 //! | `arrange.rs` | elements moved, repeated, triangles and diagonals |
@@ -16,6 +17,8 @@
 //! | `mask.rs` | elements by masks |
 //! | `scan.rs` | running sums, products and extremes |
 //! | `sort.rs` | elements in order, and the greatest ones |
+//! | `quantile.rs` | medians and other quantiles |
+//! | `bins.rs` | places in sorted elements, and counting |
 //! | `einsum.rs` | sums of products by named axes |
 //! | `attention.rs`, `decoding.rs` | attention of sequences to themselves, of a query to a cache |
 //! | `rows.rs` | softmax, norms |
@@ -30,6 +33,7 @@
 pub(crate) mod arithmetic;
 mod arrange;
 pub(crate) mod attention;
+mod bins;
 mod convolution;
 pub(crate) mod create;
 pub(crate) mod decoding;
@@ -37,6 +41,7 @@ mod einsum;
 mod fourier;
 pub(crate) mod functions;
 mod gelu;
+mod hyperbolic;
 mod index;
 mod join;
 mod least_squares;
@@ -44,6 +49,7 @@ mod logic;
 mod mask;
 mod matrices;
 pub(crate) mod product;
+mod quantile;
 mod read;
 pub(crate) mod reduce;
 mod rows;
@@ -55,6 +61,8 @@ mod views;
 pub(crate) mod windows;
 
 pub use arithmetic::Operand;
+pub use arrange::meshgrid;
+pub use bins::Side;
 pub use convolution::Convolution;
 pub use einsum::einsum;
 pub(crate) use join::stack_at;

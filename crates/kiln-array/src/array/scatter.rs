@@ -124,7 +124,7 @@ enum Places {
 }
 
 /// What is put or added.
-struct Given<'a> {
+pub(super) struct Given<'a> {
     name: &'static str,
     x: &'a Array,
     /// In the shape of `x`, but for the axis.
@@ -135,7 +135,7 @@ struct Given<'a> {
 }
 
 impl<'a> Given<'a> {
-    fn of_parts(
+    pub(super) fn of_parts(
         name: &'static str,
         x: &'a Array,
         indices: &Array,
@@ -207,7 +207,7 @@ impl<'a> Given<'a> {
         values.where_(&last.greater_equal(0i64), x)
     }
 
-    fn add(self) -> Result<Array> {
+    pub(super) fn add(self) -> Result<Array> {
         let Given { name, x, ref values, axis, site, .. } = self;
         checked_class(name, Class::Number, x.dtype(), site)?;
         if self.is_nothing() {

@@ -111,7 +111,13 @@ impl Array {
     }
 
     /// The indices that put an axis in order.
-    fn order(&self, name: &'static str, axis: isize, descending: bool, site: Site) -> Result<Array> {
+    pub(super) fn order(
+        &self,
+        name: &'static str,
+        axis: isize,
+        descending: bool,
+        site: Site,
+    ) -> Result<Array> {
         let at = self.axis_at(name, axis, site)?;
         let extent = self.shape()[at];
         if self.is_empty() {

@@ -4,7 +4,7 @@
 use crate::array::arithmetic::binary;
 use crate::error::{Error, Site};
 use crate::node::Array;
-use kiln_ir::{BinaryOp, Scalar};
+use kiln_ir::{BinaryOp, Literal, Scalar};
 use kiln_runtime::Device;
 use std::panic::Location;
 
@@ -78,6 +78,35 @@ impl Key {
         length.sqrt() * angle.cos()
     }
 
+    /// Uniform i64 numbers of at least `low` and less than `high`, as JAX's `randint` and the
+    /// `integers` of NumPy's generators.
+    ///
+    /// Random bits are read as a share of 1, and the number is the whole part of that share of the
+    /// range: of 64 bits for less than 2^32 numbers, and of 128 bits for more. So no chance differs
+    /// from another one by more than one part in 2^32 of it.
+    ///
+    /// ```
+    /// use kiln_array::nn::Key;
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// let throws = Key::new(42).integers(&device, 1, 7, &[600]);
+    /// let counts = (throws - 1).bincount(6).to_vec::<i64>()?;
+    /// assert!(counts.iter().all(|count| (60..140).contains(count)));
+    /// # Ok::<(), kiln_array::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The array has an error if `low` is not less than `high`.
+    #[track_caller]
+    pub fn integers(self, device: &Device, low: i64, high: i64, shape: &[usize]) -> Array {
+        let site = Location::caller();
+        if low >= high {
+            let problem = format!("there is no number of at least {low} and less than {high}");
+            return Array::failed(Error::Shape { op: "integers", problem, location: site }, site);
+        }
+        let words = self.words(device, shape, site);
+        share_of(&words, high.abs_diff(low)) + low
+    }
+
     /// Four random words for each element.
     fn words(self, device: &Device, shape: &[usize], site: Site) -> [Array; 4] {
         let count = shape.iter().try_fold(1usize, |count, &extent| count.checked_mul(extent));
@@ -121,6 +150,27 @@ fn product(x: &Array, by: u32) -> [Array; 2] {
     let upper = whole.shift_right(32);
     [whole, upper].map(|half| half.cast(Scalar::U32))
 }
+
+/// The whole part of a share of a range, as the bits of an i64: words are the digits of the share
+/// after the point, the highest one first. The product is taken as by hand, from the last digit on;
+/// of each only what is carried is kept.
+#[track_caller]
+fn share_of(words: &[Array; 4], range: u64) -> Array {
+    let [low, high] = [range & WORD as u64, range >> 32].map(|half| half as i64);
+    let [lower, upper] = [0, 32].map(|by| move |x: &Array| x.shift_right(by) & WORD);
+    let digits = if high == 0 { &words[..2] } else { &words[..] };
+    // Less than the range, so that no sum below has more than 64 bits.
+    let mut carried = words[0].filled_like(Literal::index(0), Location::caller());
+    for digit in digits.iter().rev() {
+        let digit = digit.cast(Scalar::I64);
+        let below = upper(&(&digit * low + lower(&carried)));
+        carried = if high == 0 { below } else { &digit * high + upper(&carried) + below };
+    }
+    carried
+}
+
+/// The bits of a word.
+const WORD: i64 = 0xFFFF_FFFF;
 
 #[track_caller]
 fn uniform_of(word: &Array) -> Array {

@@ -1,6 +1,6 @@
 //! Every differentiable operation, as a function of one array: what is tested of all of them.
 
-use kiln_array::{Array, Convolution, concatenate, cond, custom_vjp, einsum, nn, scan, stack};
+use kiln_array::{Array, Convolution, concatenate, cond, custom_vjp, einsum, meshgrid, nn, scan, stack};
 use kiln_ir::Scalar;
 use kiln_runtime::Device;
 
@@ -109,6 +109,12 @@ fn elements() -> Vec<Case> {
         "atan" all [7], Array::atan;
         "sinh" all [7], Array::sinh;
         "cosh" all [7], Array::cosh;
+        "asinh" all [7], Array::asinh;
+        "acosh" positive [7], |x| (x + 1.0).acosh();
+        "atanh" all [7], |x| (x * 0.3).atanh();
+        "cbrt" all [7], Array::cbrt;
+        "hypot" all [4], |x| x.hypot(beside(x, &[3, 4])) * x;
+        "hypot of" all [3, 1], |x| beside(x, &[4]).hypot(x.exp());
         "cond" all [7], |x| cond(&x.greater(0.0), x, Array::sqrt, Array::exp);
         "stop_gradient" all [5], |x| x * x.stop_gradient().floor();
         "custom_vjp" all [5], |x| custom_vjp(
@@ -147,6 +153,7 @@ fn views() -> Vec<Case> {
         "trace" all [3, 4], |x| x.trace() * x;
         "move_axis" all [2, 3, 4], |x| x.move_axis(0, 1);
         "diff" all [5, 2], |x| x.square().diff(0);
+        "meshgrid" all [4], |x| { let grid = meshgrid(&[x, &x.exp()]); &grid[0] * &grid[1] };
         "windows" all [2, 7], |x| x.windows(1, 3, 2);
         "windows apart" all [7], |x| x.exp().windows(0, 2, 2);
     }
@@ -223,6 +230,10 @@ fn indexed() -> Vec<Case> {
         "sort" all [3, 4], |x| x.sort(1);
         "sort rows" all [5], |x| x.sort(0) * x;
         "top_k" all [2, 5], |x| x.top_k(2, -1).0;
+        "median" all [2, 5], |x| x.median(1);
+        "median of two" all [4, 2], |x| x.median(0) * x;
+        "quantiles" all [2, 5], |x| x.quantiles(&[0.1, 0.7, 1.0], -1);
+        "bincount_weighted" all [6], |x| indices(x, &[2, 0, 2, 1, 2, 0], &[6]).bincount_weighted(&x.exp(), 4);
         "scatter" all [5, 2], |x| x.scatter(&indices(x, &[1, -1, 1], &[3]), x.slice(0, ..3) * 2.0, 0);
         "scatter number" all [3, 4], |x| x.scatter(&indices(x, &[1, -1], &[2]), 0.5, 1);
         "scatter by itself" all [3, 4], |x| x.scatter(&x.argmin(1), x.select(1, 0).unsqueeze(1), 1);
