@@ -33,8 +33,9 @@ use std::panic::Location;
 /// ```
 ///
 /// # Errors
-/// The results have an error if an array has no axes, if the first axes differ, or if the function
-/// gives other numbers of arrays or other shapes for some parts than for others.
+/// The results have an error if there are no arrays to go over, if one has no axes, if the first
+/// axes differ, or if the function gives other numbers of arrays or other shapes for some parts
+/// than for others.
 #[track_caller]
 pub fn scan<C: Parameters, X: Parameters, Y: Parameters>(
     mut f: impl FnMut(&C, &X) -> (C, Y),
@@ -45,8 +46,10 @@ pub fn scan<C: Parameters, X: Parameters, Y: Parameters>(
     let parts = match parts(over, site) {
         Ok(parts) => parts,
         Err(error) => {
-            let failed = over.map(&mut |_| Array::failed(error.clone(), site));
-            return f(&first, &failed);
+            // The function says how many results there are, and need not use the arrays.
+            let failed = || Array::failed(error.clone(), site);
+            let (carried, each) = f(&first, &over.map(&mut |_| failed()));
+            return (carried.map(&mut |_| failed()), each.map(&mut |_| failed()));
         }
     };
     if parts == 0 {

@@ -1,6 +1,9 @@
 //! What is wrong is said at the next read, with the operation, the shapes and the line.
 
-use kiln_array::{Array, concatenate, einsum, eval, grad, stack};
+use kiln_array::nn::{Conv2d, Key};
+use kiln_array::{
+    Array, Convolution, concatenate, custom_jvp, custom_vjp, einsum, eval, grad, scan, stack, vjp, vmap,
+};
 use kiln_ir::Scalar;
 use kiln_runtime::Device;
 
@@ -65,6 +68,106 @@ fn shapes_that_do_not_fit() {
     refused(einsum("ii->i", &[&x(&[2, 3])]), "`einsum`: axis `i` has 2 and 3 elements");
     refused(einsum("ij", &[&x(&[2, 2])]), "`einsum`: `ij` has no `->` and the axes of the result");
     refused(x(&[2]).broadcast_to(&[3]), "`broadcast_to`: shape [2] does not stretch to [3]");
+}
+
+/// Operations that are made of others are named themselves, with the shapes that were given.
+#[test]
+fn shapes_for_operations_of_several() {
+    refused(x(&[6]).slice_step(0, .., 0), "`slice_step`: .. in steps of 0 is no part of axis 0 of shape [6]");
+    let [two, three] = [2, 3].map(|extent| x(&[extent]));
+    refused(
+        three.layer_norm(&two, &three, 1e-5),
+        "`layer_norm`: shapes [3] and [2] and [3] do not broadcast: axes must be equal, or 1",
+    );
+    refused(
+        three.layer_norm(&three, &two, 1e-5),
+        "`layer_norm`: shapes [3] and [3] and [2] do not broadcast: axes must be equal, or 1",
+    );
+    refused(
+        three.rms_norm(&two, 1e-5),
+        "`rms_norm`: shapes [3] and [2] do not broadcast: axes must be equal, or 1",
+    );
+    refused(x(&[]).rms_norm(&two, 1e-5), "`rms_norm`: shape [] has no axis -1");
+    let device = Device::open("interp").unwrap();
+    let classes = Array::new(&device, &[0], &[1]);
+    refused(x(&[1, 0]).cross_entropy(&classes), "`cross_entropy`: logits of shape [1, 0] are of no classes");
+    refused(
+        classes.one_hot(2, Scalar::U8),
+        "`one_hot` of u8: arrays are of bool, i32, u32, i64, f16, bf16, f32 or f64; cast the elements first",
+    );
+    refused(Array::new(&device, &[1.0f32], &[2]), "`new`: 1 elements do not fill shape [2], which has 2");
+    let many = "shape [1099511627776] has more than 4,294,967,295 random numbers of one key";
+    refused(Key::new(1).uniform(&device, &[1 << 40]), &format!("`uniform`: {many}"));
+    refused(Key::new(1).normal(&device, &[1 << 40]), &format!("`normal`: {many}"));
+    refused(
+        x(&[1, 2, 5]).conv1d(&x(&[3, 3, 2]), 1, 0),
+        "`conv1d`: signals of shape [1, 2, 5] and a weight of shape [3, 3, 2]: they are [count, channels, \
+         length] and [outputs, channels, width]",
+    );
+    refused(
+        x(&[1, 2, 5]).conv_transpose1d(&x(&[3, 3, 2]), 1, 0),
+        "`conv_transpose1d`: signals of shape [1, 2, 5] and a weight of shape [3, 3, 2]: the channels differ",
+    );
+    let image = x(&[1, 3, 5, 5]);
+    let with = |shape: &[usize], options: Convolution| image.convolve2d(&x(shape), options);
+    let error = |array: Array| array.error().unwrap().to_string();
+    let of = "`convolve2d`: images of shape [1, 3, 5, 5] and a weight of shape";
+    for (wrong, problem) in [
+        (
+            with(&[4, 1, 2, 2], Convolution::new().groups(3)),
+            "[4, 1, 2, 2]: 3 groups do not divide 3 channels and 4 outputs",
+        ),
+        (
+            with(&[3, 2, 2, 2], Convolution::new().groups(3)),
+            "[3, 2, 2, 2]: 3 groups of 1 channels, and the weight is for 2",
+        ),
+        (
+            with(&[3, 3, 2, 2], Convolution::new().dilation([0, 1])),
+            "[3, 3, 2, 2]: windows of 2 x 2 elements at distances of [0, 1]",
+        ),
+    ] {
+        assert!(error(wrong.clone()).ends_with(&format!("{of} {problem}")), "{}", error(wrong));
+    }
+    refused(
+        Conv2d::new(&device, Key::new(1), 3, 2, 4).forward(&x(&[1, 5, 5, 3])),
+        "`conv2d`: x has shape [1, 5, 5, 3], and 3 channels in windows of 3 x 3 are not the 18 elements that \
+         each of the layer's windows has",
+    );
+    refused(
+        vjp(Array::exp, &two).1(&three),
+        "gradients [f32 [3]] for results [f32 [2]] of `vjp`: their element types and shapes must be the same",
+    );
+}
+
+/// A function that does not use its arrays has the error of those all the same.
+#[test]
+fn functions_that_do_not_use_what_is_wrong() {
+    let one = || x(&[]);
+    refused(vmap(|_: &Array| one(), &x(&[])), "`vmap`: shape [] has no axis 0");
+    refused(
+        vmap(|_: &[Array; 2]| one(), &[x(&[2]), x(&[3])]),
+        "`vmap`: axis 0 of shape [3] is not as long as that of shape [2]",
+    );
+    let of_parts = |x: &Array| scan(|_: &Array, _: &Array| (one(), one()), one(), x);
+    for wrong in [of_parts(&one()).0, of_parts(&one()).1] {
+        assert!(wrong.error().unwrap().to_string().contains("`scan`: a number has no parts"));
+    }
+    let wrong = || x(&[2]).reshape(&[3]);
+    for of in [
+        of_parts(&wrong()).1,
+        vmap(|_: &Array| one(), &wrong()),
+        custom_vjp(&[&wrong()], |_| one(), |_, _, g| vec![g.clone()]),
+        custom_jvp(&[&wrong()], |_| one(), |_, _, t| t[0].clone()),
+    ] {
+        assert!(of.eval().unwrap_err().to_string().contains("`reshape`: 2 elements do not fill shape [3]"));
+    }
+}
+
+/// The function that `vjp` gives does not borrow the parameters.
+#[test]
+fn a_pull_back_outlives_its_parameters() {
+    let (_, pull_back) = vjp(Array::square, &x(&[2]));
+    assert_eq!(pull_back(&x(&[2])).to_vec::<f32>().unwrap(), [2.0; 2]);
 }
 
 #[test]

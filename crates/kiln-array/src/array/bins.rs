@@ -112,9 +112,9 @@ impl Array {
         self.binned("bincount", &ones, len, site).unwrap_or_else(|error| Array::failed(error, site))
     }
 
-    /// For each of the numbers 0, 1, …, `len - 1` the sum of the weights of the elements that it is,
-    /// in the types of [`sum`](Self::sum): as [`bincount`](Self::bincount) otherwise. Weights
-    /// broadcast to the elements, and have gradients.
+    /// For each of the numbers 0, 1, …, `len - 1` the sum of the weights of the elements that are
+    /// equal to it, in the types of [`sum`](Self::sum): as [`bincount`](Self::bincount) otherwise.
+    /// Weights broadcast to the elements, and have gradients.
     ///
     /// ```
     /// # use kiln_array::Array;

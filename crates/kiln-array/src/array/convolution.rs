@@ -1,9 +1,12 @@
 //! Convolutions along one axis, with gaps and in groups, and transposed ones.
 
+use super::arithmetic::checked_class;
 use super::windows::{convolved, windows_added};
+use crate::dtype::promote;
 use crate::error::{Error, Result, Site};
-use crate::node::Array;
+use crate::node::{Array, common_device};
 use crate::shape::Extents;
+use kiln_ir::Class;
 use std::panic::Location;
 
 /// How windows of images are laid out, for [`Array::convolve2d`].
@@ -120,8 +123,8 @@ impl Array {
     #[track_caller]
     pub fn conv1d(&self, weight: &Array, step: usize, padding: usize) -> Array {
         let site = Location::caller();
-        let of =
-            |[x, w]: [Array; 2]| convolved([&x, &w], [1, step], [0, padding], self.shape(), "conv1d", site);
+        let given = [self.shape(), weight.shape()];
+        let of = |[x, w]: [Array; 2]| convolved([&x, &w], [1, step], [0, padding], given, "conv1d", site);
         as_planes([self, weight], "conv1d", site)
             .and_then(of)
             .map_or_else(|error| Array::failed(error, site), |y| y.squeeze(2))
@@ -146,7 +149,8 @@ impl Array {
     pub fn conv_transpose1d(&self, weight: &Array, step: usize, padding: usize) -> Array {
         let site = Location::caller();
         let name = "conv_transpose1d";
-        let of = |[x, weight]: [Array; 2]| transposed([&x, &weight], [1, step], [0, padding], name, site);
+        let given = [self.shape(), weight.shape()];
+        let of = |[x, w]: [Array; 2]| transposed([&x, &w], [1, step], [0, padding], given, name, site);
         as_planes([self, weight], name, site)
             .and_then(of)
             .map_or_else(|error| Array::failed(error, site), |y| y.squeeze(2))
@@ -178,7 +182,8 @@ impl Array {
     #[track_caller]
     pub fn conv_transpose2d(&self, weight: &Array, step: [usize; 2], padding: [usize; 2]) -> Array {
         let site = Location::caller();
-        transposed([self, weight], step, padding, "conv_transpose2d", site)
+        let given = [self.shape(), weight.shape()];
+        transposed([self, weight], step, padding, given, "conv_transpose2d", site)
             .unwrap_or_else(|error| Array::failed(error, site))
     }
 }
@@ -187,27 +192,39 @@ fn grouped(images: &Array, weight: &Array, options: Convolution, site: Site) -> 
     if let Some(error) = [images, weight].into_iter().find_map(Array::error) {
         return Err(error);
     }
+    let op = "convolve2d";
+    common_device(&[images, weight], op, site)?;
+    checked_class(op, Class::Number, promote(images.dtype(), weight.dtype()), site)?;
     let Convolution { step, padding, dilation, groups } = options;
-    let refused = || {
+    let refused = |problem: String| {
         let (images, weight) = (images.shape(), weight.shape());
-        let problem = format!(
-            "images of shape {images:?} and a weight of shape {weight:?} with {options:?} do not fit"
-        );
-        Error::Shape { op: "convolve2d", problem, location: site }
+        let problem = format!("images of shape {images:?} and a weight of shape {weight:?}: {problem}");
+        Error::Shape { op, problem, location: site }
     };
     let (&[count, channels, _, _], &[outputs, of_group, rows, columns]) = (images.shape(), weight.shape())
     else {
-        return Err(refused());
+        let axes =
+            "they are [images, channels, height, width] and [outputs, channels / groups, rows, columns]";
+        return Err(refused(axes.to_owned()));
     };
     let divides = |number: usize| groups > 0 && number.is_multiple_of(groups);
-    let fits = divides(channels) && divides(outputs) && channels / groups == of_group;
-    if !fits || dilation.contains(&0) || rows == 0 || columns == 0 {
-        return Err(refused());
+    if !(divides(channels) && divides(outputs)) {
+        let problem = format!("{groups} groups do not divide {channels} channels and {outputs} outputs");
+        return Err(refused(problem));
+    }
+    if channels / groups != of_group {
+        let each = channels / groups;
+        return Err(refused(format!("{groups} groups of {each} channels, and the weight is for {of_group}")));
+    }
+    if dilation.contains(&0) || rows == 0 || columns == 0 {
+        return Err(refused(format!("windows of {rows} x {columns} elements at distances of {dilation:?}")));
     }
     let reach = |extent: usize, apart: usize| (extent - 1).checked_mul(apart).and_then(|n| n.checked_add(1));
     let window = [reach(rows, dilation[0]), reach(columns, dilation[1])];
-    let [Some(tall), Some(wide)] = window else { return Err(refused()) };
-    let windows = images.planes([tall, wide], step, padding, images.shape(), "convolve2d", site)?;
+    let [Some(tall), Some(wide)] = window else {
+        return Err(refused(format!("windows of {rows} x {columns} elements at distances of {dilation:?}")));
+    };
+    let windows = images.planes([tall, wide], step, padding, images.shape(), op, site)?;
     let windows = windows.part(3, 0, rows, dilation[0], site).part(5, 0, columns, dilation[1], site);
     let (height, width) = (windows.shape()[2], windows.shape()[4]);
     // [count, groups, channels of a group, height, rows, width, columns]
@@ -243,10 +260,12 @@ fn as_planes(both: [&Array; 2], op: &'static str, location: Site) -> Result<[Arr
     Ok(both.map(|array| array.unsqueeze(2)))
 }
 
+/// The transposed convolution. Errors name the shapes that were given.
 fn transposed(
     [images, weight]: [&Array; 2],
     step: [usize; 2],
     padding: [usize; 2],
+    given: [&[usize]; 2],
     op: &'static str,
     site: Site,
 ) -> Result<Array> {
@@ -254,8 +273,8 @@ fn transposed(
         return Err(error);
     }
     let refused = |problem: &str| {
-        let (images, weight) = (images.shape(), weight.shape());
-        let problem = format!("images of shape {images:?} and a weight of shape {weight:?}: {problem}");
+        let ([shape, weight], what) = (given, if given[0].len() == 3 { "signals" } else { "images" });
+        let problem = format!("{what} of shape {shape:?} and a weight of shape {weight:?}: {problem}");
         Error::Shape { op, problem, location: site }
     };
     let (&[count, channels, height, width], &[of, outputs, rows, columns]) = (images.shape(), weight.shape())

@@ -29,6 +29,12 @@ impl Array {
     pub fn new<T: Elem>(device: &Device, elements: &[T], shape: &[usize]) -> Array {
         let site = Location::caller();
         let made = checked_type("new", T::SCALAR, site).and_then(|()| {
+            let count = shape.iter().try_fold(1usize, |count, &extent| count.checked_mul(extent));
+            if let Some(count) = count.filter(|&count| count != elements.len()) {
+                let given = elements.len();
+                let problem = format!("{given} elements do not fill shape {shape:?}, which has {count}");
+                return Err(Error::Shape { op: "new", problem, location: site });
+            }
             let tensor = DynTensor::new(device, elements, shape);
             tensor.map_err(|error| Error::run(error, site))
         });

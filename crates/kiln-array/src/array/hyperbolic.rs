@@ -97,9 +97,9 @@ impl Array {
         custom_vjp(&[&x], |_| y, |_, y, g| vec![g / (y.square() * 3.0)]).cast(dtype)
     }
 
-    /// The length of the hypotenuse of a triangle whose legs these are: √(x² + y²), without overflow
-    /// between. It is infinite where a leg is, even beside NaN, as C's. Where both legs are zero the
-    /// slope is zero.
+    /// The length of the hypotenuse of a triangle whose legs these are: √(x² + y²), without
+    /// overflow between. It is infinite where a leg is, even beside NaN, as C's. Where both legs
+    /// are zero the slope is zero.
     ///
     /// ```
     /// # use kiln_array::Array;

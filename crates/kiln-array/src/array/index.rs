@@ -1,5 +1,6 @@
 //! Elements by indices.
 
+use super::create::checked_type;
 use crate::dtype::{Kind, kind};
 use crate::error::{Error, Result, Site};
 use crate::node::{Array, Made, common_device};
@@ -142,6 +143,9 @@ impl Array {
     pub fn one_hot(&self, classes: usize, dtype: Scalar) -> Array {
         let site = Location::caller();
         let Some(device) = self.device() else { return self.clone() };
+        if let Err(error) = checked_type("one_hot", dtype, site) {
+            return Array::failed(error, site);
+        }
         let class = Array::iota(device, &[classes], 0, site);
         self.unsqueeze(-1).equal(&class).cast(dtype)
     }

@@ -60,8 +60,8 @@ impl Array {
         }
     }
 
-    /// Several quantiles along an axis, each as of [`quantile`](Self::quantile), one after the other
-    /// along a new first axis. The elements are put in order once.
+    /// Several quantiles along an axis, each as of [`quantile`](Self::quantile), one after the
+    /// other along a new first axis. The elements are put in order once.
     ///
     /// ```
     /// # use kiln_array::Array;

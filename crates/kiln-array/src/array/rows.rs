@@ -1,9 +1,10 @@
 //! Softmax and norms, as one writes them down: each is one kernel, which reads its input once while
 //! a row fits a tile.
 
+use super::arithmetic::common_shape;
 use crate::dtype::{accumulator, mean_of};
-use crate::error::Error;
-use crate::node::Array;
+use crate::error::{Error, Result, Site};
+use crate::node::{Array, common_device};
 use std::panic::Location;
 
 impl Array {
@@ -47,9 +48,12 @@ impl Array {
 
     /// (x - mean) / sqrt(variance + epsilon) · weight + bias along the last axis, computed in f32
     /// for 16-bit floats (Ba, Kiros and Hinton, "Layer Normalization", 2016).
+    ///
+    /// # Errors
+    /// The result has an error if there are no axes, or if the weight or the bias do not broadcast.
     #[track_caller]
     pub fn layer_norm(&self, weight: &Array, bias: &Array, epsilon: f64) -> Array {
-        let x = self.wide();
+        let x = self.wide_for_norm("layer_norm", &[weight, bias]);
         let centered = &x - x.mean_keep(&[-1]);
         let variance = centered.square().mean_keep(&[-1]);
         (centered * (variance + epsilon).rsqrt() * weight + bias).cast(mean_of(self.dtype()))
@@ -57,9 +61,12 @@ impl Array {
 
     /// x / sqrt(mean of x² + epsilon) · weight along the last axis, computed in f32 for 16-bit
     /// floats (Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019).
+    ///
+    /// # Errors
+    /// As of [`layer_norm`](Self::layer_norm).
     #[track_caller]
     pub fn rms_norm(&self, weight: &Array, epsilon: f64) -> Array {
-        let x = self.wide();
+        let x = self.wide_for_norm("rms_norm", &[weight]);
         (&x * (x.square().mean_keep(&[-1]) + epsilon).rsqrt() * weight).cast(mean_of(self.dtype()))
     }
 
@@ -75,6 +82,23 @@ impl Array {
             }
             Ok(_) => self.wide(),
         }
+    }
+
+    /// The elements as floats, of 32 bits or more, for a norm along the last axis with a weight and
+    /// what else it is combined with.
+    #[track_caller]
+    fn wide_for_norm(&self, op: &'static str, with: &[&Array]) -> Array {
+        let fits = |site: Site| -> Result<()> {
+            self.axis_at(op, -1, site)?;
+            if let Some(error) = with.iter().find_map(|array| array.error()) {
+                return Err(error);
+            }
+            let all: Vec<&Array> = [self].into_iter().chain(with.iter().copied()).collect();
+            common_device(&all, op, site)?;
+            common_shape(op, &all, site).map(|_| ())
+        };
+        let site = Location::caller();
+        fits(site).map_or_else(|error| Array::failed(error, site), |()| self.wide())
     }
 
     /// The elements as floats, of 32 bits or more.

@@ -191,7 +191,7 @@ impl Array {
     /// The result has an error if there is no such axis, or if the range goes beyond it.
     #[track_caller]
     pub fn slice(&self, axis: isize, range: impl RangeBounds<usize>) -> Array {
-        self.slice_step(axis, range, 1)
+        self.sliced("slice", axis, range, 1, Location::caller())
     }
 
     /// Every `step`th element of an axis in a range, from its first one; with a negative step from
@@ -210,8 +210,18 @@ impl Array {
     /// As of [`slice`](Self::slice), and if the step is 0.
     #[track_caller]
     pub fn slice_step(&self, axis: isize, range: impl RangeBounds<usize>, step: isize) -> Array {
-        let site = Location::caller();
-        let axis = match self.axis_at("slice", axis, site) {
+        self.sliced("slice_step", axis, range, step, Location::caller())
+    }
+
+    fn sliced(
+        &self,
+        op: &'static str,
+        axis: isize,
+        range: impl RangeBounds<usize>,
+        step: isize,
+        site: Site,
+    ) -> Array {
+        let axis = match self.axis_at(op, axis, site) {
             Ok(axis) => axis,
             Err(error) => return Array::failed(error, site),
         };
@@ -240,7 +250,7 @@ impl Array {
                     "{start}..{end} in steps of {step} is no part of axis {axis} of shape {:?}",
                     self.shape()
                 );
-                return Array::failed(Error::Shape { op: "slice", problem, location: site }, site);
+                return Array::failed(Error::Shape { op, problem, location: site }, site);
             }
         };
         let part = self.part(axis, from, to - from, 1, site);

@@ -76,7 +76,7 @@ impl Array {
     #[track_caller]
     pub fn conv2d(&self, weight: &Array, step: [usize; 2], padding: [usize; 2]) -> Array {
         let site = Location::caller();
-        convolved([self, weight], step, padding, self.shape(), "conv2d", site)
+        convolved([self, weight], step, padding, [self.shape(), weight.shape()], "conv2d", site)
             .unwrap_or_else(|error| Array::failed(error, site))
     }
 
@@ -171,12 +171,12 @@ impl Array {
 }
 
 /// The cross-correlation of images with a weight, as a product of the windows and the weight.
-/// Errors name the axes of the shape that was given, as those of [`Array::planes`].
+/// Errors name the shapes that were given, and their axes as those of [`Array::planes`].
 pub(super) fn convolved(
     [images, weight]: [&Array; 2],
     step: [usize; 2],
     padding: [usize; 2],
-    given: &[usize],
+    given: [&[usize]; 2],
     name: &'static str,
     site: Site,
 ) -> Result<Array> {
@@ -186,12 +186,12 @@ pub(super) fn convolved(
     common_device(&[images, weight], name, site)?;
     checked_class(name, Class::Number, promote(images.dtype(), weight.dtype()), site)?;
     let (&[count, channels, _, _], &[outputs, of, rows, columns]) = (images.shape(), weight.shape()) else {
-        return Err(unfit(name, images, weight, site));
+        return Err(unfit(name, given, site));
     };
     if channels != of {
-        return Err(unfit(name, images, weight, site));
+        return Err(unfit(name, given, site));
     }
-    let windows = images.planes([rows, columns], step, padding, given, name, site)?;
+    let windows = images.planes([rows, columns], step, padding, given[0], name, site)?;
     let (height, width) = (windows.shape()[2], windows.shape()[4]);
     let (places, elements) = (count * height * width, channels * rows * columns);
     let patches = windows.ordered(Extents::from_slice(&[0, 2, 4, 1, 3, 5]), site);
@@ -220,12 +220,16 @@ pub(crate) fn windows_added(x: &Array, axis: usize, step: usize, extent: usize, 
     (1..width).fold(first, |sum, at| sum + place(at))
 }
 
-fn unfit(op: &'static str, images: &Array, weight: &Array, location: Site) -> Error {
-    let problem = format!(
-        "images of shape {:?} and a weight of shape {:?}: they are [images, channels, height, width] and \
-         [outputs, channels, rows, columns]",
-        images.shape(),
-        weight.shape()
-    );
+fn unfit(op: &'static str, [given, weight]: [&[usize]; 2], location: Site) -> Error {
+    let problem = match given.len() {
+        3 => format!(
+            "signals of shape {given:?} and a weight of shape {weight:?}: they are [count, channels, length] \
+             and [outputs, channels, width]"
+        ),
+        _ => format!(
+            "images of shape {given:?} and a weight of shape {weight:?}: they are [images, channels, height, \
+             width] and [outputs, channels, rows, columns]"
+        ),
+    };
     Error::Shape { op, problem, location }
 }

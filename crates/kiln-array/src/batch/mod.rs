@@ -95,6 +95,10 @@ fn mapped<P: Parameters, Q: Parameters>(
         None => parts.next().unwrap_or(array).clone(),
     });
     let results = f(&point);
+    if let Some(error) = failed {
+        // The function need not use its arrays.
+        return results.map(&mut |result| Array::failed(result.error().unwrap_or(error.clone()), site));
+    }
     let mut all = each.applied(&arrays(&results), site).into_iter();
     results.map(&mut |result| match all.next() {
         Some(all) if all.error().is_none() => moved(&all, to, site),

@@ -27,7 +27,10 @@ use std::panic::Location;
 /// The gradients have an error if a parameter is not of floats, or if those of the results differ
 /// from them in number, shape or element type.
 #[track_caller]
-pub fn vjp<P: Parameters, Q: Parameters>(f: impl FnOnce(&P) -> Q, at: &P) -> (Q, impl Fn(&Q) -> P) {
+pub fn vjp<P: Parameters, Q: Parameters, F: FnOnce(&P) -> Q>(
+    f: F,
+    at: &P,
+) -> (Q, impl Fn(&Q) -> P + use<P, Q, F>) {
     let site = Location::caller();
     compute(at);
     let scope = GradientScope::open();
@@ -47,9 +50,19 @@ fn gradients(values: &[Array], given: &[Array], variables: &[Array], site: Site)
     let differs = |(y, g): (&Array, &Array)| y.shape() != g.shape() || y.dtype() != g.dtype();
     let problem = values.iter().chain(given).chain(variables).find_map(Array::error).or_else(|| {
         let wrong = values.len() != given.len() || values.iter().zip(given).any(differs);
-        let problem =
-            "the gradients of results must be as many as those, of the same shapes and element types";
-        wrong.then(|| Error::Gradient { problem: problem.to_owned(), location: site })
+        let of = |arrays: &[Array]| {
+            let each: Vec<String> =
+                arrays.iter().map(|array| format!("{} {:?}", array.dtype(), array.shape())).collect();
+            each.join(", ")
+        };
+        wrong.then(|| {
+            let problem = format!(
+                "gradients [{}] for results [{}] of `vjp`: their element types and shapes must be the same",
+                of(given),
+                of(values)
+            );
+            Error::Gradient { problem, location: site }
+        })
     });
     match problem {
         Some(error) => variables.iter().map(|_| Array::failed(error.clone(), site)).collect(),

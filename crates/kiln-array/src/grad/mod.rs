@@ -101,7 +101,9 @@ pub fn custom_vjp(
     let site = Location::caller();
     let given: Vec<Array> = inputs.iter().map(|&input| input.clone()).collect();
     let result = forward(&given);
-    match result.error() {
+    // An input with an error need not be part of the result.
+    let problem = given.iter().chain([&result]).find_map(Array::error);
+    match problem {
         Some(error) => Array::failed(error, site),
         None => custom(result, given, site, backward),
     }
@@ -136,7 +138,7 @@ pub fn custom_jvp(
     let site = Location::caller();
     let given: Vec<Array> = inputs.iter().map(|&input| input.clone()).collect();
     let result = forward(&given);
-    if let Some(error) = result.error() {
+    if let Some(error) = given.iter().chain([&result]).find_map(Array::error) {
         return Array::failed(error, site);
     }
     custom(result, given, site, move |inputs, y, g| {

@@ -107,12 +107,23 @@ impl Conv2d {
                 x.shape()
             ));
         };
+        let elements = elements(self.size, channels);
+        if let &[_, of] = self.windows.weight.shape()
+            && elements.is_some_and(|elements| elements != of)
+        {
+            let (size, shape) = (self.size, x.shape());
+            return refused(format!(
+                "x has shape {shape:?}, and {channels} channels in windows of {size} x {size} are not the {of} \
+                 elements that each of the layer's windows has"
+            ));
+        }
         let extents = [height, width].map(|extent| extent.saturating_add(self.padding.saturating_mul(2)));
-        let fits = |extent: &usize| (self.size.max(1)..usize::MAX).contains(extent) && self.stride > 0;
+        let fits =
+            |extent: &usize| (self.size..usize::MAX).contains(extent) && self.size > 0 && self.stride > 0;
         let places = |extent: usize| (extent - self.size) / self.stride + 1;
         let of_all = || {
             // Of a window, of all windows, and of all images with their zeros.
-            let elements = elements(self.size, channels)?;
+            let elements = elements?;
             let multiply = |all: usize, by: usize| all.checked_mul(by.max(1));
             let windows = extents.iter().try_fold(elements, |all, &extent| multiply(all, places(extent)));
             multiply(windows?, batch)?;

@@ -38,6 +38,10 @@ impl Array {
             );
             return Array::failed(Error::Shape { op: "cross_entropy", problem, location: site }, site);
         }
+        if self.shape().last() == Some(&0) {
+            let problem = format!("logits of shape {:?} are of no classes", self.shape());
+            return Array::failed(Error::Shape { op: "cross_entropy", problem, location: site }, site);
+        }
         let x = self.cast_at(accumulator(mean_of(self.dtype())), site);
         // The difference to the largest logit first: two large numbers would lose its digits.
         let max = x.shift_along(-1);

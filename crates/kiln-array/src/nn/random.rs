@@ -56,7 +56,7 @@ impl Key {
     #[track_caller]
     pub fn uniform(self, device: &Device, shape: &[usize]) -> Array {
         let site = Location::caller();
-        uniform_of(&self.words(device, shape, site)[0])
+        uniform_of(&self.words("uniform", device, shape, site)[0])
     }
 
     /// f32 numbers of the standard normal distribution, as of `kiln_lang::randn`.
@@ -72,7 +72,7 @@ impl Key {
     #[track_caller]
     pub fn normal(self, device: &Device, shape: &[usize]) -> Array {
         let site = Location::caller();
-        let [first, second, ..] = self.words(device, shape, site);
+        let [first, second, ..] = self.words("normal", device, shape, site);
         let length = (uniform_of(&first) + UNIT).log() * -2.0;
         let angle = uniform_of(&second) * std::f32::consts::TAU;
         length.sqrt() * angle.cos()
@@ -103,16 +103,16 @@ impl Key {
             let problem = format!("there is no number of at least {low} and less than {high}");
             return Array::failed(Error::Shape { op: "integers", problem, location: site }, site);
         }
-        let words = self.words(device, shape, site);
+        let words = self.words("integers", device, shape, site);
         share_of(&words, high.abs_diff(low)) + low
     }
 
     /// Four random words for each element.
-    fn words(self, device: &Device, shape: &[usize], site: Site) -> [Array; 4] {
+    fn words(self, op: &'static str, device: &Device, shape: &[usize], site: Site) -> [Array; 4] {
         let count = shape.iter().try_fold(1usize, |count, &extent| count.checked_mul(extent));
         let Some(count) = count.filter(|&count| u32::try_from(count).is_ok()) else {
             let problem = format!("shape {shape:?} has more than 4,294,967,295 random numbers of one key");
-            let error = Error::Shape { op: "random", problem, location: site };
+            let error = Error::Shape { op, problem, location: site };
             return std::array::from_fn(|_| Array::failed(error.clone(), site));
         };
         let index = Array::arange(device, count).cast(Scalar::U32).reshaped(shape, site);
