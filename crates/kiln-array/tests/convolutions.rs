@@ -1,6 +1,6 @@
 //! Convolutions along one axis and transposed ones, against sums in f64; their gradients.
 
-use kiln_array::{Array, Convolution, Scalar, grad};
+use kiln_array::{Array, Convolution, Scalar, concatenate, grad};
 use kiln_runtime::Device;
 
 /// The CPU, or the device that the environment variable `KILN_DEVICE` names.
@@ -198,4 +198,23 @@ fn what_does_not_fit_is_refused() {
     );
     refused(image.conv_transpose2d(&w.slice(2, ..0), [1, 1], [0, 0]), "they have no rows or columns");
     refused(image.conv_transpose2d(&x, [1, 1], [0, 0]), "[channels, outputs, rows, columns]");
+}
+
+/// One output for each group is a sum and no product: in the type that products have, and of
+/// 16-bit floats in f32, where 90,000 is no infinity.
+#[test]
+fn sums_of_windows_are_as_of_products() {
+    let device = device();
+    for dtype in [Scalar::I32, Scalar::F16, Scalar::BF16, Scalar::F64] {
+        let image = Array::full(&device, 300, &[1, 2, 1, 2]).cast(dtype);
+        let weight = Array::new(&device, &[300, -300], &[1, 1, 1, 2]).cast(dtype);
+        let weights = concatenate(&[&weight, &weight], 0);
+        let of_groups = image.convolve2d(&weights, Convolution::new().groups(2));
+        let by_product = image.slice(1, ..1).conv2d(&weight, [1, 1], [0, 0]);
+        for y in [of_groups, image.slice(1, ..1).convolve2d(&weight, Convolution::new()), by_product] {
+            assert_eq!(y.dtype(), dtype);
+            let y = y.cast(Scalar::F64).to_vec::<f64>().unwrap();
+            assert!(y.iter().all(|y| *y == 0.0), "{dtype}: {y:?}");
+        }
+    }
 }

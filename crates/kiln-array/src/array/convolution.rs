@@ -1,6 +1,7 @@
 //! Convolutions along one axis, with gaps and in groups, and transposed ones.
 
 use super::arithmetic::checked_class;
+use super::reduce::wide_sum;
 use super::windows::{convolved, windows_added};
 use crate::dtype::promote;
 use crate::error::{Error, Result, Site};
@@ -194,7 +195,8 @@ fn grouped(images: &Array, weight: &Array, options: Convolution, site: Site) -> 
     }
     let op = "convolve2d";
     common_device(&[images, weight], op, site)?;
-    checked_class(op, Class::Number, promote(images.dtype(), weight.dtype()), site)?;
+    let dtype = promote(images.dtype(), weight.dtype());
+    checked_class(op, Class::Number, dtype, site)?;
     let Convolution { step, padding, dilation, groups } = options;
     let refused = |problem: String| {
         let (images, weight) = (images.shape(), weight.shape());
@@ -232,7 +234,9 @@ fn grouped(images: &Array, weight: &Array, options: Convolution, site: Site) -> 
     let windows = windows.reshaped(&apart, site);
     if outputs == groups {
         let weight = weight.reshaped(&[groups, of_group, 1, rows, 1, columns], site);
-        return Ok((windows * weight).sum_axes(&[2, 4, 6]));
+        // As of a product: in its type, and of 16-bit floats in f32.
+        let [windows, weight] = [windows, weight].map(|of| of.cast_at(dtype.accumulator(), site));
+        return Ok(wide_sum(&(windows * weight), &[2, 4, 6], site).cast_at(dtype, site));
     }
     let patches = windows.ordered(Extents::from_slice(&[1, 0, 3, 5, 2, 4, 6]), site);
     let elements = of_group * rows * columns;
