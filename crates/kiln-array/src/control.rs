@@ -5,7 +5,7 @@ use crate::array::stack_at;
 use crate::dtype::{Kind, kind};
 use crate::error::{Error, Site};
 use crate::grad::{Parameters, arrays, custom_vjp};
-use crate::node::Array;
+use crate::node::{Array, common_device};
 use kiln_ir::{Literal, Scalar};
 use std::panic::Location;
 
@@ -189,10 +189,14 @@ pub fn cond<P: Parameters, Q: Parameters>(
             _ if count.0 != count.1 => {
                 refused(format!("one function gives {} arrays and the other {}", count.0, count.1))
             }
-            Some(b) => match common_shape("cond", &[which, a, &b], site) {
-                Ok(_) => a.where_(which, &b),
-                Err(error) => Array::failed(error, site),
-            },
+            Some(b) => {
+                let all = [which, a, &b];
+                let fits = common_device(&all, "cond", site).and_then(|_| common_shape("cond", &all, site));
+                match fits {
+                    Ok(_) => a.where_(which, &b),
+                    Err(error) => Array::failed(error, site),
+                }
+            }
             None => a.clone(),
         }
     })

@@ -1,8 +1,9 @@
 //! What is wrong is said at the next read, with the operation, the shapes and the line.
 
-use kiln_array::nn::{Conv2d, Key};
+use kiln_array::nn::{Attention, Conv2d, Key};
 use kiln_array::{
-    Array, Convolution, concatenate, custom_jvp, custom_vjp, einsum, eval, grad, scan, stack, vjp, vmap,
+    Array, Convolution, MatrixNorm, concatenate, cond, custom_jvp, custom_vjp, einsum, eval, grad, jvp, scan,
+    stack, vjp, vmap,
 };
 use kiln_ir::Scalar;
 use kiln_runtime::Device;
@@ -161,6 +162,38 @@ fn functions_that_do_not_use_what_is_wrong() {
     ] {
         assert!(of.eval().unwrap_err().to_string().contains("`reshape`: 2 elements do not fill shape [3]"));
     }
+}
+
+/// Arrays of two devices, of types and of shapes that an operation inside is not for: the operation
+/// that was called says so, and nothing panics.
+#[test]
+fn what_operations_inside_would_refuse() {
+    let device = Device::open("interp").unwrap();
+    let there = |shape: &[usize]| Array::ones(&Device::open("cpu").unwrap(), Scalar::F32, shape);
+    let two = "one array is on interp and the other on cpu; `to_device` copies an array";
+    let image = x(&[1, 1, 2, 2]);
+    refused(x(&[2, 2]).solve(&there(&[2, 2])), &format!("`solve`: {two}"));
+    refused(x(&[2, 2]).solve_triangular(&there(&[2]), true), &format!("`solve_triangular`: {two}"));
+    let other = there(&[1, 1, 2, 2]);
+    refused(image.conv_transpose2d(&other, [1, 1], [0, 0]), &format!("`conv_transpose2d`: {two}"));
+    refused(image.convolve2d(&other, Convolution::new()), &format!("`convolve2d`: {two}"));
+    let above = x(&[2]).greater(0.0);
+    refused(cond(&above, &there(&[2]), Array::exp, Array::sin), &format!("`cond`: {two}"));
+    refused(jvp(Array::exp, &x(&[2]), &there(&[2])).1, &format!("`jvp`: {two}"));
+    refused(vjp(Array::exp, &x(&[2])).1(&there(&[2])), &format!("`vjp`: {two}"));
+    refused(x(&[2]).rms_norm(&there(&[2]), 0.0), &format!("`rms_norm`: {two}"));
+    let layer = Attention::new(&device, Key::new(1), 4, 1);
+    let wide = "`matmul`: shapes [1, 3, 6] and [4, 12]: the left one has 6 columns and the right one 4 rows";
+    refused(layer.forward(&x(&[1, 3, 6])), wide);
+    let swapped = "one array is on cpu and the other on interp; `to_device` copies an array";
+    refused(layer.forward(&there(&[1, 3, 4])), &format!("`matmul`: {swapped}"));
+    let bools = image.greater(0.0);
+    let hint = "it is for numbers; cast to i32 first, or use `&`, `|` and `^`";
+    refused(bools.conv_transpose2d(&bools, [1, 1], [0, 0]), &format!("`conv_transpose2d` of bool: {hint}"));
+    refused(
+        x(&[3, 0]).matrix_norm(MatrixNorm::Spectral),
+        "`matrix_norm`: matrices of shape [3, 0] have no greatest singular value",
+    );
 }
 
 /// The function that `vjp` gives does not borrow the parameters.

@@ -276,6 +276,8 @@ fn transposed(
     if let Some(error) = [images, weight].into_iter().find_map(Array::error) {
         return Err(error);
     }
+    common_device(&[images, weight], op, site)?;
+    checked_class(op, Class::Number, promote(images.dtype(), weight.dtype()), site)?;
     let refused = |problem: &str| {
         let ([shape, weight], what) = (given, if given[0].len() == 3 { "signals" } else { "images" });
         let problem = format!("{what} of shape {shape:?} and a weight of shape {weight:?}: {problem}");

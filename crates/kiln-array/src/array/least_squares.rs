@@ -146,6 +146,10 @@ impl Array {
             let problem = format!("shape {:?} has no rows and columns", self.shape());
             return Array::failed(Error::Shape { op: "matrix_norm", problem, location: site }, site);
         }
+        if norm == MatrixNorm::Spectral && self.shape().iter().rev().take(2).any(|&extent| extent == 0) {
+            let problem = format!("matrices of shape {:?} have no greatest singular value", self.shape());
+            return Array::failed(Error::Shape { op: "matrix_norm", problem, location: site }, site);
+        }
         let dtype = float_of(self.dtype());
         let x = || self.cast_at(accumulator(dtype), site);
         let of = match norm {

@@ -9,7 +9,7 @@ use super::join::concatenate;
 use crate::dtype::{Kind, accumulator, float_of, kind};
 use crate::error::{Error, Result, Site};
 use crate::grad::custom_vjp;
-use crate::node::Array;
+use crate::node::{Array, common_device};
 use crate::shape::{self, Extents};
 use kiln_ir::Literal;
 use std::panic::Location;
@@ -302,6 +302,7 @@ impl System {
         if let Some(error) = b.error() {
             return Err(error);
         }
+        common_device(&[a, b], op, location)?;
         let dtype = float_of(crate::dtype::promote(a.dtype(), b.dtype()));
         let a = square(op, a, location)?;
         let wide = accumulator(dtype);

@@ -11,7 +11,7 @@ use crate::array::product::product;
 use crate::array::reduce::wide_sum;
 use crate::dtype::{Kind, kind};
 use crate::error::{Error, Site};
-use crate::node::{Array, GradientScope, Recipe};
+use crate::node::{Array, GradientScope, Recipe, common_device};
 use crate::op::Op;
 use kiln_ir::ReduceOp;
 use std::collections::{HashMap, HashSet};
@@ -109,10 +109,11 @@ pub fn hvp<P: Parameters>(f: impl FnOnce(&P) -> Array, at: &P, v: &P) -> P {
 
 /// The tangents of values, of those of variables.
 fn forward(values: &[Array], variables: &[Array], tangents: &[Array], site: Site) -> Vec<Array> {
-    let problem =
-        variables.iter().chain(tangents).find_map(Array::error).or_else(|| {
-            unequal(variables, tangents).map(|problem| Error::Gradient { problem, location: site })
-        });
+    let all: Vec<&Array> = variables.iter().chain(tangents).collect();
+    let problem = all.iter().find_map(|array| array.error());
+    let problem = problem
+        .or_else(|| common_device(&all, "jvp", site).err())
+        .or_else(|| unequal(variables, tangents).map(|problem| Error::Gradient { problem, location: site }));
     if let Some(error) = problem {
         return values.iter().map(|_| Array::failed(error.clone(), site)).collect();
     }

@@ -5,7 +5,7 @@ use super::parameters::{Parameters, arrays};
 use super::{compute, differentiate, pulled_back, variables_of, zeros_like};
 use crate::batch::vmap;
 use crate::error::{Error, Site};
-use crate::node::{Array, GradientScope};
+use crate::node::{Array, GradientScope, common_device};
 use crate::shape::Extents;
 use std::panic::Location;
 
@@ -48,7 +48,9 @@ pub fn vjp<P: Parameters, Q: Parameters, F: FnOnce(&P) -> Q>(
 
 fn gradients(values: &[Array], given: &[Array], variables: &[Array], site: Site) -> Vec<Array> {
     let differs = |(y, g): (&Array, &Array)| y.shape() != g.shape() || y.dtype() != g.dtype();
-    let problem = values.iter().chain(given).chain(variables).find_map(Array::error).or_else(|| {
+    let all: Vec<&Array> = values.iter().chain(given).chain(variables).collect();
+    let problem = all.iter().find_map(|array| array.error());
+    let problem = problem.or_else(|| common_device(&all, "vjp", site).err()).or_else(|| {
         let wrong = values.len() != given.len() || values.iter().zip(given).any(differs);
         let of = |arrays: &[Array]| {
             let each: Vec<String> =

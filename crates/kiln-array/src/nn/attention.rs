@@ -78,6 +78,10 @@ impl Attention {
         }
         let [b, l, h, d] = [batch, length, self.heads, width / self.heads].map(|extent| extent as isize);
         let qkv = self.qkv.forward(x).reshape(&[b, l, 3, h, d]);
+        // The layer may be of another width, or on another device.
+        if let Some(error) = qkv.error() {
+            return Array::failed(error, location);
+        }
         let joined = attention(&qkv, self.causal, location).reshape(&[b, l, width as isize]);
         self.out.forward(&joined)
     }
