@@ -113,6 +113,12 @@ pub trait Backend: Send + Sync {
     /// What the device is and can do.
     fn properties(&self) -> &Properties;
 
+    /// The same device, opened anew beside this one, where that is work of the backend's own: it
+    /// may have it ready. `None`: the device is to be opened by its name.
+    fn reopen(&self) -> Option<Result<Box<dyn Backend>>> {
+        None
+    }
+
     /// Bytes of device memory that are free now.
     fn free_memory(&self) -> Result<u64>;
 

@@ -50,6 +50,10 @@ impl Wake for Seen {
 fn main() {
     kiln_runtime::isolate::init();
     if cfg!(unix) {
+        // The first, since it counts processes, and those of the others may not have ended.
+        if cfg!(target_os = "linux") {
+            the_next_process_is_there_before_it_is_needed();
+        }
         a_trap_costs_a_process_of_its_own();
         a_handler_that_never_ends_is_ended_with_its_process();
         names_that_cannot_be_are_refused();
@@ -146,6 +150,70 @@ fn a_handler_that_never_ends_is_ended_with_its_process() {
     let begun = Instant::now();
     drop((actor, rt));
     assert!(begun.elapsed() < NEVER, "it was waited for {:?}", begun.elapsed());
+}
+
+/// The processes that this one has started and that have not ended, oldest first.
+fn children() -> Vec<u32> {
+    let own = std::process::id();
+    let child = |entry: std::io::Result<std::fs::DirEntry>| {
+        let entry = entry.ok()?;
+        let id: u32 = entry.file_name().to_str()?.parse().ok()?;
+        let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+        // What follows the name, which may hold anything: the state, the parent, …, the start.
+        let (_, stat) = stat.rsplit_once(") ")?;
+        let fields: Vec<_> = stat.split(' ').collect();
+        let lives = fields[0] != "Z" && fields[1].parse() == Ok(own);
+        lives.then(|| (fields[19].parse::<u64>().unwrap_or_default(), id))
+    };
+    let mut found: Vec<_> = std::fs::read_dir("/proc").unwrap().filter_map(child).collect();
+    found.sort_unstable();
+    found.into_iter().map(|(_, id)| id).collect()
+}
+
+/// Of two children.
+fn two_children() -> [u32; 2] {
+    let children = children();
+    children.try_into().unwrap_or_else(|found| panic!("{found:?} instead of two"))
+}
+
+fn kill(child: u32) {
+    let killed = std::process::Command::new("kill").args(["-9", &child.to_string()]).status();
+    assert!(killed.unwrap().success());
+    until(|| !children().contains(&child), "a process that was killed lives on");
+}
+
+fn until(done: impl Fn() -> bool, otherwise: &str) {
+    let begun = Instant::now();
+    while !done() {
+        assert!(begun.elapsed() < NEVER, "{otherwise}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn works(device: &Device) -> bool {
+    let twice = [1.0f32, 2.0];
+    device.tensor(&twice, [2]).and_then(|tensor| tensor.to_vec()).is_ok_and(|back| back == twice)
+}
+
+fn the_next_process_is_there_before_it_is_needed() {
+    let first = Device::open_apart("isolated:cpu").unwrap();
+    let [serving, standby] = two_children();
+    kill(serving);
+    assert!(!works(&first));
+    let second = first.reopen().unwrap();
+    let [next, other] = two_children();
+    assert_eq!(next, standby, "the device was opened anew");
+    assert!(works(&second) && !works(&first));
+
+    // A standby that has ended costs the time to open the device, and nothing else.
+    kill(other);
+    let third = second.reopen().unwrap();
+    assert!(works(&third) && works(&second));
+    let left = children();
+    assert!(left.len() == 3 && !left.contains(&other), "{left:?}");
+
+    drop((first, second, third));
+    until(|| children().is_empty(), "processes without a device");
 }
 
 fn names_that_cannot_be_are_refused() {

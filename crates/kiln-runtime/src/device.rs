@@ -193,9 +193,9 @@ impl Device {
     /// there this fails.
     pub fn reopen(&self) -> Result<Device> {
         let name = self.id();
-        let backend = match name.starts_with(isolate::PREFIX) {
-            true => isolate::open_backend(name)?,
-            false => backends::open_anew(name)?,
+        let backend = match self.0.backend.reopen() {
+            Some(next) => next?,
+            None => backends::open_anew(name)?,
         };
         let device = Device::in_environment(backend)?;
         register(&mut open_devices(), name, &device);

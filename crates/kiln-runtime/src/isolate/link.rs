@@ -5,6 +5,7 @@ use super::invitation::Invitation;
 use super::wire::{DONE, Fields, Frame, error};
 use kiln_backend::{Error, Result};
 use std::io;
+use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
@@ -33,7 +34,8 @@ struct Talk {
 }
 
 impl Link {
-    /// Starts this program again, as the process of a device.
+    /// Starts this program again, as the process of a device. It opens the device meanwhile:
+    /// [`greet`](Self::greet) waits for that.
     pub fn start(name: &str) -> Result<Link> {
         let failed = |call: &'static str| {
             move |error: io::Error| Error::Driver {
@@ -52,13 +54,11 @@ impl Link {
             .spawn()
             .map_err(failed("starting a process for the device"))?;
         let talk = Mutex::new(Talk { socket: here, child, lost: None });
-        let link = Link { name: name.to_owned(), talk };
-        link.greet()?;
-        Ok(link)
+        Ok(Link { name: name.to_owned(), talk })
     }
 
-    /// Waits until the other process says that it is there, or why it is not.
-    fn greet(&self) -> Result<()> {
+    /// Waits until the other process says that it has the device, or why not.
+    pub fn greet(&self) -> Result<()> {
         let mut talk = self.talk.lock().unwrap_or_else(PoisonError::into_inner);
         let timed = talk.socket.set_read_timeout(Some(GREETING));
         let greeting = timed.and_then(|()| Fields::receive(&mut talk.socket));
@@ -68,6 +68,13 @@ impl Link {
             (Ok(Some((_, mut fields))), _) => Err(error(&mut fields)),
             _ => Err(super::unavailable(&self.name, "the program that was started again did not become one")),
         }
+    }
+
+    /// Has the other process end, and does not wait for it.
+    pub fn hang_up(&self) {
+        let talk = self.talk.lock().unwrap_or_else(PoisonError::into_inner);
+        // It may be gone already.
+        let _ = talk.socket.shutdown(Shutdown::Both);
     }
 
     /// Sends a request and waits for its reply.
@@ -91,7 +98,7 @@ impl Talk {
     /// Ends the process, if it does not end within `patience`; how it did.
     fn end(&mut self, patience: Duration) -> String {
         // Closed for its own side too, as the signal to it.
-        let _ = self.socket.shutdown(std::net::Shutdown::Both);
+        let _ = self.socket.shutdown(Shutdown::Both);
         let begun = Instant::now();
         while begun.elapsed() < patience {
             match self.child.try_wait() {

@@ -4,7 +4,8 @@
 //! fails every call of the process, also for new contexts; on a CPU the process ends. A device
 //! whose name begins with `isolated:` runs in a child of this process: a trap costs the child
 //! alone. Here it is a [lost](kiln_backend::Error::Lost) device, which
-//! [`Device::reopen`](crate::Device::reopen) brings back with a new child.
+//! [`Device::reopen`](crate::Device::reopen) brings back with the next child. That one is started
+//! with the first, and has the device open when it is needed.
 //!
 //! The child is the same program, started again; [`init`] at the beginning of `main` makes it one.
 //! Kernels cross as the text of their IR, calls as frames over a socket, copies with them. [Mapped

@@ -25,6 +25,10 @@ pub struct Isolated {
     tenants: Mutex<Vec<Weak<dyn Tenant>>>,
     /// Mapped memory, by the device's address.
     mapped: Mutex<HashMap<u64, Shared>>,
+    /// The next process, which has the device open when this one is lost: to start one, and a
+    /// GPU's driver in it, takes longer than all else that a recovery does. `None` where it is
+    /// taken, or could not be started.
+    standby: Mutex<Option<Link>>,
 }
 
 /// A program of the other process.
@@ -58,7 +62,13 @@ fn request(op: Op) -> Frame {
 impl Isolated {
     /// Starts a process for a device.
     pub fn start(name: &str) -> Result<Isolated> {
-        let link = Arc::new(Link::start(name)?);
+        Isolated::over(Link::start(name)?, name)
+    }
+
+    /// The device of a process that opens it, with a standby.
+    fn over(link: Link, name: &str) -> Result<Isolated> {
+        link.greet()?;
+        let link = Arc::new(link);
         let mut hello = link.call(request(Op::Hello))?;
         let properties = properties(&mut hello)?;
         // The other process has addresses of its own, and its launch limit is its environment's.
@@ -68,8 +78,14 @@ impl Isolated {
         let properties = Properties { id, capabilities, ..properties };
         let known = hello.number()? != 0;
         let key = hello.text()?;
+        let artifact_key = known.then_some(key);
         let (tenants, mapped) = Default::default();
-        Ok(Isolated { link, properties, artifact_key: known.then_some(key), tenants, mapped })
+        let standby = Mutex::new(Link::start(name).ok());
+        Ok(Isolated { link, properties, artifact_key, tenants, mapped, standby })
+    }
+
+    fn standby(&self) -> MutexGuard<'_, Option<Link>> {
+        self.standby.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn done(&self, frame: Frame) -> Result<()> {
@@ -126,9 +142,27 @@ impl Isolated {
     }
 }
 
+impl Drop for Isolated {
+    fn drop(&mut self) {
+        // It ends while this one's process does. Both are waited for as links are dropped.
+        if let Some(standby) = &*self.standby() {
+            standby.hang_up();
+        }
+    }
+}
+
 impl Backend for Isolated {
     fn properties(&self) -> &Properties {
         &self.properties
+    }
+
+    fn reopen(&self) -> Option<Result<Box<dyn Backend>>> {
+        let name = self.properties.id.strip_prefix(super::PREFIX)?;
+        let standby = self.standby().take();
+        // In place of one that has ended or could not open the device another one is started.
+        let ready = standby.and_then(|link| Isolated::over(link, name).ok());
+        let next = ready.map_or_else(|| Isolated::start(name), Ok);
+        Some(next.map(|next| Box::new(next) as Box<dyn Backend>))
     }
 
     fn free_memory(&self) -> Result<u64> {
