@@ -130,7 +130,9 @@ mod schedule;
 mod shape;
 mod spare;
 
-pub use array::{Convolution, MatrixNorm, Operand, Side, concatenate, einsum, eval, meshgrid, stack};
+pub use array::{
+    Convolution, MatrixNorm, Operand, Side, SliceRange, concatenate, einsum, eval, meshgrid, stack,
+};
 pub use batch::{vmap, vmap_axes};
 pub use control::{cond, scan};
 pub use custom_kernel::custom_kernel;

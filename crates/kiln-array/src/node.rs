@@ -71,6 +71,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 /// assert_eq!(x.greater_equal(0.5).to_vec::<bool>()?, [false, true, true]);
 /// let bits = Array::new(&device, &[1i32, 2, 5], &[3]);
 /// assert_eq!(bits.shift_left(3).shift_right(1).to_vec::<i32>()?, [4, 8, 20]);
+///
+/// let mut sum = bits.clone();
+/// sum += &bits; // the variable becomes the sum; what else has the array keeps it
+/// sum *= 10;
+/// assert_eq!((sum.to_vec::<i32>()?, bits.to_vec::<i32>()?), (vec![20, 40, 100], vec![1, 2, 5]));
 /// # Ok::<(), kiln_array::Error>(())
 /// ```
 ///

@@ -43,6 +43,16 @@ fn shapes_that_do_not_fit() {
     refused(x(&[0, 5]).reshape(&[0, -1]), any);
     refused(x(&[6]).permute(&[0, 1]), "`permute`: [0, 1] does not name each axis of shape [6] once");
     refused(x(&[6]).slice(0, 2..9), "`slice`: 2..9 in steps of 1 is no part of axis 0 of shape [6]");
+    refused(x(&[6]).slice(0, -7..), "`slice`: -7.. in steps of 1 is no part of axis 0 of shape [6]");
+    refused(x(&[6]).slice(0, -1..-2), "`slice`: -1..-2 in steps of 1 is no part of axis 0 of shape [6]");
+    refused(
+        x(&[6]).slice(0, i64::MIN..),
+        "`slice`: -9223372036854775808.. in steps of 1 is no part of axis 0 of shape [6]",
+    );
+    refused(
+        x(&[6]).slice(0, ..=usize::MAX),
+        "`slice`: ..=18446744073709551615 in steps of 1 is no part of axis 0 of shape [6]",
+    );
     refused(x(&[6]).slice(0, ..=6), "`slice`: ..=6 in steps of 1 is no part of axis 0 of shape [6]");
     refused(x(&[2, 3]).sum_axes(&[2]), "`sum`: shape [2, 3] has no axis 2");
     refused(x(&[2, 3]).sum_axes(&[1, -1]), "`sum`: [1, -1] name an axis of shape [2, 3] twice");

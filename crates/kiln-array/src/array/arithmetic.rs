@@ -323,7 +323,7 @@ fn small_exponent(exponent: &Array) -> Option<u32> {
 }
 
 macro_rules! operators {
-    ($($(#[$doc:meta])* $trait:ident $method:ident: $f:expr;)*) => {$(
+    ($($(#[$doc:meta])* $trait:ident $method:ident, $assign:ident $in_place:ident: $f:expr;)*) => {$(
         impl<R: Operand> std::ops::$trait<R> for &Array {
             type Output = Array;
 
@@ -347,6 +347,18 @@ macro_rules! operators {
                 let right = right.beside(&self, site);
                 let f: fn(&Array, &Array, Site) -> Array = $f;
                 f(&self, &right, site)
+            }
+        }
+
+        /// The variable becomes the result, with its element type and shape. What else has the
+        /// array keeps it as it was.
+        impl<R: Operand> std::ops::$assign<R> for Array {
+            #[track_caller]
+            fn $in_place(&mut self, right: R) {
+                let site = Location::caller();
+                let right = right.beside(self, site);
+                let f: fn(&Array, &Array, Site) -> Array = $f;
+                *self = f(self, &right, site);
             }
         }
 
@@ -385,22 +397,22 @@ macro_rules! operators {
 
 operators! {
     /// The sum.
-    Add add: |a, b, site| of_numbers(BinaryOp::Add, a, b, site);
+    Add add, AddAssign add_assign: |a, b, site| of_numbers(BinaryOp::Add, a, b, site);
     /// The difference.
-    Sub sub: |a, b, site| binary(BinaryOp::Sub, a, b, None, site);
+    Sub sub, SubAssign sub_assign: |a, b, site| binary(BinaryOp::Sub, a, b, None, site);
     /// The product.
-    Mul mul: |a, b, site| of_numbers(BinaryOp::Mul, a, b, site);
+    Mul mul, MulAssign mul_assign: |a, b, site| of_numbers(BinaryOp::Mul, a, b, site);
     /// The quotient: of integers as f64.
-    Div div: quotient;
+    Div div, DivAssign div_assign: quotient;
     /// What a division leaves, of the divisor's sign, as in NumPy.
-    Rem rem: |a, b, site| {
+    Rem rem, RemAssign rem_assign: |a, b, site| {
         let [_, left] = floor_division(a, b, site);
         left
     };
     /// Both bits.
-    BitAnd bitand: |a, b, site| binary(BinaryOp::And, a, b, None, site);
+    BitAnd bitand, BitAndAssign bitand_assign: |a, b, site| binary(BinaryOp::And, a, b, None, site);
     /// One of the bits.
-    BitOr bitor: |a, b, site| binary(BinaryOp::Or, a, b, None, site);
+    BitOr bitor, BitOrAssign bitor_assign: |a, b, site| binary(BinaryOp::Or, a, b, None, site);
     /// One of the bits, and not both.
-    BitXor bitxor: |a, b, site| binary(BinaryOp::Xor, a, b, None, site);
+    BitXor bitxor, BitXorAssign bitxor_assign: |a, b, site| binary(BinaryOp::Xor, a, b, None, site);
 }

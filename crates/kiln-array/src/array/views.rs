@@ -1,11 +1,12 @@
 //! Other shapes, parts, other orders of axes: indices of what reads them, and no work of their own.
 
 use super::create::checked_size;
+use super::slice_range::SliceRange;
 use crate::error::{Error, Site};
 use crate::node::{Array, Made};
 use crate::op::Op;
 use crate::shape::{self, Extents, count};
-use std::ops::{Bound, RangeBounds};
+use std::ops::Range;
 use std::panic::Location;
 
 impl Array {
@@ -177,20 +178,22 @@ impl Array {
         self.view(site, || Ok((Op::Permute(order), shape)), "permute")
     }
 
-    /// The elements of an axis in a range; an end that is left out is the axis's.
+    /// The elements of an axis in a range; an end that is left out is the axis's, and one below 0
+    /// counts from the axis's end.
     ///
     /// ```
     /// # use kiln_array::Array;
     /// let device = kiln_runtime::Device::open("interp")?;
     /// let x = Array::arange(&device, 6).reshape(&[2, 3]);
     /// assert_eq!(x.slice(1, 1..).to_vec::<i64>()?, [1, 2, 4, 5]);
+    /// assert_eq!(x.slice(1, ..-1).to_vec::<i64>()?, [0, 1, 3, 4]);
     /// # Ok::<(), kiln_array::Error>(())
     /// ```
     ///
     /// # Errors
     /// The result has an error if there is no such axis, or if the range goes beyond it.
     #[track_caller]
-    pub fn slice(&self, axis: isize, range: impl RangeBounds<usize>) -> Array {
+    pub fn slice(&self, axis: isize, range: impl SliceRange) -> Array {
         self.sliced("slice", axis, range, 1, Location::caller())
     }
 
@@ -209,7 +212,7 @@ impl Array {
     /// # Errors
     /// As of [`slice`](Self::slice), and if the step is 0.
     #[track_caller]
-    pub fn slice_step(&self, axis: isize, range: impl RangeBounds<usize>, step: isize) -> Array {
+    pub fn slice_step(&self, axis: isize, range: impl SliceRange, step: isize) -> Array {
         self.sliced("slice_step", axis, range, step, Location::caller())
     }
 
@@ -217,7 +220,7 @@ impl Array {
         &self,
         op: &'static str,
         axis: isize,
-        range: impl RangeBounds<usize>,
+        range: impl SliceRange,
         step: isize,
         site: Site,
     ) -> Array {
@@ -225,33 +228,11 @@ impl Array {
             Ok(axis) => axis,
             Err(error) => return Array::failed(error, site),
         };
-        let extent = self.shape()[axis];
-        let from = match range.start_bound() {
-            Bound::Included(&from) => Some(from),
-            Bound::Excluded(&from) => from.checked_add(1),
-            Bound::Unbounded => Some(0),
-        };
-        let to = match range.end_bound() {
-            Bound::Included(&to) => to.checked_add(1),
-            Bound::Excluded(&to) => Some(to),
-            Bound::Unbounded => Some(extent),
-        };
-        let (from, to) = match (from, to) {
-            (Some(from), Some(to)) if from <= to && to <= extent && step != 0 => (from, to),
-            _ => {
-                let start = from.filter(|_| range.start_bound() != Bound::Unbounded);
-                let start = start.map_or(String::new(), |start| start.to_string());
-                let end = match range.end_bound() {
-                    Bound::Included(end) => format!("={end}"),
-                    Bound::Excluded(end) => end.to_string(),
-                    Bound::Unbounded => String::new(),
-                };
-                let problem = format!(
-                    "{start}..{end} in steps of {step} is no part of axis {axis} of shape {:?}",
-                    self.shape()
-                );
-                return Array::failed(Error::Shape { op, problem, location: site }, site);
-            }
+        let within = range.bounds().within(self.shape()[axis]).filter(|_| step != 0);
+        let Some(Range { start: from, end: to }) = within else {
+            let (range, shape) = (range.written(), self.shape());
+            let problem = format!("{range} in steps of {step} is no part of axis {axis} of shape {shape:?}");
+            return Array::failed(Error::Shape { op, problem, location: site }, site);
         };
         let part = self.part(axis, from, to - from, 1, site);
         let forward = if step < 0 { part.flipped(Extents::from_slice(&[axis]), site) } else { part };
