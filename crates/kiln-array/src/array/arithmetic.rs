@@ -355,10 +355,7 @@ macro_rules! operators {
         impl<R: Operand> std::ops::$assign<R> for Array {
             #[track_caller]
             fn $in_place(&mut self, right: R) {
-                let site = Location::caller();
-                let right = right.beside(self, site);
-                let f: fn(&Array, &Array, Site) -> Array = $f;
-                *self = f(self, &right, site);
+                *self = std::ops::$trait::$method(&*self, right);
             }
         }
 

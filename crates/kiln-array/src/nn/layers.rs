@@ -2,6 +2,7 @@
 
 use super::module::implement_module;
 use super::random::Key;
+use crate::error::Error;
 use crate::node::Array;
 use kiln_ir::Scalar;
 use kiln_runtime::Device;
@@ -56,8 +57,18 @@ impl Linear {
     }
 
     /// The layer of an input `[…, inputs]`: `[…, outputs]`.
+    ///
+    /// # Errors
+    /// The result has an error if x has another last axis.
     #[track_caller]
     pub fn forward(&self, x: &Array) -> Array {
+        if let (&[.., width], &[.., inputs]) = (x.shape(), self.weight.shape())
+            && width != inputs
+        {
+            let location = Location::caller();
+            let problem = format!("x has shape {:?}, and the layer {inputs} inputs", x.shape());
+            return Array::failed(Error::Shape { op: "linear", problem, location }, location);
+        }
         let product = x.matmul(&self.weight.swap_axes(-1, -2));
         match &self.bias {
             Some(bias) => product + bias,
