@@ -27,6 +27,8 @@ pub(crate) struct Suspects {
     /// The last run of which it is known.
     settled: AtomicU64,
     runs: Mutex<Runs>,
+    /// Held from a wait until what it told is known to all.
+    waits: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -36,11 +38,25 @@ struct Runs {
     last: u64,
 }
 
+impl Runs {
+    /// The runs that a wait is for.
+    fn launched(&self) -> Vec<u64> {
+        self.open.iter().filter(|run| run.is_launched).map(|run| run.number).collect()
+    }
+
+    /// The last run of which it is known, and of all before it.
+    fn settled(&self) -> u64 {
+        self.open.iter().map(|run| run.number - 1).min().unwrap_or(self.last)
+    }
+}
+
 /// A run that may have had a fault.
 #[derive(Clone)]
 struct Suspect {
     /// Tells it from all others of the device; later runs have larger numbers.
     number: u64,
+    /// Whether all its kernels are, so that a wait that begins now is for them too.
+    is_launched: bool,
     results: Arc<[WeakArray]>,
     checks: Arc<[Checked]>,
     /// The line of a kernel of the program's own, if there is one.
@@ -62,9 +78,13 @@ static ON_HOST: Mutex<()> = Mutex::new(());
 thread_local! {
     /// Whether this thread is in such a run: a kernel of the program's own may compute arrays.
     static IS_WATCHED: Cell<bool> = const { Cell::new(false) };
+
+    /// Whether this thread waits alone: what prints meanwhile may read arrays.
+    static IS_WAITING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A run that is watched: when this is dropped, its fault has been looked for if that can be.
+/// A run that is watched, from before its first launch until after its last: when this is dropped,
+/// its fault has been looked for if that can be.
 pub(crate) struct Watch {
     /// The devices of the run, with its number on each.
     runs: Vec<(Device, u64)>,
@@ -109,9 +129,12 @@ impl Watch {
     }
 }
 
-/// On the host's processors the run is over, and its fault is found.
+/// All of the run is launched. On the host's processors it is over, and its fault is found.
 impl Drop for Watch {
     fn drop(&mut self) {
+        for (device, run) in &self.runs {
+            device.attached::<Suspects>().launched(*run);
+        }
         if self.alone.is_none() {
             return;
         }
@@ -122,6 +145,26 @@ impl Drop for Watch {
                 Ok(()) => suspects.clear(|number| number == *run),
                 Err(error) => suspects.blame_all(&error),
             }
+        }
+    }
+}
+
+/// A wait of one thread alone. On the host's processors each run is waited for by itself.
+struct Alone<'a>(Option<MutexGuard<'a, ()>>);
+
+impl Alone<'_> {
+    fn among<'a>(waits: &'a Mutex<()>, device: &Device) -> Alone<'a> {
+        let is_needed = !on_host(device) && !IS_WAITING.get();
+        let alone = is_needed.then(|| waits.lock().unwrap_or_else(PoisonError::into_inner));
+        IS_WAITING.set(IS_WAITING.get() || alone.is_some());
+        Alone(alone)
+    }
+}
+
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        if self.0.is_some() {
+            IS_WAITING.set(false);
         }
     }
 }
@@ -150,6 +193,7 @@ impl Suspect {
         };
         Suspect {
             number: 0,
+            is_launched: false,
             results: doubtful.iter().map(|&array| of.arrays[array].downgrade()).collect(),
             checks: schedule.checks.iter().map(checked).collect(),
             custom: schedule.custom.first().map(|&array| of.arrays[array].site()),
@@ -178,6 +222,11 @@ impl Suspects {
         number
     }
 
+    fn launched(&self, number: u64) {
+        let mut runs = self.lock();
+        runs.open.iter_mut().filter(|run| run.number == number).for_each(|run| run.is_launched = true);
+    }
+
     /// Forgets runs that are over without a fault.
     fn clear(&self, is_over: impl Fn(u64) -> bool) {
         let mut runs = self.lock();
@@ -194,20 +243,36 @@ impl Suspects {
         if self.count.load(SeqCst) == 0 || device.is_capturing() || IS_WATCHED.get() {
             return Ok(());
         }
-        let last = self.lock().last;
-        match device.synchronize() {
-            Ok(()) => {
-                self.clear(|number| number <= last);
-                self.settled.fetch_max(last, SeqCst);
-                Ok(())
-            }
-            Err(error) => self.blame(device, &error).then_some(()).ok_or(error),
+        let told = self.told(device, || {
+            let waited_for = self.lock().launched();
+            device.synchronize()?;
+            self.clear(|number| waited_for.contains(&number));
+            self.settled.fetch_max(self.lock().settled(), SeqCst);
+            Ok(())
+        });
+        told.map(drop)
+    }
+
+    /// Waits for a device's work, alone. `None`: it ended with a fault of runs that are remembered,
+    /// whose results have the error now.
+    ///
+    /// # Errors
+    /// Others, and a fault of other kernels.
+    fn told<R>(
+        &self,
+        device: &Device,
+        wait: impl FnOnce() -> kiln_runtime::Result<R>,
+    ) -> kiln_runtime::Result<Option<R>> {
+        let _alone = Alone::among(&self.waits, device);
+        match wait() {
+            Err(error) if self.blame(device, &error) => Ok(None),
+            done => done.map(Some),
         }
     }
 
     /// Gives the results of runs that may have had a fault the error of one that was found. Whether
     /// it was theirs.
-    pub(crate) fn blame(&self, device: &Device, error: &kiln_runtime::Error) -> bool {
+    fn blame(&self, device: &Device, error: &kiln_runtime::Error) -> bool {
         let is_theirs = number_of(error).is_some()
             || error.fault().is_some() && self.lock().open.iter().any(|run| run.custom.is_some());
         let is_theirs = is_theirs && self.count.load(SeqCst) > 0;
@@ -220,22 +285,27 @@ impl Suspects {
     }
 
     fn blame_all(&self, error: &kiln_runtime::Error) {
-        let runs = {
+        let (runs, last) = {
             let mut runs = self.lock();
-            self.count.store(0, SeqCst);
-            self.settled.fetch_max(runs.last, SeqCst);
-            std::mem::take(&mut runs.open)
+            (std::mem::take(&mut runs.open), runs.last)
         };
         let found = number_of(error);
-        let check = runs.iter().flat_map(|run| &*run.checks).find(|check| Some(check.number) == found);
-        let index =
-            check.map(|&Checked { op, extent, site, .. }| Error::Index { op, extent, location: site });
+        let made = |run: &Suspect| {
+            let check = run.checks.iter().find(|check| Some(check.number) == found);
+            check.map(|&Checked { op, extent, site, .. }| Error::Index { op, extent, location: site })
+        };
+        let first = runs.iter().find_map(made);
         for run in &runs {
+            // Of several runs that have such a check, each may be the one.
+            let index = made(run).or_else(|| first.clone());
             for array in run.results.iter().filter_map(WeakArray::upgrade) {
                 let of_run = || Error::run(error.clone(), run.custom.unwrap_or_else(|| array.site()));
                 array.fail(index.clone().unwrap_or_else(of_run));
             }
         }
+        // Last: who finds that no run is in doubt asks no further.
+        self.settled.fetch_max(last, SeqCst);
+        self.count.store(self.lock().open.len(), SeqCst);
     }
 }
 
@@ -270,11 +340,45 @@ impl Array {
         loop {
             let tensor = self.tensor()?;
             self.settle(site)?;
-            match (read(&tensor), self.device()) {
-                // Another thread's run had it, which was not over when this read began.
-                (Err(error), Some(device)) if device.attached::<Suspects>().blame(device, &error) => {}
-                (done, _) => return done.map_err(|error| Error::run(error, site)),
+            let done = match self.device() {
+                Some(device) => device.attached::<Suspects>().told(device, || read(&tensor)),
+                None => read(&tensor).map(Some),
+            };
+            // Where another thread's run had a fault, which was not over when this read began, once
+            // more.
+            if let Some(done) = done.map_err(|error| Error::run(error, site))? {
+                return Ok(done);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(result: &Array) -> Suspect {
+        let (results, checks) = (Arc::new([result.downgrade()]), Arc::new([]));
+        Suspect { number: 0, is_launched: false, results, checks, custom: None }
+    }
+
+    /// Another thread may wait between a run's beginning and its launches.
+    #[test]
+    fn a_wait_tells_nothing_of_a_run_that_is_not_launched() {
+        let device = Device::open_apart("interp").unwrap();
+        let suspects = Suspects::default();
+        let results = [1, 2, 3].map(|of| Array::new(&device, &[of], &[1]));
+        let [first, second, third] = results.each_ref().map(|of| suspects.add(&device, run(of)));
+        suspects.launched(third);
+        suspects.settle(&device).unwrap();
+        let open = || suspects.lock().open.iter().map(|run| run.number).collect::<Vec<_>>();
+        assert_eq!(open(), [first, second]);
+        assert_eq!(suspects.settled.load(SeqCst), first - 1, "results of all are in doubt");
+        suspects.launched(first);
+        suspects.settle(&device).unwrap();
+        assert_eq!((open(), suspects.settled.load(SeqCst)), (vec![second], first));
+        suspects.launched(second);
+        suspects.settle(&device).unwrap();
+        assert_eq!((open(), suspects.settled.load(SeqCst)), (vec![], third));
     }
 }

@@ -7,6 +7,8 @@ use kiln_array::{
 };
 use kiln_runtime::{Device, Tensor};
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::{Duration, Instant};
 
 /// Devices that no other test has: on a GPU too a fault is not found before a wait.
 fn devices() -> Vec<Device> {
@@ -234,4 +236,26 @@ fn errors_name_no_line_of_the_crate() {
     }
     assert!(outside.is_empty(), "{outside:#?}");
     assert!(errors > 1000, "{errors}");
+}
+
+/// What other threads wait for at any time takes no error from a run's results. Theirs may hold it
+/// too: of a GPU's faults it is not known whose they are.
+#[test]
+fn waits_of_other_threads_take_no_error() {
+    for device in devices() {
+        let (done, began) = (AtomicBool::new(false), Instant::now());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let right = Array::new(&device, &[0i32, 2], &[2]);
+                while !done.load(SeqCst) {
+                    let _ = x(&device).take(&right, 1).to_vec::<f32>();
+                }
+            });
+            let wrongs = (0..100).take_while(|_| began.elapsed() < Duration::from_secs(20));
+            let found: Vec<_> = wrongs.map(|_| x(&device).take(&wrong(&device), 1).to_vec::<f32>()).collect();
+            let line = line!() - 1;
+            done.store(true, SeqCst);
+            found.into_iter().for_each(|found| is_index(found, "take", line));
+        });
+    }
 }
