@@ -6,6 +6,11 @@
 //! hold the error from then on: a device tells the first fault only, so any of them may have had
 //! one. Results that depend on no kernel that can fault do not.
 //!
+//! Several threads may wait. A wait tells nothing of a run that is not launched yet; and since one
+//! of several waits is told of a fault, a thread waits alone until it has given the error to whose
+//! it is. A wait of another part of the program may be told as well: what the device has told since
+//! a run began is looked up when the run is over.
+//!
 //! On the host's processors a run is over when its launches return. There each such run is waited
 //! for at once, one at a time, and the fault is its own.
 
@@ -57,6 +62,8 @@ struct Suspect {
     number: u64,
     /// Whether all its kernels are, so that a wait that begins now is for them too.
     is_launched: bool,
+    /// How many faults the device had told when it began.
+    told: u64,
     results: Arc<[WeakArray]>,
     checks: Arc<[Checked]>,
     /// The line of a kernel of the program's own, if there is one.
@@ -142,7 +149,7 @@ impl Drop for Watch {
         for (device, run) in self.runs.iter().filter(|(device, _)| on_host(device)) {
             let suspects = device.attached::<Suspects>();
             match device.synchronize() {
-                Ok(()) => suspects.clear(|number| number == *run),
+                Ok(()) => suspects.clear(device, |number| number == *run),
                 Err(error) => suspects.blame_all(&error),
             }
         }
@@ -194,6 +201,7 @@ impl Suspect {
         Suspect {
             number: 0,
             is_launched: false,
+            told: 0,
             results: doubtful.iter().map(|&array| of.arrays[array].downgrade()).collect(),
             checks: schedule.checks.iter().map(checked).collect(),
             custom: schedule.custom.first().map(|&array| of.arrays[array].site()),
@@ -215,9 +223,10 @@ impl Suspects {
         }
         runs.last += 1;
         let number = runs.last;
+        let told = device.last_fault().map_or(0, |(count, _)| count);
         let results = run.results.iter().filter_map(WeakArray::upgrade);
         results.filter(|of| of.device() == Some(device)).for_each(|of| of.set_doubt(number));
-        runs.open.push(Suspect { number, ..run });
+        runs.open.push(Suspect { number, told, ..run });
         self.count.store(runs.open.len(), SeqCst);
         number
     }
@@ -227,11 +236,23 @@ impl Suspects {
         runs.open.iter_mut().filter(|run| run.number == number).for_each(|run| run.is_launched = true);
     }
 
-    /// Forgets runs that are over without a fault.
-    fn clear(&self, is_over: impl Fn(u64) -> bool) {
-        let mut runs = self.lock();
-        runs.open.retain(|run| !is_over(run.number));
-        self.count.store(runs.open.len(), SeqCst);
+    /// Forgets runs that are over: without a fault, or with one that another wait was told of.
+    fn clear(&self, device: &Device, is_over: impl Fn(u64) -> bool) {
+        let told = device.last_fault();
+        let over: Vec<Suspect> = {
+            let mut runs = self.lock();
+            let all = std::mem::take(&mut runs.open).into_iter();
+            let (over, open) = all.partition(|run| is_over(run.number));
+            runs.open = open;
+            over
+        };
+        if let Some((count, error)) = told {
+            let since: Vec<Suspect> = over.into_iter().filter(|run| run.told < count).collect();
+            if !on_host(device) || may_be_of(&since, &error) {
+                blame(&since, &error);
+            }
+        }
+        self.count.store(self.lock().open.len(), SeqCst);
     }
 
     /// Waits for the runs that may have had a fault, if there are some, and gives their results its
@@ -246,7 +267,7 @@ impl Suspects {
         let told = self.told(device, || {
             let waited_for = self.lock().launched();
             device.synchronize()?;
-            self.clear(|number| waited_for.contains(&number));
+            self.clear(device, |number| waited_for.contains(&number));
             self.settled.fetch_max(self.lock().settled(), SeqCst);
             Ok(())
         });
@@ -273,9 +294,7 @@ impl Suspects {
     /// Gives the results of runs that may have had a fault the error of one that was found. Whether
     /// it was theirs.
     fn blame(&self, device: &Device, error: &kiln_runtime::Error) -> bool {
-        let is_theirs = number_of(error).is_some()
-            || error.fault().is_some() && self.lock().open.iter().any(|run| run.custom.is_some());
-        let is_theirs = is_theirs && self.count.load(SeqCst) > 0;
+        let is_theirs = self.count.load(SeqCst) > 0 && may_be_of(&self.lock().open, error);
         // Of a GPU's faults the first is told: after another kernel's there may have been one of
         // theirs.
         if is_theirs || !on_host(device) {
@@ -289,23 +308,33 @@ impl Suspects {
             let mut runs = self.lock();
             (std::mem::take(&mut runs.open), runs.last)
         };
-        let found = number_of(error);
-        let made = |run: &Suspect| {
-            let check = run.checks.iter().find(|check| Some(check.number) == found);
-            check.map(|&Checked { op, extent, site, .. }| Error::Index { op, extent, location: site })
-        };
-        let first = runs.iter().find_map(made);
-        for run in &runs {
-            // Of several runs that have such a check, each may be the one.
-            let index = made(run).or_else(|| first.clone());
-            for array in run.results.iter().filter_map(WeakArray::upgrade) {
-                let of_run = || Error::run(error.clone(), run.custom.unwrap_or_else(|| array.site()));
-                array.fail(index.clone().unwrap_or_else(of_run));
-            }
-        }
+        blame(&runs, error);
         // Last: who finds that no run is in doubt asks no further.
         self.settled.fetch_max(last, SeqCst);
         self.count.store(self.lock().open.len(), SeqCst);
+    }
+}
+
+/// Whether a fault may be one of these runs, and not of other kernels.
+fn may_be_of(runs: &[Suspect], error: &kiln_runtime::Error) -> bool {
+    number_of(error).is_some() || error.fault().is_some() && runs.iter().any(|run| run.custom.is_some())
+}
+
+/// Gives the results of runs the error of a fault.
+fn blame(runs: &[Suspect], error: &kiln_runtime::Error) {
+    let found = number_of(error);
+    let made = |run: &Suspect| {
+        let check = run.checks.iter().find(|check| Some(check.number) == found);
+        check.map(|&Checked { op, extent, site, .. }| Error::Index { op, extent, location: site })
+    };
+    let first = runs.iter().find_map(made);
+    for run in runs {
+        // Of several runs that have such a check, each may be the one.
+        let index = made(run).or_else(|| first.clone());
+        for array in run.results.iter().filter_map(WeakArray::upgrade) {
+            let of_run = || Error::run(error.clone(), run.custom.unwrap_or_else(|| array.site()));
+            array.fail(index.clone().unwrap_or_else(of_run));
+        }
     }
 }
 
@@ -359,7 +388,7 @@ mod tests {
 
     fn run(result: &Array) -> Suspect {
         let (results, checks) = (Arc::new([result.downgrade()]), Arc::new([]));
-        Suspect { number: 0, is_launched: false, results, checks, custom: None }
+        Suspect { number: 0, is_launched: false, told: 0, results, checks, custom: None }
     }
 
     /// Another thread may wait between a run's beginning and its launches.

@@ -259,3 +259,29 @@ fn waits_of_other_threads_take_no_error() {
         });
     }
 }
+
+/// The program's own waits are told of a fault, and arrays hold it all the same.
+#[test]
+fn a_fault_that_the_program_was_told_is_no_less_an_arrays_error() {
+    for device in devices() {
+        let tensor = device.tensor(&[1.0f32], [1]).unwrap();
+        let waits: [&dyn Fn() -> bool; 3] = [
+            &|| device.synchronize().is_err(),
+            &|| device.stream().and_then(|stream| stream.synchronize()).is_err(),
+            &|| tensor.to_vec().is_err(),
+        ];
+        let was_told = waits.map(|wait| {
+            let y = x(&device).take(&wrong(&device), 1) * 2.0;
+            let line = line!() - 1;
+            // On the host's processors the error comes at once.
+            let _ = y.eval();
+            let was_told = wait();
+            is_index(y.to_vec::<f32>(), "take", line);
+            is_index((&y + 1.0).to_vec::<f32>(), "take", line);
+            let fine = x(&device).take(&Array::new(&device, &[1i32], &[1]), 1);
+            assert_eq!(fine.to_vec::<f32>().unwrap(), [2.0, 5.0], "a run after the fault was told");
+            was_told
+        });
+        assert_eq!(was_told[0], !device.capabilities().on_host, "{}", device.id());
+    }
+}

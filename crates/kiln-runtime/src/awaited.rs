@@ -79,8 +79,8 @@ fn synchronize<'a>(device: &'a Device, queue: &Queue, site: CallSite) -> Awaited
     }
     if let Some(backend) = device.backend().asynchronous() {
         let later = backend.synchronize_later(queue.id());
-        return Box::pin(async move { Ok(later.await?) });
+        return Box::pin(async move { device.waited(later.await) });
     }
     let (device, queue) = (device.clone(), queue.clone());
-    after(on_thread(move || Ok(device.backend().synchronize(queue.id())?)))
+    after(on_thread(move || device.waited(device.backend().synchronize(queue.id()))))
 }

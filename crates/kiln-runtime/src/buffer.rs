@@ -111,7 +111,7 @@ impl Buffer {
             access.prepare_read(&queue, log)?;
         }
         if stream.is_none() {
-            self.device.backend().synchronize(queue.id())?;
+            self.device.waited(self.device.backend().synchronize(queue.id()))?;
         }
         if write {
             raw.written_by_others(self.at(offset), bytes);
@@ -525,7 +525,8 @@ impl<'a> Access<'a> {
 
     /// Waits for the work that writes the contents.
     pub(crate) fn synchronize(&self) -> Result<()> {
-        Ok(self.buffer.device.backend().synchronize(self.state.writer.id())?)
+        let device = &self.buffer.device;
+        device.waited(device.backend().synchronize(self.state.writer.id()))
     }
 
     /// The ranges of these bytes that nothing has written, or with `filled` nothing but a fill.
@@ -566,10 +567,11 @@ impl<'a> Access<'a> {
         if !self.is_written() {
             self.fill(0, log)?;
         }
-        let backend = self.buffer.device.backend();
-        backend.synchronize(self.state.writer.id())?;
+        let device = &self.buffer.device;
+        let wait = |queue: StreamId| device.waited(device.backend().synchronize(queue));
+        wait(self.state.writer.id())?;
         if write {
-            self.state.readers.iter().try_for_each(|reader| backend.synchronize(reader.id()))?;
+            self.state.readers.iter().try_for_each(|reader| wait(reader.id()))?;
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ use crate::loaded::{Sources, load_or_compile};
 use crate::observe::{Observation, Observer, Observers};
 use crate::package::{self, Packages};
 use crate::sanitize;
+use crate::told::Told;
 use kiln_backend::{Backend, Capabilities, CostModel, Program, Properties, StreamId, is_printing, on_thread};
 use kiln_ir::Kernel;
 use std::fmt;
@@ -45,6 +46,7 @@ struct Inner {
     cost_model: Arc<CostModel>,
     observers: Arc<Observers>,
     attached: Attached,
+    told: Told,
 }
 
 impl Device {
@@ -245,6 +247,7 @@ impl Device {
             cost_model: Arc::new(backend.properties().cost_model()),
             observers: Arc::default(),
             attached: Attached::default(),
+            told: Told::default(),
             backend,
             programs: ProgramCache::default(),
             choices: Choices::default(),
@@ -345,7 +348,7 @@ impl Device {
     #[track_caller]
     pub fn synchronize(&self) -> Result<()> {
         self.check_not_capturing("the device was waited for", Location::caller())?;
-        Ok(self.backend().synchronize(StreamId::default())?)
+        self.waited(self.backend().synchronize(StreamId::default()))
     }
 
     /// Sets how long each launch on this device may run, from the next one on; `None` for as long
@@ -576,6 +579,37 @@ impl Device {
     /// ```
     pub fn choices_revision(&self) -> u64 {
         self.0.choices.revision()
+    }
+
+    /// The last [fault](kiln_backend::Fault) of a kernel on this device that a wait or a read has
+    /// told, and how many have been told so far. A fault is told once, to whoever waits first: a
+    /// library that keeps results of kernels finds by this that it was another part of the program.
+    ///
+    /// ```
+    /// use kiln_lang::prelude::*;
+    /// use kiln_runtime::{Device, Tensor};
+    ///
+    /// #[kernel(crate = kiln_runtime)]
+    /// fn invert(x: &mut Tensor<i32, 1>) {
+    ///     let i = thread_index();
+    ///     x.set(i, 100 / x.get(i));
+    /// }
+    ///
+    /// let device = Device::open_apart("interp")?;
+    /// assert!(device.last_fault().is_none());
+    /// let mut x = device.tensor(&[1, 0], [2])?;
+    /// invert(&mut x).grid([1]).block([2]).launch(&device)?;
+    /// let told = device.synchronize().unwrap_err();
+    /// assert!(matches!(device.last_fault(), Some((1, fault)) if fault.to_string() == told.to_string()));
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    pub fn last_fault(&self) -> Option<(u64, Error)> {
+        self.0.told.last()
+    }
+
+    /// What a wait for the device gave. If that is a fault, it is remembered.
+    pub(crate) fn waited<T>(&self, outcome: kiln_backend::Result<T>) -> Result<T> {
+        self.0.told.noted(outcome)
     }
 
     /// The value of a type that is kept with the device: one for all handles to it, made when it is

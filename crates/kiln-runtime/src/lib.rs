@@ -141,6 +141,7 @@ mod sanitize;
 mod stream;
 mod tensor;
 mod tensor_params;
+mod told;
 pub mod tune;
 
 pub use activity::{

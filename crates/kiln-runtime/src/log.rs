@@ -61,7 +61,7 @@ impl Log {
         call: impl FnOnce() -> kiln_backend::Result<()>,
     ) -> Result<()> {
         let start = self.is_on().then(Instant::now);
-        call()?;
+        device.waited(call())?;
         if let Some(start) = start {
             self.copied(device, copy, start);
         }

@@ -143,7 +143,7 @@ impl Stream {
     #[track_caller]
     pub fn synchronize(&self) -> Result<()> {
         self.device.check_not_capturing("a stream was waited for", Location::caller())?;
-        Ok(self.device.backend().synchronize(self.id())?)
+        self.device.waited(self.device.backend().synchronize(self.id()))
     }
 
     /// A point after all work now in the stream, which can be timed.

@@ -78,7 +78,7 @@ impl DynTensor {
             }
         };
         Box::pin(async move {
-            let span = later.await?;
+            let span = self.device().waited(later.await)?;
             Log::at(site).copied(self.device(), (CopyKind::DeviceToHost, span.len(), stream), start);
             Ok(self.finished(span))
         })

@@ -223,7 +223,7 @@ impl PinnedBytes {
     fn settle(&self) -> Result<()> {
         let mut uses = self.uses();
         let Some(writer) = &uses.writer else { return Ok(()) };
-        self.device.backend().synchronize(writer.id())?;
+        self.device.waited(self.device.backend().synchronize(writer.id()))?;
         uses.writer = None;
         if let (Scalar::Bool, Memory::Mapped(mapped)) = (self.dtype, &self.memory) {
             // SAFETY: the copy is over, and nobody has borrowed the elements since it began, for
