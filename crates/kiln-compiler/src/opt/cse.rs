@@ -8,7 +8,9 @@
 use super::rewrite::Renames;
 use super::simplify::commutes;
 use kiln_ir::{Block, Def, ExplicitOp, Kernel, Op, OpKind, Value};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
+use smallvec::SmallVec;
+use std::hash::{Hash, Hasher};
 
 pub(crate) fn run(kernel: &mut Kernel) -> bool {
     let mut written = FxHashSet::default();
@@ -17,17 +19,18 @@ pub(crate) fn run(kernel: &mut Kernel) -> bool {
             written.insert(data.view());
         }
     });
-    let mut cse = Cse { known: FxHashMap::default(), written, renames: Renames::default(), changed: false };
+    let mut cse = Cse { known: Known::default(), written, renames: Renames::default(), changed: false };
     let body = kernel.body;
     cse.block(kernel, body);
     cse.changed
 }
 
-/// What operations that compute the same have in common, but for the details of their kind.
-type Key = (&'static str, Vec<Value>);
+/// The operations that are available, by the [`digest`] of what those that compute the same have in
+/// common. Most digests stand for one operation.
+type Known = FxHashMap<u64, SmallVec<[Op; 2]>>;
 
 struct Cse {
-    known: FxHashMap<Key, Vec<Op>>,
+    known: Known,
     /// Views that others write while the kernel runs.
     written: FxHashSet<Value>,
     renames: Renames,
@@ -42,17 +45,17 @@ impl Cse {
         for op in ops {
             self.changed |= self.renames.apply(kernel, op);
             if self.mergeable(kernel, op) {
-                let key = key(kernel, op);
-                if let Some(earlier) = self.find(kernel, &key, op) {
+                let digest = digest(kernel, op);
+                if let Some(earlier) = self.find(kernel, digest, op) {
                     self.replace(kernel, op, earlier);
                     continue;
                 }
-                self.known.entry(key.clone()).or_default().push(op);
-                added.push(key);
+                self.known.entry(digest).or_default().push(op);
+                added.push(digest);
             }
             // Tiles do not enter a task.
             let tasks = matches!(kernel.op(op).kind, OpKind::Explicit(ExplicitOp::Tasks(_)));
-            let known = if tasks { std::mem::take(&mut self.known) } else { FxHashMap::default() };
+            let known = if tasks { std::mem::take(&mut self.known) } else { Known::default() };
             for region in kernel.op(op).regions.clone() {
                 self.block(kernel, region);
             }
@@ -63,15 +66,16 @@ impl Cse {
         }
         kernel.block_mut(block).ops = kept;
         // What this block computed is not known outside.
-        for key in added {
-            self.known.entry(key).and_modify(|ops| {
+        for digest in added {
+            self.known.entry(digest).and_modify(|ops| {
                 ops.pop();
             });
         }
     }
 
-    fn find(&self, kernel: &Kernel, key: &Key, op: Op) -> Option<Op> {
-        let data = kernel.op(op);
+    fn find(&self, kernel: &Kernel, digest: u64, op: Op) -> Option<Op> {
+        let known = self.known.get(&digest)?;
+        let (data, operands) = (kernel.op(op), operands(kernel, op));
         let same = |&other: &Op| {
             let other = kernel.op(other);
             let types = other.results.iter().zip(&data.results);
@@ -79,7 +83,7 @@ impl Cse {
                 && other.results.len() == data.results.len()
                 && types.into_iter().all(|(&a, &b)| kernel.ty(a) == kernel.ty(b))
         };
-        self.known.get(key)?.iter().copied().find(same)
+        known.iter().copied().find(|other| same(other) && self::operands(kernel, *other) == operands)
     }
 
     fn mergeable(&self, kernel: &Kernel, op: Op) -> bool {
@@ -104,12 +108,20 @@ fn is_constant_memory(kernel: &Kernel, view: Value) -> bool {
     }
 }
 
+/// A number that operations which compute the same share; others seldom do.
+fn digest(kernel: &Kernel, op: Op) -> u64 {
+    let mut hasher = FxHasher::default();
+    kernel.op(op).kind.mnemonic().hash(&mut hasher);
+    operands(kernel, op).hash(&mut hasher);
+    hasher.finish()
+}
+
 /// Operands that may change places stand in the order of their numbers.
-fn key(kernel: &Kernel, op: Op) -> Key {
+fn operands(kernel: &Kernel, op: Op) -> SmallVec<[Value; 4]> {
     let data = kernel.op(op);
-    let mut operands = data.operands.to_vec();
+    let mut operands = SmallVec::from_slice(&data.operands);
     if matches!(data.kind, OpKind::Binary(kind) if commutes(kind)) {
         operands.sort_unstable();
     }
-    (data.kind.mnemonic(), operands)
+    operands
 }
