@@ -191,8 +191,8 @@ fn until(done: impl Fn() -> bool, otherwise: &str) {
 }
 
 fn works(device: &Device) -> bool {
-    let twice = [1.0f32, 2.0];
-    device.tensor(&twice, [2]).and_then(|tensor| tensor.to_vec()).is_ok_and(|back| back == twice)
+    let values = [1.0f32, 2.0];
+    device.tensor(&values, [2]).and_then(|tensor| tensor.to_vec()).is_ok_and(|back| back == values)
 }
 
 fn the_next_process_is_there_before_it_is_needed() {

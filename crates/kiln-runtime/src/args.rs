@@ -25,14 +25,17 @@ pub(crate) struct Use {
     pub(crate) param: usize,
 }
 
+/// The tensors that most launches have at most: for these nothing is allocated.
+const MOST: usize = 12;
+
 /// The packed arguments of one launch. They are packed in place, for they are large to move.
 #[derive(Clone, Default)]
 pub(crate) struct Arguments {
-    numbers: SmallVec<[u64; 24]>,
+    numbers: SmallVec<[u64; 64]>,
     /// Where each tensor is.
-    views: SmallVec<[BufferBinding; 8]>,
+    views: SmallVec<[BufferBinding; MOST]>,
     /// The buffers of the tensors, one for each view. They keep the memory alive.
-    uses: SmallVec<[Use; 8]>,
+    uses: SmallVec<[Use; MOST]>,
 }
 
 impl Arguments {
@@ -95,18 +98,20 @@ impl Arguments {
 
     /// Refuses a written tensor that shares memory with another argument.
     pub(crate) fn check_overlaps(&self, kernel: &LoadedKernel) -> Result<()> {
-        for (i, (a, at)) in self.tensors().enumerate() {
-            for (b, bt) in self.tensors().skip(i + 1) {
-                if !(at.written || bt.written) || !Arc::ptr_eq(&a.buffer, &b.buffer) {
+        for (i, (a, at)) in self.tensors().enumerate().filter(|(_, (_, at))| at.written) {
+            for (j, (b, bt)) in self.tensors().enumerate() {
+                // Two that are written meet once.
+                if j == i || (bt.written && j < i) || !Arc::ptr_eq(&a.buffer, &b.buffer) {
                     continue;
                 }
                 let (x, y) = (self.bytes(a, at, kernel), self.bytes(b, bt, kernel));
                 let shared = x.start.max(y.start)..x.end.min(y.end);
                 if !(x.is_empty() || y.is_empty() || shared.is_empty()) {
+                    let (first, second) = if i < j { (a, b) } else { (b, a) };
                     return Err(Error::Overlap {
                         kernel: kernel.name.to_string(),
-                        first: kernel.params[a.param].name.clone(),
-                        second: kernel.params[b.param].name.clone(),
+                        first: kernel.params[first.param].name.clone(),
+                        second: kernel.params[second.param].name.clone(),
                     });
                 }
             }
@@ -129,15 +134,20 @@ impl Arguments {
     /// were written. Nothing is changed yet.
     pub(crate) fn lock<'a>(&'a self, kernel: &LoadedKernel, locked: &mut Locked<'a>) -> Result<()> {
         // A lock a buffer, in the order of addresses, so that launches in several threads never
-        // wait for each other in a circle.
-        let mut uses: SmallVec<[(&Use, bool); 8]> = self.tensors().map(|(u, at)| (u, at.written)).collect();
-        uses.sort_unstable_by_key(|(u, _)| (Arc::as_ptr(&u.buffer), u.param));
-        for same in uses.chunk_by(|(a, _), (b, _)| Arc::ptr_eq(&a.buffer, &b.buffer)) {
-            let access = same[0].0.buffer.access(argument(kernel, same[0].0))?;
-            if let Some((read, _)) = same.iter().find(|(_, written)| !written) {
+        // wait for each other in a circle. The parameters of one buffer stand in their own order.
+        let mut order: SmallVec<[(*const Buffer, u32); MOST]> =
+            self.uses.iter().zip(0..).map(|(tensor, at)| (Arc::as_ptr(&tensor.buffer), at)).collect();
+        if !order.is_sorted() {
+            order.sort_unstable();
+        }
+        for same in order.chunk_by(|(a, _), (b, _)| a == b) {
+            let uses = || same.iter().map(|&(_, at)| (&self.uses[at as usize], &self.views[at as usize]));
+            let first = &self.uses[same[0].1 as usize];
+            let access = first.buffer.access(argument(kernel, first))?;
+            if let Some((read, _)) = uses().find(|(_, view)| !view.written) {
                 access.check_written(argument(kernel, read))?;
             }
-            locked.buffers.push((access, same.iter().any(|(_, written)| *written)));
+            locked.buffers.push((access, uses().any(|(_, view)| view.written)));
         }
         Ok(())
     }
@@ -146,7 +156,7 @@ impl Arguments {
 /// The buffers of a launch, each with whether the kernel writes it.
 #[derive(Default)]
 pub(crate) struct Locked<'a> {
-    buffers: SmallVec<[(Access<'a>, bool); 8]>,
+    buffers: SmallVec<[(Access<'a>, bool); MOST]>,
 }
 
 impl Locked<'_> {
@@ -251,8 +261,7 @@ impl ArgSink for Sink<'_, '_> {
         };
         let view = BufferBinding { buffer: buffer.ptr(), byte_offset, written: mutable };
         let Arguments { numbers, views, uses } = &mut *self.packed;
-        extents.iter().for_each(|&extent| numbers.push(extent as u64));
-        strides.iter().for_each(|&stride| numbers.push(stride as u64));
+        numbers.extend(extents.iter().chain(strides).map(|&number| number as u64));
         views.push(view);
         uses.push(Use { buffer: buffer.clone(), param: self.next - 1 });
         self.check_facts(info, Some(&view));

@@ -394,7 +394,8 @@ impl Settings {
         device: &Device,
         log: &mut Log,
     ) -> Result<(Arc<LoadedKernel>, bool)> {
-        let key = self.key(request, device)?;
+        self.check_request(request, device)?;
+        let key = self.key(request);
         let mut built = None;
         let loaded = device.programs().get(&key, || {
             let (start, kernel) = (Instant::now(), request.specialize(self.level, self.hints)?);
@@ -410,7 +411,8 @@ impl Settings {
 
     /// Records the kernel and hands it to the threads that compile, if it is new.
     fn precompile(&self, request: &dyn Request, device: &Device, site: CallSite) -> Result<()> {
-        let key = self.key(request, device)?;
+        self.check_request(request, device)?;
+        let key = self.key(request);
         if device.programs().announce(&key) {
             let start = Instant::now();
             let (name, kernel) = (request.name().to_owned(), request.specialize(self.level, self.hints)?);
@@ -420,13 +422,19 @@ impl Settings {
         Ok(())
     }
 
-    /// What the program of a request is found by.
-    fn key(&self, request: &dyn Request, device: &Device) -> Result<Specialization> {
+    /// Refuses what no program can be made of.
+    fn check_request(&self, request: &dyn Request, device: &Device) -> Result<()> {
         self.check_block(request, device)?;
         match kiln_lang::traced_now() {
             Some(traced) => Err(Error::LaunchInTrace { kernel: request.name().to_owned(), traced }),
-            None => Ok(Specialization { spec: request.key(), level: self.level, hints: self.hints }),
+            None => Ok(()),
         }
+    }
+
+    /// What the program of a request is found by: made where it stays, for it is large to move.
+    #[inline]
+    fn key(&self, request: &dyn Request) -> Specialization {
+        Specialization { spec: request.key(), level: self.level, hints: self.hints }
     }
 
     /// Refuses a block with an extent that is no number of threads.

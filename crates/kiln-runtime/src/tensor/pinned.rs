@@ -279,7 +279,7 @@ impl PinnedBytes {
                 Ok(copied) => uses.readers.push(copied),
                 Err(error) => {
                     // The copy is in flight, and nothing else would know.
-                    let _ = self.device.backend().synchronize(queue.id());
+                    let _ = self.device.waited(self.device.backend().synchronize(queue.id()));
                     return Err(error);
                 }
             }
