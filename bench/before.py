@@ -16,6 +16,12 @@ from typing import NamedTuple
 BEFORE, AFTER = "before", "after"
 # A run of all ring rows takes about two minutes on a GPU.
 RING_TIMEOUT_S = 900
+# How much longer than the quickest a loop of arithmetic may take on a processor that is quiet.
+TOLERANCE = 0.06
+# Of the twelve slices that count in a process, how many its processor was quiet in, at least.
+FEWEST_SLICES = 6
+# The values that a median is made of, at least, where some do not count.
+FEWEST = 3
 
 
 class Pair(NamedTuple):
@@ -76,59 +82,84 @@ def write(path: Path, pairs: list[Pair], device: str, commits: dict[str, str], f
     path.write_text(json.dumps({**head, "date": datetime.date.today().isoformat(), "rows": rows}, indent=1) + "\n")
 
 
-def ring_rows(result: dict) -> dict[str, tuple[float, bool]]:
-    """Row and transport to the time or the rate of a results file of `kiln bench ring`."""
+class RingValue(NamedTuple):
+    """What one process measured in a row of `kiln bench ring`."""
+
+    value: float
+    rate: bool
+    loop_us: float
+    """The least time of its loop of arithmetic: 0 in rows without one, infinite if most of what counts was disturbed."""
+
+
+def ring_rows(result: dict) -> dict[str, RingValue]:
+    """The times and rates of a results file of `kiln bench ring`, by row and transport."""
     found = {}
     for row in result["rows"]:
         rate = row.get("msgs_per_s") is not None
         value = row["msgs_per_s"] if rate else row.get("p50_us")
         if value is not None:
-            found[f"{row['name']} ({row['transport']})"] = (value, rate)
+            loop_us = row.get("arithmetic_us") or 0.0
+            if loop_us and row.get("undisturbed", 0) < FEWEST_SLICES:
+                loop_us = math.inf
+            found[f"{row['name']} ({row['transport']})"] = RingValue(value, rate, loop_us)
     return found
 
 
-def ring(binaries: dict[str, str], device: str, only: str, rounds: int) -> tuple[list[Pair], list[str]]:
-    """Runs `kiln bench ring` of both builds by turns: the rows that both have, and what failed."""
-    values: dict[str, dict[str, list[float]]] = {BEFORE: {}, AFTER: {}}
-    rates: dict[str, bool] = {}
-    problems = []
-    with tempfile.TemporaryDirectory() as folder:
-        for turn in range(rounds):
-            for label in (BEFORE, AFTER) if turn % 2 == 0 else (AFTER, BEFORE):
-                path = Path(folder) / f"{label}-{turn}.json"
-                command = [binaries[label], "bench", "ring", "--device", device, "--json", str(path)]
-                command += ["--only", only] if only else []
-                try:
-                    done = subprocess.run(command, capture_output=True, text=True, timeout=RING_TIMEOUT_S)
-                except (OSError, subprocess.TimeoutExpired) as error:
-                    problems.append(f"ring: {label}: {error}")
-                    continue
-                if done.returncode != 0:
-                    problems.append(f"ring: {label}: ended with code {done.returncode}: {done.stderr.strip()[-300:]}")
-                if not path.exists():
-                    continue
-                for name, (value, rate) in ring_rows(json.loads(path.read_text())).items():
-                    values[label].setdefault(name, []).append(value)
-                    rates[name] = rate
-    both = [name for name in rates if name in values[BEFORE] and name in values[AFTER]]
-    return [Pair(name, values[BEFORE][name], values[AFTER][name], rates[name]) for name in both], problems
+class Ring:
+    """Rows of `kiln bench ring` of two builds, a process after the other.
 
-
-def ring_again(
-    pairs: list[Pair], binaries: dict[str, str], device: str, rounds: int, floor: float, again: int
-) -> tuple[list[Pair], list[str]]:
-    """Measures ring rows below the floor up to `again` times more; all values count.
-
-    Medians of a few turns of a row of many actors are 20 % apart with one and the same build.
+    A process whose loop of arithmetic took longer than that of others had a processor that somebody
+    else used too: its rates are two thirds of theirs, whichever build it is. It does not count.
     """
-    rows = {pair.name: pair for pair in pairs}
-    problems = []
-    for _ in range(again):
-        slow = [pair for pair in rows.values() if pair.ratio < floor]
-        for only in sorted({pair.name.split()[0].removeprefix("ring.") for pair in slow}):
-            more, failed = ring(binaries, device, only, rounds)
-            problems += failed
-            for name, before, after, rate in more:
-                if old := next((pair for pair in slow if pair.name == name), None):
-                    rows[name] = Pair(name, old.before + before, old.after + after, rate)
-    return list(rows.values()), problems
+
+    def __init__(self, binaries: dict[str, str], device: str) -> None:
+        self._binaries, self._device = binaries, device
+        self._values: dict[str, dict[str, list[RingValue]]] = {}
+        self.problems: list[str] = []
+
+    def run(self, only: str, turns: int, wanted: set[str] | None = None) -> None:
+        """Runs both builds by turns, each as often; keeps the rows that are wanted, or all."""
+        with tempfile.TemporaryDirectory() as folder:
+            for turn in range(turns):
+                for label in (BEFORE, AFTER) if turn % 2 == 0 else (AFTER, BEFORE):
+                    for name, value in self._process(label, only, Path(folder) / f"{label}-{turn}.json").items():
+                        if wanted is None or name in wanted:
+                            self._values.setdefault(name, {BEFORE: [], AFTER: []})[label].append(value)
+
+    def run_again(self, turns: int, floor: float, again: int) -> None:
+        """Measures rows below the floor up to `again` times more; all of their values count."""
+        for _ in range(again):
+            slow = {pair.name for pair in self.pairs() if pair.ratio < floor}
+            for only in sorted({name.split()[0].removeprefix("ring.") for name in slow}):
+                self.run(only, turns, slow)
+
+    def pairs(self) -> list[Pair]:
+        """The rows that both builds have."""
+        found = []
+        for name, values in self._values.items():
+            if values[BEFORE] and values[AFTER]:
+                old, new = _undisturbed(values[BEFORE], values[AFTER])
+                found.append(Pair(name, old, new, values[AFTER][0].rate))
+        return found
+
+    def _process(self, label: str, only: str, path: Path) -> dict[str, RingValue]:
+        command = [self._binaries[label], "bench", "ring", "--device", self._device, "--json", str(path)]
+        command += ["--only", only] if only else []
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=RING_TIMEOUT_S)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            self.problems.append(f"ring: {label}: {error}")
+            return {}
+        if done.returncode != 0:
+            said = done.stderr.strip()[-300:]
+            self.problems.append(f"ring: {label}: ended with code {done.returncode}: {said}")
+        return ring_rows(json.loads(path.read_text())) if path.exists() else {}
+
+
+def _undisturbed(*builds: list[RingValue]) -> list[list[float]]:
+    """The values of each build that were measured on a quiet processor; all, if one build has too few of them."""
+    limit_us = min(value.loop_us for build in builds for value in build) * (1 + TOLERANCE)
+    quiet = [[value.value for value in build if value.loop_us <= limit_us] for build in builds]
+    if any(len(values) < FEWEST for values in quiet):
+        return [[value.value for value in build] for build in builds]
+    return quiet

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import before as two_builds
+import quiet
 from before import AFTER, BEFORE
 from rows import ROWS, Row, rows_for
 
@@ -72,6 +73,10 @@ class Contender:
             raise Failed(f"expected {rounds} times of {row}, found {str(reply)[:200]}")
         return reply["times_us"]
 
+    def bind(self, processor: int | None) -> None:
+        """Has the process work on one processor from now on."""
+        quiet.bind(self._process.pid, processor)
+
     def stop(self) -> None:
         """Ends the process."""
         try:
@@ -117,11 +122,20 @@ def entries(name: str, row: Row, kiln: Contender | None, peers: list[Contender])
     return found + [Entry(peer.name, peer, name) for peer in peers if name in peer.rows]
 
 
-def measure(field: list[Entry], passes: int, rounds: int) -> tuple[dict[str, list[float]], dict[str, str]]:
-    """All times of every entry, taken by turns, and the reasons of those that failed."""
+def measure(
+    field: list[Entry], passes: int, rounds: int, together: bool = False
+) -> tuple[dict[str, list[float]], dict[str, str]]:
+    """All times of every entry, taken by turns, and the reasons of those that failed.
+
+    With `together` all work on one processor in a pass, the quietest.
+    """
     times: dict[str, list[float]] = {entry.label: [] for entry in field}
     failed: dict[str, str] = {}
     for turn in range(passes):
+        if together:
+            processor = quiet.quietest()
+            for entry in field:
+                entry.contender.bind(processor)
         for place in range(len(field)):
             label, contender, request = field[(turn + place) % len(field)]
             if label in failed:
@@ -247,6 +261,8 @@ def print_row(name: str, times: dict[str, list[float]]) -> None:
 def pairs_of(options: argparse.Namespace, builds: dict[str, Contender]) -> tuple[list[two_builds.Pair], list[str]]:
     """Times every row by both builds; rows below the floor are measured again."""
     pairs, problems = [], []
+    # What the host does for another device is done by one thread.
+    together = not options.device.startswith("cpu")
     for name, row in rows_for(options.device).items():
         if not is_asked(name, options.rows):
             continue
@@ -256,7 +272,7 @@ def pairs_of(options: argparse.Namespace, builds: dict[str, Contender]) -> tuple
         field = [Entry(label, kiln, name) for label, kiln in builds.items()]
         pair = two_builds.Pair(name, [], [])
         for _ in range(1 + options.again):
-            times, failed = measure(field, options.passes, row.rounds or options.rounds)
+            times, failed = measure(field, options.passes, row.rounds or options.rounds, together)
             problems += [f"{name}: {label}: {reason}" for label, reason in failed.items()]
             if failed:
                 break
@@ -285,12 +301,10 @@ def compare_builds(options: argparse.Namespace) -> int:
         for contender in builds.values():
             contender.stop()
     if options.ring:
-        rows, failed = two_builds.ring(binaries, options.device, options.ring_only, options.ring)
-        problems += failed
-        rows, failed = two_builds.ring_again(
-            rows, binaries, options.device, options.ring, options.floor, options.again
-        )
-        pairs, problems = pairs + rows, problems + failed
+        ring = two_builds.Ring(binaries, options.device)
+        ring.run(options.ring_only, options.ring)
+        ring.run_again(options.ring, options.floor, options.again)
+        pairs, problems = pairs + ring.pairs(), problems + ring.problems
     print(two_builds.table(pairs, options.floor))
     slug = re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")
     out = options.out or HERE / "results" / f"before-after-{slug}.json"

@@ -8,6 +8,7 @@ Run with `python3 -m unittest discover -s bench`.
 import contextlib
 import io
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -262,6 +263,50 @@ class TwoBuilds(unittest.TestCase):
         self.assertEqual((code, problems), (1, ""), said)
         values = {row["name"]: row["values"] for row in self.results()["rows"]}
         self.assertEqual(values, {"ring.rate (bar)": [8, 8], COPY: [2, 2], "ring.trip (bar)": [2, 2]})
+
+    def test_processes_on_a_processor_that_others_use_do_not_count(self) -> None:
+        def value(rate: float, loop_us: float, undisturbed: int = 12) -> before.RingValue:
+            row = {"name": "r", "transport": "t", "msgs_per_s": rate, "arithmetic_us": loop_us, "undisturbed": undisturbed}
+            return before.ring_rows({"rows": [row]})["r (t)"]
+
+        old = [value(50, 600), value(51, 610), value(52, 635), value(31, 640), value(30, 600, 5)]
+        new = [value(49, 620), value(53, 600), value(33, 700), value(48, 605)]
+        self.assertEqual(before._undisturbed(old, new), [[50, 51, 52], [49, 53, 48]])
+        self.assertEqual(before._undisturbed(old, new[:3]), [[50, 51, 52, 31, 30], [49, 53, 33]])
+        hops = before.ring_rows({"rows": [{"name": "h", "transport": "t", "p50_us": 2.5}]})
+        self.assertEqual(hops, {"h (t)": before.RingValue(2.5, False, 0.0)})
+
+    def test_builds_work_on_one_processor_in_a_pass(self) -> None:
+        class Bound:
+            def __init__(self) -> None:
+                self.processors: list[int | None] = []
+
+            def bind(self, processor: int | None) -> None:
+                self.processors.append(processor)
+
+            def bench(self, row: str, rounds: int) -> list[float]:
+                return [float(len(self.processors))] * rounds
+
+        builds = [Bound(), Bound()]
+        field = [compare.Entry(label, build, ADD) for label, build in zip(("before", "after"), builds)]
+        with mock.patch.object(compare.quiet, "quietest", side_effect=[3, 1]):
+            times, _ = compare.measure(field, passes=2, rounds=1, together=True)
+        self.assertEqual([build.processors for build in builds], [[3, 1], [3, 1]])
+        self.assertEqual(times, {"before": [1.0, 2.0], "after": [1.0, 2.0]})
+
+    @unittest.skipUnless(hasattr(os, "sched_getaffinity"), "processes cannot be bound here")
+    def test_a_process_is_bound_and_this_one_is_not(self) -> None:
+        allowed = os.sched_getaffinity(0)
+        self.assertIn(compare.quiet.quietest(), allowed)
+        process = subprocess.Popen(["sleep", "10"])
+        try:
+            compare.quiet.bind(process.pid, min(allowed))
+            self.assertEqual(os.sched_getaffinity(process.pid), {min(allowed)})
+        finally:
+            process.kill()
+            process.wait()
+        compare.quiet.bind(process.pid, min(allowed))
+        self.assertEqual(os.sched_getaffinity(0), allowed)
 
     def test_the_worst_row_comes_first(self) -> None:
         pairs = [before.Pair("a", [2.0], [1.0]), before.Pair("b", [1.0], [2.0]), before.Pair("c", [1.0], [2.0], rate=True)]

@@ -30,7 +30,7 @@ pub mod kernels {
         let row = program_id(0);
         let v = x.row(row).tile(0, block).streaming().load(f32::NEG_INFINITY);
         let e = (v - v.reduce_max()).exp();
-        y.row(row).tile(0, block).streaming().store(e.fast_div(e.sum()));
+        y.row(row).tile(0, block).streaming().store(e * e.sum().fast_recip());
     }
 
     /// y = (x - mean) / sqrt(variance + epsilon) · weight + bias over each row, computed in f32;
