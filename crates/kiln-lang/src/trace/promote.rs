@@ -10,7 +10,8 @@ use super::recorder::Recorder;
 use super::site::Site;
 use super::var_set::VarSet;
 use kiln_ir::{Block, ExplicitOp, Kernel, Level, Literal, Loc, Named, Naming, OpKind, Task, Type, Value};
-use std::collections::{BTreeMap, HashMap};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
 
 /// The kernel that a finished trace describes.
 pub(super) fn promote(mut recorder: Recorder) -> Kernel {
@@ -30,7 +31,7 @@ pub(super) fn promote(mut recorder: Recorder) -> Kernel {
     kernel.messages = std::mem::take(&mut recorder.messages);
     kernel.cluster = recorder.cluster;
     kernel.contract = recorder.contract;
-    let mut values = HashMap::new();
+    let mut values = FxHashMap::with_capacity_and_hasher(recorder.types.len(), Default::default());
     for (param, id) in std::mem::take(&mut recorder.params) {
         values.insert(id, kernel.add_param(param));
     }
@@ -72,7 +73,7 @@ impl Held {
 
 pub(super) struct Promoter<'a> {
     pub(super) kernel: Kernel,
-    values: HashMap<Id, Value>,
+    values: FxHashMap<Id, Value>,
     recorder: &'a Recorder,
     pub(super) held: Held,
     /// The names of each variable.

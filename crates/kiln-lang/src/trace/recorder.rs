@@ -5,9 +5,9 @@ use super::item::{Id, Item, MadeId, MadeView, Raw, Region, Var};
 use super::scope::Scope;
 use super::site::{Site, SourceLocation};
 use kiln_ir::{BinaryOp, Level, Literal, Message, OpKind, Param, Scalar, Shape, Space, Type};
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
 
 /// Errors beyond this many are not kept: the first ones matter.
 const MAX_ERRORS: usize = 20;
@@ -103,16 +103,16 @@ pub(crate) struct Recorder {
     /// The region that each value is computed in.
     homes: Vec<u32>,
     /// Regions that became part of another one.
-    merged: HashMap<u32, u32>,
+    merged: FxHashMap<u32, u32>,
     pub(super) vars: Vec<Type>,
     /// The variables that were assigned after their declaration.
-    written: HashSet<Var>,
+    written: FxHashSet<Var>,
     recorded: usize,
     uids: u32,
     /// Tasks around what is recorded now.
     pub tasks: u32,
     /// Memory of the block through which tiles are rearranged.
-    staging: HashMap<(Scalar, Shape), Id>,
+    staging: FxHashMap<(Scalar, Shape), Id>,
     /// The views that the kernel made.
     made: Vec<MadeView>,
 }
@@ -133,13 +133,13 @@ impl Recorder {
             warnings: Vec::new(),
             types: Vec::new(),
             homes: Vec::new(),
-            merged: HashMap::new(),
+            merged: FxHashMap::default(),
             vars: Vec::new(),
-            written: HashSet::new(),
+            written: FxHashSet::default(),
             recorded: 0,
             uids: 0,
             tasks: 0,
-            staging: HashMap::new(),
+            staging: FxHashMap::default(),
             made: Vec::new(),
         };
         recorder.open(RegionKind::Device);
