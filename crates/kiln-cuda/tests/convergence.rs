@@ -13,6 +13,7 @@ assembler::tests! {
     text: true;
     branches_around_barriers_behind_loops_are_voted_on;
     plain: a_masked_store_does_not_stand_before_a_jump a_masked_store_does_not_stand_before_a_reduced_jump a_masked_store_does_not_stand_before_a_voted_jump threads_that_part_are_not_waited_for barriers_in_while_loops_are_unaligned a_loop_of_a_kernel_that_stays_has_aligned_barriers tasks_have_no_such_barriers lanes_meet_behind_a_loop_that_they_leave_at_different_times lanes_that_leave_a_loop_together_are_not_made_to_meet
+        a_vote_that_is_used_where_some_lanes_are_is_a_mask a_vote_that_decides_a_branch_is_a_predicate
 }
 
 /// The PTX of a kernel over tiles, lowered for an H100.
@@ -233,4 +234,47 @@ fn branches_around_barriers_behind_loops_are_voted_on() {
     let run = Command::new(ptxas).args(["-arch=sm_90a", "-o", "/dev/null"]).arg(file.path()).output();
     let run = run.expect("runs");
     assert!(run.status.success(), "{}: {}", run.status, String::from_utf8_lossy(&run.stderr));
+}
+
+/// A vote whose answer is used behind a division of 64 bits, where only some lanes are.
+const USED_APART: &str = "kernel @k(%y: mut view<i64, 1, global>, %n: i64) thread [32, 1, 1] {
+  %t = thread_id x : i64
+  %four = const 4 : i64
+  %some = gt %t, %four : bool
+  %odd = cast %n : bool
+  %answer = vote.MODE %odd : bool
+  if %some {
+    %rest = rem %n, %t : i64
+    if %answer {
+      scatter.mask %y[%t] = %rest
+      yield
+    } else {
+      yield
+    }
+    yield
+  } else {
+    yield
+  }
+}";
+
+/// NVIDIA's assembler votes again in the branch, and its lanes wait for the others for ever.
+fn a_vote_that_is_used_where_some_lanes_are_is_a_mask() {
+    for (mode, comparison) in [("all", "setp.eq.u32"), ("any", "setp.ne.u32")] {
+        let text = ptx(&USED_APART.replace("MODE", mode));
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        let at = lines.iter().position(|line| line.starts_with("vote.sync.ballot.b32")).expect(&text);
+        assert!(lines[at + 1].starts_with(comparison), "{text}");
+        assert_eq!(text.matches("not.pred").count(), usize::from(mode == "all"), "{text}");
+        assert_eq!(text.matches("vote.sync").count(), 1, "{text}");
+    }
+}
+
+fn a_vote_that_decides_a_branch_is_a_predicate() {
+    let at_once = USED_APART
+        .replace("if %some {", "if %answer {")
+        .replace("if %answer {\n      s", "if %some {\n      s");
+    for mode in ["all", "any"] {
+        let text = ptx(&at_once.replace("MODE", mode));
+        assert!(text.contains(&format!("vote.sync.{mode}.pred")) && !text.contains("ballot"), "{text}");
+    }
 }

@@ -16,6 +16,7 @@
 //! | `cluster.rs` | barriers of a cluster, stores to its blocks' shared memory |
 //! | `grid.rs`, `grid_state.rs` | barriers of all blocks of a launch |
 //! | `threads.rs` | indices, barriers, shuffles, votes, clocks |
+//! | `votes.rs` | which votes decide branches and nothing else |
 //! | `fragment.rs` | products of fragments, copies in flight |
 //! | `explicit.rs`, `explicit_state.rs`, `team.rs` | tasks, their warps, mbarriers, shared tiles |
 //! | `copies.rs`, `tensor_map.rs`, `products.rs` | bulk copies and their maps, warpgroup products |
@@ -54,6 +55,7 @@ mod target;
 mod team;
 mod tensor_map;
 mod threads;
+mod votes;
 mod writer;
 
 pub use entry::{Module, STATIC_SHARED, emit};

@@ -1,6 +1,7 @@
 //! Indices, barriers, shuffles, votes, and time.
 
 use super::register::{Class, Reg};
+use super::votes;
 use super::writer::{ALL_LANES, Writer};
 use kiln_backend::Result;
 use kiln_ir::{Axis, ClockUnit, OpData, Scope, ShuffleMode, VoteMode};
@@ -152,16 +153,31 @@ impl Writer<'_> {
         Ok(())
     }
 
+    /// NVIDIA's assembler (CUDA 12.8 to 13.1) takes `vote.sync.all` and `any` for something that
+    /// it can do again where the answer is used behind a call (a division of 64 bits is one), also
+    /// where only some lanes are, and these then wait for the others for ever. So an answer that is
+    /// not used at once is made of a mask of 32 bits, which it keeps.
     pub(super) fn vote(&mut self, op: &OpData, mode: VoteMode) -> Result<()> {
         let x = self.get(op.condition())?;
         let to = self.define(op.results[0]);
+        let members = self.members.clone();
         let name = match mode {
+            VoteMode::Ballot => "ballot.b32",
             VoteMode::All => "all.pred",
             VoteMode::Any => "any.pred",
-            VoteMode::Ballot => "ballot.b32",
         };
-        let members = self.members.clone();
-        self.put(format_args!("vote.sync.{name} {to}, {x}, {members}"));
+        if mode == VoteMode::Ballot || votes::branches_alone(self.kernel, op.results[0]) {
+            self.put(format_args!("vote.sync.{name} {to}, {x}, {members}"));
+            return Ok(());
+        }
+        let (voted, comparison) =
+            if mode == VoteMode::Any { (x, "ne") } else { (self.reg(Class::Pred), "eq") };
+        if mode == VoteMode::All {
+            self.put(format_args!("not.pred {voted}, {x}"));
+        }
+        let mask = self.reg(Class::B32);
+        self.put(format_args!("vote.sync.ballot.b32 {mask}, {voted}, {members}"));
+        self.put(format_args!("setp.{comparison}.u32 {to}, {mask}, 0"));
         Ok(())
     }
 }
