@@ -88,7 +88,8 @@ class RingValue(NamedTuple):
     value: float
     rate: bool
     loop_us: float
-    """The least time of its loop of arithmetic: 0 in rows without one, infinite if most of what counts was disturbed."""
+    """The least time of its loop of arithmetic: 0 in rows without one, infinite if most of what
+    counts was disturbed."""
 
 
 def ring_rows(result: dict) -> dict[str, RingValue]:
@@ -157,7 +158,10 @@ class Ring:
 
 
 def _undisturbed(*builds: list[RingValue]) -> list[list[float]]:
-    """The values of each build that were measured on a quiet processor; all, if one build has too few of them."""
+    """The values of each build that were measured on a quiet processor.
+
+    If one build has too few of them, all values.
+    """
     limit_us = min(value.loop_us for build in builds for value in build) * (1 + TOLERANCE)
     quiet = [[value.value for value in build if value.loop_us <= limit_us] for build in builds]
     if any(len(values) < FEWEST for values in quiet):

@@ -1,8 +1,8 @@
 """Finds a processor of this machine that nobody else keeps busy.
 
 The processors of a rented machine are hardware threads, whose other halves may belong to somebody
-else: what the host does takes half as long again there, for seconds or for minutes. Two builds whose
-host times are compared therefore run on one processor, by turns, and on the quietest one.
+else: what the host does takes half as long again there, for seconds or for minutes. Two builds
+whose host times are compared therefore run on one processor, by turns, and on the quietest one.
 """
 
 import os
@@ -41,7 +41,7 @@ def quietest() -> int | None:
 
 
 def bind(process: int, processor: int | None) -> None:
-    """Has the first thread of a process, and those that it starts from now on, run on a processor."""
+    """Has the first thread of a process, and what it starts from now on, run on a processor."""
     if processor is not None:
         try:
             os.sched_setaffinity(process, {processor})

@@ -16,11 +16,12 @@ pub(super) fn branches_alone(kernel: &Kernel, answer: Value) -> bool {
         if !data.operands.iter().any(|operand| answers.contains(operand)) {
             continue;
         }
-        match data.kind {
-            OpKind::Unary(UnaryOp::Not) => answers.push(kernel.result(op)),
-            OpKind::If | OpKind::Condition => {}
-            OpKind::Yield if loops => {}
-            _ => return false,
+        if let OpKind::Unary(UnaryOp::Not) = data.kind {
+            answers.push(kernel.result(op));
+        } else if !matches!(data.kind, OpKind::If | OpKind::Condition)
+            && !(loops && data.kind == OpKind::Yield)
+        {
+            return false;
         }
         branches.push(op);
     }
