@@ -16,11 +16,10 @@ pub(super) fn branches_alone(kernel: &Kernel, answer: Value) -> bool {
         if !data.operands.iter().any(|operand| answers.contains(operand)) {
             continue;
         }
-        if let OpKind::Unary(UnaryOp::Not) = data.kind {
+        let goes_on = loops && data.kind == OpKind::Yield;
+        if data.kind == OpKind::Unary(UnaryOp::Not) {
             answers.push(kernel.result(op));
-        } else if !matches!(data.kind, OpKind::If | OpKind::Condition)
-            && !(loops && data.kind == OpKind::Yield)
-        {
+        } else if !goes_on && !matches!(data.kind, OpKind::If | OpKind::Condition) {
             return false;
         }
         branches.push(op);
