@@ -14,7 +14,8 @@ use kiln_runtime::{Error, Result, Tensor};
 /// let mut y = device.uninit([2, 3])?;
 /// softmax(&x.slice(0, 0..1)?, &mut y.slice(0, 0..1)?, 4).launch(&device)?;
 /// let (weight, bias) = (device.tensor(&[1.0f32; 3], [3])?, device.tensor(&[10.0f32; 3], [3])?);
-/// layer_norm(&x.slice(0, 1..2)?, &weight, &bias, &mut y.slice(0, 1..2)?, 0.0, 1, 4).launch(&device)?;
+/// let second = x.slice(0, 1..2)?;
+/// layer_norm(&second, &weight, &bias, &mut y.slice(0, 1..2)?, 0.0, 1, 4).launch(&device)?;
 /// // The second row has mean 1 and variance 2.
 /// let (below, above) = (10.0 - 0.5f32.sqrt(), 10.0 + 2.0f32.sqrt());
 /// let expected = [1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0, below, above, below];
