@@ -28,7 +28,7 @@ fn bounce(flags: &mut Tensor<u32, 1>, times: &mut Tensor<u64, 1>) {
     let (mut number, mut polls): (Val<u32>, Val<u32>) = (val(0), val(0));
     for batch in 0..times.extent(0) {
         let begun = clock_ns();
-        for _hop in 0..HOPS {
+        for _hop in range(0, i64::from(HOPS)) {
             number += 1;
             if me == 0 {
                 // SAFETY: the words are accessed in order alone.
