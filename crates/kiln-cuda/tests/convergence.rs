@@ -11,7 +11,7 @@ use std::process::Command;
 
 assembler::tests! {
     text: true;
-    branches_around_barriers_behind_loops_are_voted_on;
+    branches_around_barriers_behind_loops_are_voted_on a_ballot_that_comes_to_nothing_is_assembled;
     plain: a_masked_store_does_not_stand_before_a_jump a_masked_store_does_not_stand_before_a_reduced_jump a_masked_store_does_not_stand_before_a_voted_jump threads_that_part_are_not_waited_for barriers_in_while_loops_are_unaligned a_loop_of_a_kernel_that_stays_has_aligned_barriers tasks_have_no_such_barriers lanes_meet_behind_a_loop_that_they_leave_at_different_times lanes_that_leave_a_loop_together_are_not_made_to_meet
         a_vote_that_is_used_where_some_lanes_are_is_a_mask a_vote_that_decides_a_branch_is_a_predicate
 }
@@ -22,6 +22,16 @@ fn ptx(text: &str) -> String {
     kiln_ir::verify(&kernel).expect("verifies");
     let lowered = lower_to_threads(&kernel, &Lowered::cuda((9, 0), 200 << 10)).expect("lowers");
     emit(&lowered, Target { compute: (9, 0), ptx: (9, 0) }).expect("emits").text
+}
+
+/// Has the assembler take PTX, if there is one.
+fn assemble(text: &str, options: &[&str]) {
+    let Some(ptxas) = assembler::path() else { return };
+    let mut file = tempfile::NamedTempFile::new().expect("a file");
+    file.write_all(text.as_bytes()).expect("is written");
+    let all = ["-arch=sm_90a", "-o", "/dev/null"].iter().chain(options);
+    let run = Command::new(ptxas).args(all).arg(file.path()).output().expect("runs");
+    assert!(run.status.success(), "{}: {}", run.status, String::from_utf8_lossy(&run.stderr));
 }
 
 /// The instructions before each jump to a label that stands further down.
@@ -228,12 +238,7 @@ fn branches_around_barriers_behind_loops_are_voted_on() {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let voted = lines.windows(2).filter(|pair| pair[0].starts_with("vote.sync.any.pred"));
     assert_eq!(voted.filter(|pair| pair[1].starts_with("@!%p")).count(), 2, "{text}");
-    let Some(ptxas) = assembler::path() else { return };
-    let mut file = tempfile::NamedTempFile::new().expect("a file");
-    file.write_all(text.as_bytes()).expect("is written");
-    let run = Command::new(ptxas).args(["-arch=sm_90a", "-o", "/dev/null"]).arg(file.path()).output();
-    let run = run.expect("runs");
-    assert!(run.status.success(), "{}: {}", run.status, String::from_utf8_lossy(&run.stderr));
+    assemble(&text, &[]);
 }
 
 /// A vote whose answer is used behind a division of 64 bits, where only some lanes are.
@@ -277,4 +282,28 @@ fn a_vote_that_decides_a_branch_is_a_predicate() {
         let text = ptx(&at_once.replace("MODE", mode));
         assert!(text.contains(&format!("vote.sync.{mode}.pred")) && !text.contains("ballot"), "{text}");
     }
+}
+
+/// A ballot of one condition for all lanes beside a division, whose answer nothing reads again.
+const COMES_TO_NOTHING: &str =
+    "kernel @k(%y: mut view<i64, 1, global>, %n: i64, %all: bool) thread [32, 1, 1] {
+  %t = thread_id x : i64
+  %rest = rem %n, %t : i64
+  %lanes = vote.ballot %all : u32
+  %kept = alloc local u32[4] : view<u32, 1, local>
+  %first = const 0 : i64
+  scatter.trust %kept[%first] = %lanes
+  scatter.mask %y[%t] = %rest
+}";
+
+/// CUDA 13.1 ends with an internal error as it assembles this as relocatable code, and a driver
+/// ended the process, unless the condition asks for the lane too.
+fn a_ballot_that_comes_to_nothing_is_assembled() {
+    let text = ptx(COMES_TO_NOTHING);
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let at = lines.iter().position(|line| line.starts_with("vote.sync.ballot.b32")).expect(&text);
+    assert!(lines[at - 1].starts_with("xor.pred") && text.contains("%laneid"), "{text}");
+    let narrow = ptx(&COMES_TO_NOTHING.replace("%rest = rem %n, %t : i64", "%rest = add %n, %t : i64"));
+    assert!(!narrow.contains("%laneid"), "{narrow}");
+    assemble(&text, &["-c"]);
 }

@@ -64,6 +64,7 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<Module> {
     w.begin_explicit(threads, shared)?;
     w.begin_cluster();
     w.begin_deferring();
+    w.begin_votes();
     w.begin_grid();
     for &op in &kernel.block(kernel.body).ops {
         w.before(op);

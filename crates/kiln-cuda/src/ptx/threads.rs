@@ -160,24 +160,37 @@ impl Writer<'_> {
     pub(super) fn vote(&mut self, op: &OpData, mode: VoteMode) -> Result<()> {
         let x = self.get(op.condition())?;
         let to = self.define(op.results[0]);
-        let members = self.members.clone();
-        let name = match mode {
-            VoteMode::Ballot => "ballot.b32",
-            VoteMode::All => "all.pred",
-            VoteMode::Any => "any.pred",
+        let (name, comparison) = match mode {
+            VoteMode::Ballot => {
+                self.ballot(to, x);
+                return Ok(());
+            }
+            VoteMode::All => ("all", "eq"),
+            VoteMode::Any => ("any", "ne"),
         };
-        if mode == VoteMode::Ballot || votes::branches_alone(self.kernel, op.results[0]) {
-            self.put(format_args!("vote.sync.{name} {to}, {x}, {members}"));
+        if votes::branches_alone(self.kernel, op.results[0]) {
+            let members = self.members.clone();
+            self.put(format_args!("vote.sync.{name}.pred {to}, {x}, {members}"));
             return Ok(());
         }
-        let (voted, comparison) =
-            if mode == VoteMode::Any { (x, "ne") } else { (self.reg(Class::Pred), "eq") };
+        let voted = if mode == VoteMode::All { self.reg(Class::Pred) } else { x };
         if mode == VoteMode::All {
             self.put(format_args!("not.pred {voted}, {x}"));
         }
         let mask = self.reg(Class::B32);
-        self.put(format_args!("vote.sync.ballot.b32 {mask}, {voted}, {members}"));
+        self.ballot(mask, voted);
         self.put(format_args!("setp.{comparison}.u32 {to}, {mask}, 0"));
         Ok(())
+    }
+
+    /// The mask of the lanes in which a condition holds.
+    fn ballot(&mut self, to: Reg, mut x: Reg) {
+        if let Some(no_lane) = self.no_lane {
+            let own = self.reg(Class::Pred);
+            self.put(format_args!("xor.pred {own}, {x}, {no_lane}"));
+            x = own;
+        }
+        let members = self.members.clone();
+        self.put(format_args!("vote.sync.ballot.b32 {to}, {x}, {members}"));
     }
 }

@@ -60,6 +60,8 @@ pub(super) struct Writer<'k> {
     /// Says whether a deferred check has failed in a thread of the task, in kernels that ask
     /// for it.
     pub(super) faulted: Option<Reg>,
+    /// Holds in no lane, which the assembler does not know, in kernels that need it.
+    pub(super) no_lane: Option<Reg>,
     /// Views with ordered loads: others write there while the kernel runs.
     pub(super) watched: FxHashSet<Value>,
     /// Byte offset of each `alloc` in shared or local memory, by value index.
@@ -96,6 +98,7 @@ impl<'k> Writer<'k> {
             sites: Vec::new(),
             reports: String::new(),
             faulted: None,
+            no_lane: None,
             watched: watched(kernel),
             offsets: vec![None; values],
             shared_window: None,
