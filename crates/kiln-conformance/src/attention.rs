@@ -30,6 +30,7 @@ pub fn large_cases() -> Vec<Case> {
     cases!["attention":
         any_lengths for f16 bf16 f32;
         odd_lengths for f16 bf16 f32;
+        more_heads_than_a_grid for f16 bf16 f32;
     ]
 }
 
@@ -376,6 +377,12 @@ fn odd_lengths<T: Sample + Float + Accumulate<Acc = f32>>(trial: &mut Trial<'_>)
 }
 
 /// Lengths from 1 to 4099 with any options, of which some queries are looked at.
+/// More heads than a grid of NVIDIA's GPUs has blocks on an axis, of which three have the same keys.
+fn more_heads_than_a_grid<T: Sample + Float + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) -> Verdict {
+    let sizes = Sizes { shared: 3, ..sizes(65_538, 3, 4, 2) };
+    attend::<T>(trial, sizes, Options::default())
+}
+
 fn any_lengths<T: Sample + Float + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) -> Verdict {
     let most = many(trial);
     of_each(trial, 6, |trial| {

@@ -27,6 +27,7 @@ pub fn large_cases() -> Vec<Case> {
         large_extents for f16 bf16 E4M3 E5M2 i8 u8 f32;
         large_epilogues for f16 bf16 E4M3 i8 f32;
         odd_extents for i32 u32 i64 u64 i8 u8 E4M3 E5M2 f16 bf16 f32 f64;
+        more_than_a_grid for i32 f16 bf16 f32 f64;
     ]
 }
 
@@ -76,6 +77,28 @@ fn odd_extents<T: Sample + Factor<Sum: Sample>>(trial: &mut Trial<'_>) -> Verdic
         }
     }
     limited
+}
+
+/// More products, and more rows of tiles, than a grid of NVIDIA's GPUs has blocks on an axis.
+fn more_than_a_grid<T: Sample + Factor<Sum: Sample>>(trial: &mut Trial<'_>) -> Verdict {
+    let (count, [m, n, k]) = (65_537, [2, 3, 5]);
+    for alone in [false, true] {
+        let (a, xs) = trial.input::<T, 3>([count, m, k])?;
+        let (b, ys) = trial.input::<T, 3>([if alone { 1 } else { count }, k, n])?;
+        let mut c = trial.output::<T::Sum, 3>([count, m, n])?;
+        kiln_kernels::matmul(&a, &b, &mut c)?;
+        let [xs, ys] = [xs, ys].map(|all| list(0..all.len(), |e| all[e].host()));
+        let expected: Vec<Host> = (0..count)
+            .flat_map(|i| {
+                let (x, y) = (&xs[i * m * k..][..m * k], &ys[if alone { 0 } else { i * k * n }..][..k * n]);
+                product(x, y, [m, n, k], T::Sum::small(0).host())
+            })
+            .collect();
+        holds_near(&format!("{count} products"), &c, &expected, allowed::<T>(k), 64.0)?;
+    }
+    // A program has 16 rows on the interpreter, and 128 at most elsewhere.
+    let tile = if trial.device.capabilities().is_interpreted() { 16 } else { 128 };
+    odd_product::<T>(trial, [65_536 * tile + 1, 1, 1])
 }
 
 fn odd_product<T: Sample + Factor<Sum: Sample>>(

@@ -53,7 +53,27 @@ pub(crate) fn same_shape<T: Elem, U: Elem, const R: usize>(
 
 /// Rows of one launch after the other: no grid has more on its second axis.
 pub(crate) fn launches(rows: usize) -> impl Iterator<Item = Range<usize>> {
-    (0..rows).step_by(MOST_ROWS).map(move |first| first..rows.min(first + MOST_ROWS))
+    in_parts(rows, MOST_ROWS)
+}
+
+/// What each launch takes of the second and the third axis of a grid that a device may not have at
+/// once. Each of the numbers on them stands for so many blocks.
+pub(crate) fn grids(
+    device: &Device,
+    [second, third]: [usize; 2],
+    blocks: [usize; 2],
+) -> impl Iterator<Item = [Range<usize>; 2]> + use<> {
+    let [_, limits @ ..] = device.properties().max_grid;
+    // One that stands for more than there may be is the device's to refuse.
+    let most = |axis: usize| (limits[axis] as usize / blocks[axis].max(1)).max(1);
+    let [most_second, most_third] = [most(0), most(1)];
+    in_parts(third, most_third)
+        .flat_map(move |third| in_parts(second, most_second).map(move |second| [second, third.clone()]))
+}
+
+/// The numbers below `all`, so many at a time.
+fn in_parts(all: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..all).step_by(most).map(move |first| first..all.min(first.saturating_add(most)))
 }
 
 #[cfg(test)]
@@ -66,5 +86,20 @@ mod tests {
             assert!(launches(rows).flatten().eq(0..rows));
             assert!(launches(rows).all(|some| !some.is_empty() && some.len() <= MOST_ROWS));
         }
+    }
+
+    #[test]
+    fn every_block_is_in_one_launch_that_the_device_has() {
+        // Its limits are those of NVIDIA's GPUs.
+        let device = Device::open("interp").expect("there is always an interpreter");
+        let all = |axes| grids(&device, axes, [1; 2]).collect::<Vec<_>>();
+        assert_eq!(all([3, 65_535]), [[0..3, 0..65_535]]);
+        let parts = [[0..65_535, 0..65_535], [65_535..65_536, 0..65_535]];
+        let rest = [[0..65_535, 65_535..65_537], [65_535..65_536, 65_535..65_537]];
+        assert_eq!(all([65_536, 65_537]), [parts, rest].concat());
+        assert!(all([0, 5]).is_empty() && all([5, 0]).is_empty());
+        let fours: Vec<_> = grids(&device, [20_000, 1], [4, 1]).collect();
+        assert_eq!(fours, [[0..16_383, 0..1], [16_383..20_000, 0..1]]);
+        assert_eq!(grids(&device, [2, 1], [usize::MAX, 0]).count(), 2);
     }
 }

@@ -55,7 +55,7 @@ where
     U: Factor<Sum = T::Sum, Family = T::Family>,
     Identity: Epilogue<T::Sum>,
 {
-    matmul::<T, U, O, Identity>(a, b, &mut c, Identity, [true; 2], precision, rows, columns, depth).ir()
+    matmul::<T, U, O, Identity>(a, b, &mut c, Identity, 0, 0, [true; 2], precision, rows, columns, depth).ir()
 }
 
 /// Bytes go from rows to columns as words.

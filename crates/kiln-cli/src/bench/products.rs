@@ -129,7 +129,9 @@ pub(super) fn over_tiles<T: Factor + Rounded>(device: &Device, n: usize) -> Resu
     Ok(Box::new(move || {
         let shared = [true; 2];
         let product = plain::kernels::matmul::<T, T, T, Identity>;
-        product(&a, &b, &mut c, Identity, shared, Precision::Full, rows, columns, depth).launch(&device)
+        product(&a, &b, &mut c, Identity, 0, 0, shared, Precision::Full, rows, columns, depth)
+            .grid([n.div_ceil(columns) as u32, n.div_ceil(rows) as u32])
+            .launch(&device)
     }))
 }
 

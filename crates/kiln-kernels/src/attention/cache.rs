@@ -3,6 +3,7 @@
 use super::check;
 use kiln_lang::prelude::*;
 use kiln_runtime::{Error, Result, Tensor};
+use std::ops::Range;
 
 /// Keys and values of some sequences, each of a length of its own, in tensors with room for more:
 /// what [`Attention::decode`](super::Attention::decode) attends to.
@@ -28,6 +29,20 @@ pub struct Cache<T: Elem> {
 const PAGE: usize = 8;
 
 impl<T: Elem> Cache<T> {
+    /// That of some of the sequences.
+    pub(super) fn part(&self, sequences: Range<usize>) -> Result<Cache<T>> {
+        let of = |x: &Tensor<T, 4>| match self.table {
+            Some(_) => Ok(x.alias()),
+            None => x.slice(0, sequences.clone()),
+        };
+        Ok(Cache {
+            keys: of(&self.keys)?,
+            values: of(&self.values)?,
+            lengths: self.lengths.slice(0, sequences.clone())?,
+            table: self.table.as_ref().map(|table| table.slice(0, sequences)).transpose()?,
+        })
+    }
+
     /// Keys and values sequences × room × heads × width, of which each sequence has as many as
     /// `lengths` say; a length below 0 counts as 0, one above the room as the room. What lies
     /// behind them is not looked at. Tensors that are by heads first are views:

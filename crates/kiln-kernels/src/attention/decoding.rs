@@ -12,7 +12,7 @@
 use super::cache::Cache;
 use super::check;
 use super::options::Attention;
-use crate::sizes::row_tile;
+use crate::sizes::{grids, row_tile};
 use kiln_lang::prelude::*;
 use kiln_runtime::{Device, Error, Execution, Result, Tensor};
 use std::f32::consts::LOG2_E;
@@ -321,10 +321,13 @@ impl Attention {
         let of_keys = |x: &Tensor<T, 3>| grouped(x, [sequences, key_heads, shared, width]);
         let (q, o) = (of_keys(q)?, of_keys(o)?);
         let at_once = divide(q.device(), size_of::<T>(), q.shape(), cache).rows;
-        for first in (0..shared).step_by(at_once) {
-            let heads = first..(first + at_once).min(shared);
-            let mut o = o.slice(2, heads.clone())?;
-            self.decode_heads(&q.slice(2, heads)?, cache, &mut o, (scale, cap))?;
+        for [_, batch] in grids(q.device(), [1, sequences], [1; 2]) {
+            let (q, o, cache) = (q.slice(0, batch.clone())?, o.slice(0, batch.clone())?, cache.part(batch)?);
+            for first in (0..shared).step_by(at_once) {
+                let heads = first..(first + at_once).min(shared);
+                let mut o = o.slice(2, heads.clone())?;
+                self.decode_heads(&q.slice(2, heads)?, &cache, &mut o, (scale, cap))?;
+            }
         }
         Ok(())
     }

@@ -9,7 +9,7 @@
 use super::options::Attention;
 use super::{check, gradient_schedule};
 use crate::matmul::plain::has_warpgroups;
-use crate::sizes::row_tile;
+use crate::sizes::{grids, row_tile};
 use kiln_lang::prelude::*;
 use kiln_runtime::{Device, Error, Execution, Result, Tensor};
 use std::f32::consts::LOG2_E;
@@ -255,15 +255,24 @@ impl Attention {
         if gradient_schedule::suits(&problem) {
             return gradient_schedule::run(problem);
         }
-        let gradient_schedule::Problem { q, k, v, g, mut of_q, mut of_kv, .. } = problem;
+        let gradient_schedule::Problem { q, k, v, g, of_q, of_kv, .. } = problem;
         let (rows, columns) = tile::<T>(q.device(), width);
         let form = kernels::GradientForm { rows, columns, width: row_tile(width), causal };
         let device = q.device().clone();
-        let grid = |tile: usize| [length.div_ceil(tile) as u32, heads as u32, batch as u32];
-        let of_queries = kernels::of_queries(&q, &k, &v, &g, sums, means, &mut of_q, scale, form);
-        of_queries.grid(grid(rows)).launch(&device)?;
-        let of_keys = kernels::of_keys(&q, &k, &v, &g, sums, means, &mut of_kv, scale, form);
-        of_keys.grid(grid(columns)).launch(&device)
+        for [heads, batch] in grids(&device, [heads, batch], [1; 2]) {
+            let grid =
+                |tile: usize| [length.div_ceil(tile), heads.len(), batch.len()].map(|extent| extent as u32);
+            let part = |t: &Tensor<T, 4>| t.slice(0, batch.clone())?.slice(1, heads.clone());
+            let of = |t: &Tensor<f32, 3>| t.slice(0, batch.clone())?.slice(1, heads.clone());
+            let (q, k, v, g, mut of_q) = (part(&q)?, part(&k)?, part(&v)?, part(&g)?, part(&of_q)?);
+            let (sums, means) = (of(sums)?, of(means)?);
+            let mut of_kv = of_kv.slice(1, batch.clone())?.slice(2, heads.clone())?;
+            let of_queries = kernels::of_queries(&q, &k, &v, &g, &sums, &means, &mut of_q, scale, form);
+            of_queries.grid(grid(rows)).launch(&device)?;
+            let of_keys = kernels::of_keys(&q, &k, &v, &g, &sums, &means, &mut of_kv, scale, form);
+            of_keys.grid(grid(columns)).launch(&device)?;
+        }
+        Ok(())
     }
 }
 

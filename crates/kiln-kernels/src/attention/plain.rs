@@ -2,10 +2,11 @@
 
 use super::Problem;
 use crate::matmul::plain::has_warpgroups;
-use crate::sizes::row_tile;
+use crate::sizes::{grids, row_tile};
 use kiln_lang::prelude::*;
 use kiln_runtime::{Device, Execution, Result, Tensor};
 use std::f32::consts::{LN_2, LOG2_E};
+use std::ops::Range;
 
 /// Kernels, for launches of one's own.
 ///
@@ -260,17 +261,27 @@ pub(super) fn run<T: Float + Accumulate<Acc = f32>>(
             &none
         }
     };
-    let launch = kernels::attention(&q, &k, &v, &mut o, &mut sums, sequences, scale, cap, left, right, form);
     // As many sums as two warpgroups hold, beside which a warp copies keys and values.
     let wide = (rows, columns) == (128, 128) && size_of::<T>() == 2 && has_warpgroups(&device);
-    let launch = if wide { launch.warps(8) } else { launch };
-    match packed {
-        Some(packed) => {
-            let tiles = packed.most_queries().div_ceil(rows);
-            launch.grid([tiles as u32, heads as u32, packed.sequences.len() as u32]).launch(&device)
-        }
-        None => launch.launch(&device),
+    if let Some(packed) = packed {
+        let launch =
+            kernels::attention(&q, &k, &v, &mut o, &mut sums, sequences, scale, cap, left, right, form);
+        let launch = if wide { launch.warps(8) } else { launch };
+        let tiles = packed.most_queries().div_ceil(rows);
+        return launch.grid([tiles as u32, heads as u32, packed.sequences.len() as u32]).launch(&device);
     }
+    for [keys, batch] in grids(&device, [key_heads, q.shape()[0]], [form.shared, 1]) {
+        let heads = keys.start * form.shared..keys.end * form.shared;
+        let part =
+            |t: &Tensor<T, 4>, heads: &Range<usize>| t.slice(0, batch.clone())?.slice(1, heads.clone());
+        let (q, k, v, mut o) = (part(&q, &heads)?, part(&k, &keys)?, part(&v, &keys)?, part(&o, &heads)?);
+        let mut sums = sums.slice(0, batch.clone())?.slice(1, heads.clone())?;
+        let launch =
+            kernels::attention(&q, &k, &v, &mut o, &mut sums, sequences, scale, cap, left, right, form);
+        let launch = if wide { launch.warps(8) } else { launch };
+        launch.launch(&device)?;
+    }
+    Ok(())
 }
 
 /// The queries of a program, and the keys of a turn, that a device is given for heads of a width:

@@ -20,7 +20,9 @@ pub(super) type Factors<'a> = (&'a DynTensor, &'a DynTensor);
 /// let a = device.tensor(&[2i32; 9], [1, 3, 3])?;
 /// for tile in [(16, 16, 16), (4, 8, 2)] {
 ///     let ((rows, columns, depth), mut c): (Tile, _) = (tile, device.uninit::<i32, 3>([1, 3, 3])?);
-///     kernels::matmul::<_, _, _, Identity>(&a, &a, &mut c, Identity, [true; 2], Precision::Full, rows, columns, depth)
+///     let product = kernels::matmul::<_, _, _, Identity>;
+///     product(&a, &a, &mut c, Identity, 0, 0, [true; 2], Precision::Full, rows, columns, depth)
+///         .grid([1])
 ///         .launch(&device)?;
 ///     assert_eq!(c.to_vec()?, [12; 9]);
 /// }

@@ -19,7 +19,8 @@ use kiln_runtime::{Device, DynTensor, Execution, Result, Tensor};
 /// let device = kiln_runtime::Device::open("interp")?;
 /// let (a, b) = (device.tensor(&[1.0f32, 2.0, 3.0, 4.0], [1, 2, 2])?, device.tensor(&[1.0f32, 1.0], [1, 2, 1])?);
 /// let mut c = device.uninit::<f32, 3>([1, 2, 1])?;
-/// matmul::<_, _, _, Scale>(&a, &b, &mut c, Scale(10.0), [true, true], Precision::Full, 16, 16, 16)
+/// matmul::<_, _, _, Scale>(&a, &b, &mut c, Scale(10.0), 0, 0, [true, true], Precision::Full, 16, 16, 16)
+///     .grid([1])
 ///     .launch(&device)?;
 /// assert_eq!(c.to_vec()?, [30.0, 70.0]);
 /// # Ok::<(), kiln_runtime::Error>(())
@@ -30,19 +31,26 @@ pub mod kernels {
     /// c = a b through the epilogue: a tile of `rows` × `columns` a program, `depth` columns of a
     /// and rows of b at a time. A factor that is `shared` is the same for all products of the
     /// stack.
+    ///
+    /// The grid has a program for each tile of a row, each row of tiles and each product; the
+    /// latter two from the row `first_row` and the product `first_product` on, for a grid may not
+    /// have as many as there are.
     #[kernel(crate = kiln_runtime, contract)]
     pub fn matmul<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric, E: Epilogue<T::Sum>>(
         a: &Tensor<T, 3>,
         b: &Tensor<U, 3>,
         c: &mut Tensor<O, 3>,
         epilogue: E,
+        first_row: i64,
+        first_product: i64,
         shared: [bool; 2],
         precision: Precision,
         rows: usize,
         columns: usize,
         depth: usize,
     ) {
-        let (batch, row, column) = (program_id(2), program_id(1) * rows, program_id(0) * columns);
+        let (batch, row) = (program_id(2) + first_product, (program_id(1) + first_row) * rows);
+        let column = program_id(0) * columns;
         let of = |shared: bool| if shared { val(0) } else { batch };
         let (a, b) = (a.row(of(shared[0])), b.row(of(shared[1])));
         let mut sum = zeros::<T::Sum>((rows, columns));

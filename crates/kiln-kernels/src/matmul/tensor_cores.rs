@@ -7,6 +7,7 @@ use super::plan::{Choice, Request, ranked};
 use super::seen::{Question, choice, choice_of_form, measured, remember};
 use super::{extents, stream};
 use crate::numeric::for_numeric;
+use crate::sizes::grids;
 use crate::tuning::{self, Choosing, Tuning, Way, class};
 use kiln_ir::Scalar;
 use kiln_lang::Precision;
@@ -262,10 +263,22 @@ fn by_rows(x: &DynTensor) -> Result<DynTensor> {
 
 /// Copies x to the beginning of the rows of y, with zeros after.
 fn arrange(x: &DynTensor, y: &mut DynTensor) -> Result<()> {
-    for_numeric!(x.dtype(), T => {
-        rows_in_tiles::<T>(x.downcast_ref()?, y.downcast_mut()?, 16, 128).launch(x.device())
-    })
+    let [matrices, _, columns] = extents(y);
+    for [across, stack] in grids(x.device(), [columns.div_ceil(ACROSS), matrices], [1; 2]) {
+        let part = |t: &DynTensor| {
+            let [from, to] = [across.start, across.end].map(|tile| (tile * ACROSS).min(extents(t)[2]));
+            t.slice(0, stack.clone())?.slice(2, from..to)
+        };
+        let (x, mut y) = (part(x)?, part(y)?);
+        for_numeric!(x.dtype(), T => {
+            rows_in_tiles::<T>(x.downcast_ref()?, y.downcast_mut()?, 16, ACROSS).launch(x.device())
+        })?;
+    }
+    Ok(())
 }
+
+/// Columns of a tile that is copied.
+const ACROSS: usize = 128;
 
 /// The same, a tile a program.
 #[kernel(crate = kiln_runtime)]

@@ -1,8 +1,10 @@
 //! Whether two ways come to the same result, found out on the device.
 
 use crate::numeric::for_numeric;
+use crate::sizes::grids;
 use kiln_lang::prelude::*;
 use kiln_runtime::{DynTensor, Result, Tensor};
+use std::ops::Range;
 
 /// Rows and columns of a program's tile.
 const TILE: usize = 64;
@@ -11,7 +13,23 @@ const TILE: usize = 64;
 /// elements that it leaves out keep that number.
 pub(super) fn poison(to: &mut DynTensor) -> Result<()> {
     let device = to.device().clone();
-    for_numeric!(to.dtype(), O => kernels::fill::<O>(to.downcast_mut()?, TILE).launch(&device))
+    for [down, stack] in parts(to) {
+        let mut part = part(to, &down, &stack, TILE)?;
+        for_numeric!(to.dtype(), O => kernels::fill::<O>(part.downcast_mut()?, TILE).launch(&device))?;
+    }
+    Ok(())
+}
+
+/// The rows of tiles and the matrices of each launch over a result.
+fn parts(of: &DynTensor) -> impl Iterator<Item = [Range<usize>; 2]> + use<> {
+    let &[matrices, rows, _] = of.shape() else { return None.into_iter().flatten() };
+    Some(grids(of.device(), [rows.div_ceil(TILE), matrices], [1; 2])).into_iter().flatten()
+}
+
+/// Those of a tensor that has so many rows for each row of tiles.
+fn part(of: &DynTensor, down: &Range<usize>, stack: &Range<usize>, each: usize) -> Result<DynTensor> {
+    let [from, to] = [down.start, down.end].map(|tile| (tile * each).min(of.shape()[1]));
+    of.slice(0, stack.clone())?.slice(1, from..to)
 }
 
 /// Whether every element of two results differs by no more than what roundings and the order of
@@ -20,13 +38,19 @@ pub(super) fn agree(expected: &DynTensor, found: &DynTensor) -> Result<bool> {
     let (&[matrices, rows, columns], device) = (expected.shape(), expected.device()) else {
         return Ok(false);
     };
-    let mut parts = device.uninit::<f64, 3>([matrices, rows.div_ceil(TILE), columns.div_ceil(TILE) * 2])?;
-    for_numeric!(expected.dtype(), O => {
-        let (expected, found) = (expected.downcast_ref()?, found.downcast_ref()?);
-        kernels::differences::<O>(expected, found, &mut parts, TILE).launch(device)
-    })?;
-    let parts = parts.to_vec()?;
-    let largest = |of: usize| parts.iter().skip(of).step_by(2).fold(0.0, |most: f64, &part| most.max(part));
+    let shape = [matrices, rows.div_ceil(TILE), columns.div_ceil(TILE) * 2];
+    let of_tiles = DynTensor::uninit(device, kiln_ir::Scalar::F64, &shape)?;
+    for [down, stack] in parts(expected) {
+        let [expected, found] = [expected, found].map(|of| part(of, &down, &stack, TILE));
+        let (expected, found, mut to) = (expected?, found?, part(&of_tiles, &down, &stack, 1)?);
+        for_numeric!(expected.dtype(), O => {
+            let (expected, found) = (expected.downcast_ref()?, found.downcast_ref()?);
+            kernels::differences::<O>(expected, found, to.downcast_mut()?, TILE).launch(device)
+        })?;
+    }
+    let of_tiles = of_tiles.downcast_ref::<f64, 3>()?.to_vec()?;
+    let largest =
+        |of: usize| of_tiles.iter().skip(of).step_by(2).fold(0.0, |most: f64, &part| most.max(part));
     Ok(largest(0) <= tolerance(expected.dtype()) * largest(1))
 }
 
