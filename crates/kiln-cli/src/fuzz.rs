@@ -3,17 +3,19 @@
 //! | file | holds |
 //! |---|---|
 //! | `worker.rs` | the process that runs kernels |
+//! | `lost.rs` | making a kernel smaller that ended its process |
 //!
 //! Kernels run in processes of their own: what a wrong one does to a GPU ends the context, and with
 //! it the process. The next one goes on behind that kernel.
 
+mod lost;
 mod worker;
 
 use crate::failure::Failure;
 use kiln_fuzz::Mode;
+use kiln_fuzz::generate::generate;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::io::{BufRead as _, BufReader, IsTerminal as _, Write as _, stderr, stdout};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -91,8 +93,8 @@ struct Found {
     mode: Mode,
     seed: u64,
     difference: String,
-    /// Its text, unless the process ended before it could be given.
-    kernel: Option<String>,
+    /// Its text.
+    kernel: String,
 }
 
 #[derive(Default)]
@@ -102,6 +104,8 @@ struct Campaign {
     found: BTreeMap<u64, Found>,
     /// How many kernels the device refused, by what it lacks.
     refused: BTreeMap<String, u64>,
+    /// Whether kernels are those for GPUs, as the processes say.
+    gpu: bool,
     failed: Option<Failure>,
 }
 
@@ -184,14 +188,21 @@ fn supervise(
             return Err(Failure::Wrong(format!("a process ended before its first kernel: {status}")));
         };
         // A kernel that is being reduced has been reported already.
-        let (mode, seed) = args.kernel(at);
-        let mut campaign = lock(campaign);
-        if let Entry::Vacant(entry) = campaign.found.entry(at) {
+        let (lost, gpu) = {
+            let campaign = lock(campaign);
+            (!campaign.found.contains_key(&at), campaign.gpu)
+        };
+        if lost {
+            let (mode, seed) = args.kernel(at);
+            let case = lost::reduced(device, &generate(seed, &mode.options(seed, gpu)));
             let difference = format!("the process that ran it ended, or hung: {status}");
-            let found = entry.insert(Found { mode, seed, difference, kernel: None });
+            let found = Found { mode, seed, difference, kernel: case.to_string() };
+            let mut campaign = lock(campaign);
             if !args.json {
-                print(found, device)?;
+                clear_progress();
+                print(&found, device)?;
             }
+            campaign.found.insert(at, found);
         }
         next = at + jobs;
     }
@@ -256,6 +267,7 @@ fn take_lines(
                 campaign.kernels += 1;
                 progress(&campaign, args);
             }
+            Some(("gpu", said)) => lock(campaign).gpu = said == "true",
             Some(("refused", what)) => *lock(campaign).refused.entry(what.to_owned()).or_default() += 1,
             Some(("found", text)) => {
                 let value: Value = serde_json::from_str(text).unwrap_or_default();
@@ -265,7 +277,7 @@ fn take_lines(
                     mode,
                     seed,
                     difference: value["difference"].as_str().unwrap_or_default().to_owned(),
-                    kernel: value["kernel"].as_str().map(str::to_owned),
+                    kernel: value["kernel"].as_str().unwrap_or_default().to_owned(),
                 };
                 let mut campaign = lock(campaign);
                 // At once: who waits for a long campaign, or stops it, has seen what there was.
@@ -291,7 +303,7 @@ fn print(found: &Found, device: &str) -> std::io::Result<()> {
     let mode = mode.name();
     writeln!(stdout(), "; {difference}")?;
     writeln!(stdout(), "; kiln fuzz --device {device} --mode {mode} --seed {seed} --kernels 1")?;
-    writeln!(stdout(), "{}", kernel.as_deref().unwrap_or(""))
+    writeln!(stdout(), "{kernel}")
 }
 
 fn to_json(found: &Found) -> Value {

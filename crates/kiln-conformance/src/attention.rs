@@ -377,7 +377,7 @@ fn odd_lengths<T: Sample + Float + Accumulate<Acc = f32>>(trial: &mut Trial<'_>)
 }
 
 /// Lengths from 1 to 4099 with any options, of which some queries are looked at.
-/// More heads than a grid of NVIDIA's GPUs has blocks on an axis, of which three have the same keys.
+/// More heads than a grid of NVIDIA's GPUs has blocks on an axis; three have the same keys.
 fn more_heads_than_a_grid<T: Sample + Float + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) -> Verdict {
     let sizes = Sizes { shared: 3, ..sizes(65_538, 3, 4, 2) };
     attend::<T>(trial, sizes, Options::default())

@@ -122,6 +122,7 @@ fn assemble(assembler: &OsStr, kernel: &Kernel) -> Result<(), String> {
 fn kernels(args: &Args, part: Part, trial: &Trial<'_>) -> Result<(), Failure> {
     let started = Instant::now();
     let limit = args.seconds.map(Duration::from_secs);
+    writeln!(stdout(), "gpu {}", trial.is_gpu())?;
     let mut number = part.next;
     while args.kernels.is_none_or(|all| number < all) && limit.is_none_or(|l| started.elapsed() < l) {
         let mut out = stdout().lock();
