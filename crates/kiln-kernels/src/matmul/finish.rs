@@ -81,8 +81,17 @@ pub(super) trait Finish {
     /// [`Error::Shape`](kiln_runtime::Error::Shape) for a tensor that does not fit.
     fn check(&self, result: [usize; 3]) -> Result<()>;
 
-    /// Launches the [kernel at the tile level](super::plain::kernels::matmul).
-    fn tiles(&self, factors: Factors<'_>, c: &mut DynTensor, precision: Precision, tile: Tile) -> Result<()>;
+    /// Launches the [kernel at the tile level](super::plain::kernels::matmul) for a grid of tiles,
+    /// from a row of tiles and a product on.
+    fn tiles(
+        &self,
+        factors: Factors<'_>,
+        c: &mut DynTensor,
+        precision: Precision,
+        tile: Tile,
+        first: [i64; 2],
+        grid: [u32; 3],
+    ) -> Result<()>;
 
     /// The launches on tensor cores, of which factors of other types have none.
     fn on_tensor_cores(&self) -> Option<&dyn OnTensorCores>;

@@ -6,7 +6,6 @@ use super::factor::{Factor, Unit};
 use super::finish::{Factors, Finish, OnTensorCores, Tile, Types};
 use super::hopper::{self, MatmulPlan};
 use super::{plain, rows, splits};
-use crate::sizes::grids;
 use kiln_lang::Precision;
 use kiln_lang::prelude::*;
 use kiln_runtime::{DynTensor, Result};
@@ -50,31 +49,27 @@ where
         c: &mut DynTensor,
         precision: Precision,
         (rows, columns, depth): Tile,
+        [first_row, first_product]: [i64; 2],
+        grid: [u32; 3],
     ) -> Result<()> {
         let (device, shared) = (a.device(), [a.shape()[0] == 1, b.shape()[0] == 1]);
-        let (x, y, c) = (a.downcast_ref()?, b.downcast_ref()?, c.downcast_mut::<O, 3>()?);
-        let epilogue = &self.epilogue;
-        let [products, m, n] = c.shape();
-        for [down, stack] in grids(device, [m.div_ceil(rows), products], [1; 2]) {
-            let (epilogue, grid) = (epilogue.clone(), [n.div_ceil(columns), down.len(), stack.len()]);
-            let [first_row, first_product] = [&down, &stack].map(|some| some.start as i64);
-            plain::kernels::matmul::<T, U, O, E>(
-                x,
-                y,
-                c,
-                epilogue,
-                first_row,
-                first_product,
-                shared,
-                precision,
-                rows,
-                columns,
-                depth,
-            )
-            .grid(grid.map(|n| n as u32))
-            .launch(device)?;
-        }
-        Ok(())
+        let (x, y, c, epilogue) =
+            (a.downcast_ref()?, b.downcast_ref()?, c.downcast_mut()?, self.epilogue.clone());
+        plain::kernels::matmul::<T, U, O, E>(
+            x,
+            y,
+            c,
+            epilogue,
+            first_row,
+            first_product,
+            shared,
+            precision,
+            rows,
+            columns,
+            depth,
+        )
+        .grid(grid)
+        .launch(device)
     }
 
     fn on_tensor_cores(&self) -> Option<&dyn OnTensorCores> {

@@ -5,6 +5,7 @@ use super::extents;
 use super::factor::{Factor, Unit, allows};
 use super::finish::Finish;
 pub use super::finish::Tile;
+use crate::sizes::grids;
 use crate::tuning::{self, Choosing, Tuning, Way, class};
 use kiln_lang::Precision;
 use kiln_lang::prelude::*;
@@ -76,7 +77,15 @@ pub(super) fn multiply(
     let ([products, m, n], [_, _, k]) = (extents(c), extents(a));
     let (device, types) = (a.device(), finish.types());
     let factors = Factors { unit: types.unit, bytes: types.factor_bytes() };
-    let launch = |tile: Tile, to: &mut DynTensor| finish.tiles((a, b), to, precision, tile);
+    let launch = |tile: Tile, to: &mut DynTensor| {
+        let (rows, columns, _) = tile;
+        for [down, stack] in grids(device, [m.div_ceil(rows), products], [1; 2]) {
+            let first = [&down, &stack].map(|some| some.start as i64);
+            let grid = [n.div_ceil(columns), down.len(), stack.len()].map(|blocks| blocks as u32);
+            finish.tiles((a, b), to, precision, tile, first, grid)?;
+        }
+        Ok(())
+    };
     let estimate = factors.tile(device, precision, [m, n, k]);
     if tuning.is_off() || c.is_empty() {
         return launch(estimate, c);
