@@ -20,7 +20,8 @@ use kiln_runtime::{Device, DynTensor, Execution, Result, Tensor};
 /// let device = kiln_runtime::Device::open("interp")?;
 /// let (a, b) = (device.tensor(&[1.0f32, 2.0, 3.0, 4.0], [1, 2, 2])?, device.tensor(&[1.0f32, 1.0], [1, 2, 1])?);
 /// let mut c = device.uninit::<f32, 3>([1, 2, 1])?;
-/// matmul::<_, _, _, Scale>(&a, &b, &mut c, Scale(10.0), 0, 0, [true, true], Precision::Full, 16, 16, 16)
+/// let product = matmul::<_, _, _, Scale>;
+/// product(&a, &b, &mut c, Scale(10.0), 0, 0, [true, true], Precision::Full, 16, 16, 16)
 ///     .grid([1])
 ///     .launch(&device)?;
 /// assert_eq!(c.to_vec()?, [30.0, 70.0]);
