@@ -16,6 +16,7 @@ import statistics
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +28,9 @@ from rows import ROWS, Row, rows_for
 HERE = Path(__file__).resolve().parent
 # The first request for a row compiles, tunes and warms up.
 REPLY_TIMEOUT_S = 300
+# Between two turns on a CPU. Threads of OpenBLAS's go on spinning for tens of milliseconds after a product,
+# and whoever comes next on as many cores would have half of them.
+SETTLING_S = 0.1
 KILN = "Kiln"
 # Kiln's kernels by hand, where programs over arrays stand for Kiln.
 KERNEL = "kernel by hand"
@@ -123,11 +127,11 @@ def entries(name: str, row: Row, kiln: Contender | None, peers: list[Contender])
 
 
 def measure(
-    field: list[Entry], passes: int, rounds: int, together: bool = False
+    field: list[Entry], passes: int, rounds: int, together: bool = False, pause_s: float = 0.0
 ) -> tuple[dict[str, list[float]], dict[str, str]]:
     """All times of every entry, taken by turns, and the reasons of those that failed.
 
-    With `together` all work on one processor in a pass, the quietest.
+    With `together` all work on one processor in a pass, the quietest. Before each turn is a pause.
     """
     times: dict[str, list[float]] = {entry.label: [] for entry in field}
     failed: dict[str, str] = {}
@@ -140,6 +144,7 @@ def measure(
             label, contender, request = field[(turn + place) % len(field)]
             if label in failed:
                 continue
+            time.sleep(pause_s)
             try:
                 times[label] += contender.bench(request, rounds)
             except Failed as reason:
@@ -340,7 +345,9 @@ def main() -> int:
                 continue
             if kiln and name not in kiln.rows:
                 problems.append(f"{name}: Kiln has no such row")
-            times, failed = measure(entries(name, row, kiln, peers), options.passes, row.rounds or options.rounds)
+            field = entries(name, row, kiln, peers)
+            pause_s = SETTLING_S if options.device == "cpu" else 0.0
+            times, failed = measure(field, options.passes, row.rounds or options.rounds, pause_s=pause_s)
             problems += [f"{name}: {label}: {reason}" for label, reason in failed.items()]
             kiln_failed |= KILN in failed
             if not times:

@@ -239,6 +239,7 @@ GPU_SORT_ROWS: dict[str, Row] = {name: _sort(shape) for name, shape in GPU_SORTS
 # same process.
 LAUNCH_ROWS: dict[str, Row] = {
     "launch_empty": Row("launch of an empty kernel, host time", 0, 0, None, raw=("launch_raw", "cuLaunchKernel")),
+    "launch_of_12": Row("launch of an empty kernel of twelve tensors, host time", 0, 0, None, raw=("launch_of_12_raw", "cuLaunchKernel")),
     "graph_of_8": Row("graph of eight small kernels that depend on each other, replayed in bursts", 0, 0, None, raw=("graph_of_8_raw", "CUDA graph")),
     "call_matmul_kept": Row("call of a product of 128 x 128 x 128, bf16, divided by a kept choice, host time", 0, 0, None, raw=("call_matmul", "by the estimate")),
     "compile_softmax": Row("softmax, from its source to a loaded program, in a new process", 0, 0, None, rounds=1),

@@ -18,6 +18,23 @@ const TRIED: Duration = Duration::from_secs(2);
 #[kernel(crate = kiln_runtime)]
 fn empty(_x: &Tensor<f32, 1>, _n: Val<f32>) {}
 
+#[kernel(crate = kiln_runtime)]
+fn empty_of_twelve(
+    _a: &Tensor<f32, 1>,
+    _b: &Tensor<f32, 1>,
+    _c: &Tensor<f32, 1>,
+    _d: &Tensor<f32, 1>,
+    _e: &Tensor<f32, 1>,
+    _f: &Tensor<f32, 1>,
+    _g: &Tensor<f32, 1>,
+    _h: &Tensor<f32, 1>,
+    _i: &Tensor<f32, 1>,
+    _j: &Tensor<f32, 1>,
+    _k: &Tensor<f32, 1>,
+    _l: &Tensor<f32, 1>,
+) {
+}
+
 /// A kernel that does nothing, for launches that cost what every launch costs.
 pub struct EmptyKernel {
     device: Device,
@@ -47,15 +64,42 @@ pub fn kiln(device: &Device, rounds: usize) -> Result<Vec<f64>> {
     bursts(rounds, || kernel.launch(1), || device.synchronize())
 }
 
-/// Microseconds a launch of the same kernel by `cuLaunchKernel`.
+/// Microseconds a launch of a kernel of twelve tensors that does nothing.
+pub fn kiln_twelve(device: &Device, rounds: usize) -> Result<Vec<f64>> {
+    let [a, b, c, d, e, f, g, h, i, j, k, l] = twelve(device)?;
+    let launch =
+        || empty_of_twelve(&a, &b, &c, &d, &e, &f, &g, &h, &i, &j, &k, &l).grid([1, 1, 1]).launch(device);
+    bursts(rounds, launch, || device.synchronize())
+}
+
+/// Microseconds a launch of the kernel of [`kiln`] by `cuLaunchKernel`.
 pub fn driver(device: &Device, rounds: usize) -> Result<Vec<f64>> {
+    driver_of(&EmptyKernel::new(device)?.ir()?, device, rounds)
+}
+
+/// Microseconds a launch of the kernel of [`kiln_twelve`] by `cuLaunchKernel`.
+pub fn driver_twelve(device: &Device, rounds: usize) -> Result<Vec<f64>> {
+    let [a, b, c, d, e, f, g, h, i, j, k, l] = twelve(device)?;
+    let kernel = empty_of_twelve(&a, &b, &c, &d, &e, &f, &g, &h, &i, &j, &k, &l).ir()?;
+    driver_of(&kernel, device, rounds)
+}
+
+fn twelve(device: &Device) -> Result<[Tensor<f32, 1>; 12]> {
+    let tensors: Vec<_> = (0..12).map(|_| device.zeros([1024])).collect::<Result<_>>()?;
+    tensors.try_into().map_err(|given: Vec<_>| {
+        let message = format!("{} tensors for 12", given.len());
+        kiln_backend::Error::Internal { place: "kiln-bench", message }.into()
+    })
+}
+
+fn driver_of(kernel: &Kernel, device: &Device, rounds: usize) -> Result<Vec<f64>> {
     let refused = |e: CudaError| Error::from(e.into_backend(device.id()));
     let properties = device.properties();
     let target = ptx::Target {
         compute: properties.compute_capability.unwrap_or((8, 0)),
         ptx: properties.ptx.unwrap_or((8, 0)),
     };
-    let module = compile_to_ptx(&EmptyKernel::new(device)?.ir()?, target)?;
+    let module = compile_to_ptx(kernel, target)?;
     let index = device.id().rsplit(':').next().and_then(|n| n.parse().ok()).unwrap_or(0);
     let context = Context::new(index).map_err(refused)?;
     let stream = Stream::new(&context).map_err(refused)?;

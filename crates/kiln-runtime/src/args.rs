@@ -46,6 +46,7 @@ impl Arguments {
         kernel: &LoadedKernel,
         device: &Device,
     ) -> Result<()> {
+        self.numbers.resize(kernel.numbers, 0);
         let mut sink = Sink { kernel, next: 0, packed: self, refused: None };
         request.pack(&mut sink);
         sink.finish()?;
@@ -97,7 +98,12 @@ impl Arguments {
     }
 
     /// Refuses a written tensor that shares memory with another argument.
+    #[inline]
     pub(crate) fn check_overlaps(&self, kernel: &LoadedKernel) -> Result<()> {
+        if self.views.iter().any(|view| view.written) { self.compare_places(kernel) } else { Ok(()) }
+    }
+
+    fn compare_places(&self, kernel: &LoadedKernel) -> Result<()> {
         for (i, (a, at)) in self.tensors().enumerate().filter(|(_, (_, at))| at.written) {
             for (j, (b, bt)) in self.tensors().enumerate() {
                 // Two that are written meet once.
@@ -133,13 +139,35 @@ impl Arguments {
     /// Locks the buffers, and refuses those that are borrowed or that would be read before they
     /// were written. Nothing is changed yet.
     pub(crate) fn lock<'a>(&'a self, kernel: &LoadedKernel, locked: &mut Locked<'a>) -> Result<()> {
-        // A lock a buffer, in the order of addresses, so that launches in several threads never
-        // wait for each other in a circle. The parameters of one buffer stand in their own order.
+        if self.lock_free(kernel, locked)? {
+            return Ok(());
+        }
+        locked.buffers.clear();
+        self.lock_in_order(kernel, locked)
+    }
+
+    /// Locks the buffers as they come, if each is there once and no other thread has it: most
+    /// launches find them so. Otherwise some may be locked and the answer is false.
+    #[inline]
+    fn lock_free<'a>(&'a self, kernel: &LoadedKernel, locked: &mut Locked<'a>) -> Result<bool> {
+        for (tensor, view) in self.tensors() {
+            let Some(access) = tensor.buffer.try_access(argument(kernel, tensor))? else { return Ok(false) };
+            if !view.written {
+                access.check_written(argument(kernel, tensor))?;
+            }
+            locked.buffers.push((access, view.written));
+        }
+        Ok(true)
+    }
+
+    /// Locks the buffers one after the other, in the order of addresses, so that launches in
+    /// several threads never wait for each other in a circle. The parameters of one buffer stand in
+    /// their own order.
+    #[cold]
+    fn lock_in_order<'a>(&'a self, kernel: &LoadedKernel, locked: &mut Locked<'a>) -> Result<()> {
         let mut order: SmallVec<[(*const Buffer, u32); MOST]> =
             self.uses.iter().zip(0..).map(|(tensor, at)| (Arc::as_ptr(&tensor.buffer), at)).collect();
-        if !order.is_sorted() {
-            order.sort_unstable();
-        }
+        order.sort_unstable();
         for same in order.chunk_by(|(a, _), (b, _)| a == b) {
             let uses = || same.iter().map(|&(_, at)| (&self.uses[at as usize], &self.views[at as usize]));
             let first = &self.uses[same[0].1 as usize];
@@ -209,13 +237,6 @@ impl<'k> Sink<'k, '_> {
         self.refused = Some(mismatch(self.kernel, info, given.to_string()));
     }
 
-    /// Refuses an argument of which the program's facts are not true.
-    fn check_facts(&mut self, info: &ParamInfo, view: Option<&BufferBinding>) {
-        if !info.holds(view, &self.packed.numbers[info.numbers..]) {
-            self.refuse_fact(info, view);
-        }
-    }
-
     #[cold]
     fn refuse_fact(&mut self, info: &ParamInfo, view: Option<&BufferBinding>) {
         if let Some(fact) = info.violated(view, &self.packed.numbers[info.numbers..]) {
@@ -246,8 +267,11 @@ fn mismatch(kernel: &LoadedKernel, info: Option<&ParamInfo>, given: String) -> E
 impl ArgSink for Sink<'_, '_> {
     fn scalar(&mut self, value: Literal) {
         let Some(info) = self.parameter(Given::Scalar(value.elem())) else { return };
-        self.packed.numbers.push(value.bits());
-        self.check_facts(info, None);
+        let number = value.bits();
+        self.packed.numbers[info.numbers] = number;
+        if !info.holds(None, &[number]) {
+            self.refuse_fact(info, None);
+        }
     }
 
     unsafe fn view(&mut self, view: ViewArg<'_>) {
@@ -261,9 +285,14 @@ impl ArgSink for Sink<'_, '_> {
         };
         let view = BufferBinding { buffer: buffer.ptr(), byte_offset, written: mutable };
         let Arguments { numbers, views, uses } = &mut *self.packed;
-        numbers.extend(extents.iter().chain(strides).map(|&number| number as u64));
+        let numbers = &mut numbers[info.numbers..][..2 * extents.len()];
+        for (to, &from) in numbers.iter_mut().zip(extents.iter().chain(strides)) {
+            *to = from as u64;
+        }
         views.push(view);
         uses.push(Use { buffer: buffer.clone(), param: self.next - 1 });
-        self.check_facts(info, Some(&view));
+        if !info.holds(Some(&view), numbers) {
+            self.refuse_fact(info, Some(&view));
+        }
     }
 }

@@ -187,9 +187,27 @@ impl Buffer {
         }
         let state = self.lock();
         if state.borrowed {
-            return Err(Error::Borrowed { what: what.to_string() });
+            return Err(borrowed(what));
         }
         Ok(Access { buffer: self, state })
+    }
+
+    /// Locks the buffer for a launch, unless it is locked, which is no error, or a closure borrows
+    /// it. The launch has seen that this thread is in no print sink.
+    #[inline]
+    pub(crate) fn try_access(&self, what: Named<'_>) -> Result<Option<Access<'_>>> {
+        let state = match self.state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Ok(None),
+        };
+        if self.is_hollow {
+            return Err(self.without_memory());
+        }
+        if state.borrowed {
+            return Err(borrowed(what));
+        }
+        Ok(Some(Access { buffer: self, state }))
     }
 
     /// Fills this new buffer with the bytes of another from `offset` on: on the device, if both are
@@ -313,6 +331,16 @@ impl Buffer {
     }
 }
 
+#[cold]
+fn uninitialized(what: Named<'_>) -> Error {
+    Error::Uninitialized { what: what.to_string() }
+}
+
+#[cold]
+fn borrowed(what: Named<'_>) -> Error {
+    Error::Borrowed { what: what.to_string() }
+}
+
 impl BufferState {
     fn new(residency: Residency, release: Option<Release>) -> BufferState {
         BufferState {
@@ -338,11 +366,9 @@ pub(crate) struct Access<'a> {
 
 impl<'a> Access<'a> {
     /// An error if nothing was ever written.
+    #[inline]
     pub(crate) fn check_written(&self, what: Named<'_>) -> Result<()> {
-        match self.is_written() {
-            true => Ok(()),
-            false => Err(Error::Uninitialized { what: what.to_string() }),
-        }
+        if self.is_written() { Ok(()) } else { Err(uninitialized(what)) }
     }
 
     pub(crate) fn is_written(&self) -> bool {
@@ -354,6 +380,7 @@ impl<'a> Access<'a> {
     }
 
     /// Makes the contents readable by later work of a stream.
+    #[inline]
     pub(crate) fn prepare_read(&mut self, queue: &Queue, log: &mut Log) -> Result<()> {
         self.upload_if_newer(queue, log)?;
         let BufferState { writer, readers, .. } = &mut *self.state;
@@ -394,8 +421,13 @@ impl<'a> Access<'a> {
         self.state.readers.iter().try_for_each(|reader| self.buffer.follow(reader, queue))
     }
 
+    #[inline]
     fn upload_if_newer(&mut self, queue: &Queue, log: &mut Log) -> Result<()> {
-        let (true, Some(host)) = (self.is_newer_on_host(), &self.state.host) else { return Ok(()) };
+        if self.is_newer_on_host() { self.upload(queue, log) } else { Ok(()) }
+    }
+
+    fn upload(&mut self, queue: &Queue, log: &mut Log) -> Result<()> {
+        let Some(host) = &self.state.host else { return Ok(()) };
         self.order_after_all(queue)?;
         let Buffer { device, ptr, bytes, .. } = self.buffer;
         // SAFETY: `ptr` is the allocation of `bytes` bytes, and the mirror has at least as many.

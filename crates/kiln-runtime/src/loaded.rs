@@ -17,6 +17,8 @@ use web_time::Instant;
 pub(crate) struct LoadedKernel {
     pub(crate) name: Arc<str>,
     pub(crate) params: Vec<ParamInfo>,
+    /// How many numbers the parameters have.
+    pub(crate) numbers: usize,
     partition: Partition,
     pub(crate) program: Arc<dyn Program>,
     pub(crate) build: Build,
@@ -108,8 +110,9 @@ impl LoadedKernel {
         let name: Arc<str> = name.into();
         let build = Build { kernel: name.clone(), tracing, total: start.elapsed(), stages, source };
         let (params, promise) = (ParamInfo::list(&kernel.params), promise(&kernel));
+        let numbers = params.iter().map(ParamInfo::number_count).sum();
         let digest = OnceLock::new();
-        Ok(LoadedKernel { name, params, partition, program, build, kernel, digest, promise })
+        Ok(LoadedKernel { name, params, numbers, partition, program, build, kernel, digest, promise })
     }
 
     /// A digest of the kernel's IR without places in the source.

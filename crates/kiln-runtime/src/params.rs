@@ -47,14 +47,13 @@ pub(crate) struct ParamInfo {
     facts: Facts,
     /// The low bits of a view's address that are 0.
     aligned: u64,
-    /// What is known of a view's single numbers: those of which something is.
+    /// What is known of a view's single numbers, one after the other; empty if nothing is.
     limits: Box<[Limits]>,
 }
 
 /// What is known of one number of a view.
+#[derive(Clone)]
 struct Limits {
-    /// Its place among the view's numbers.
-    place: usize,
     /// The low bits that are 0.
     zeros: u64,
     least: i64,
@@ -62,11 +61,10 @@ struct Limits {
 }
 
 impl Limits {
-    fn new(place: usize, known: &IntFact) -> Limits {
+    fn new(known: &IntFact) -> Limits {
         let (least, most) = if known.fits_i32 { (0, i32::MAX.into()) } else { (i64::MIN, i64::MAX) };
         let equals = known.equals;
         Limits {
-            place,
             // A power of two, as in `fact`.
             zeros: u64::from(known.divisor) - 1,
             least: equals.map_or(least, |n| n.max(least)),
@@ -79,18 +77,19 @@ impl Limits {
         self.zeros != 0 || self.least != i64::MIN || self.most != i64::MAX
     }
 
-    fn hold(&self, numbers: &[u64]) -> bool {
-        let n = numbers[self.place];
-        n & self.zeros == 0 && (self.least..=self.most).contains(&(n as i64))
+    /// Whether they are true of a number. Without a branch: most often they are.
+    fn hold(&self, n: u64) -> bool {
+        (n & self.zeros == 0) & (self.least <= n as i64) & (n as i64 <= self.most)
     }
 
-    /// Those of a view of this rank.
+    /// Those of a view of this rank: of no number, or of each.
     fn list(rank: usize, facts: &Facts) -> Box<[Limits]> {
-        let axes = |first: usize, known: &[IntFact]| -> Vec<Limits> {
-            known.iter().take(rank).enumerate().map(|(axis, fact)| Limits::new(first + axis, fact)).collect()
+        let axes = |known: &[IntFact]| -> Vec<Limits> {
+            let unknown = std::iter::repeat(IntFact::default());
+            known.iter().copied().chain(unknown).take(rank).map(|fact| Limits::new(&fact)).collect()
         };
-        let (extents, strides) = (axes(0, &facts.extents), axes(rank, &facts.strides));
-        extents.into_iter().chain(strides).filter(Limits::limit).collect()
+        let all = [axes(&facts.extents), axes(&facts.strides)].concat();
+        if all.iter().any(Limits::limit) { all.into() } else { Box::default() }
     }
 }
 
@@ -132,10 +131,11 @@ impl ParamInfo {
         let Given::View { elem, rank, .. } = self.given else {
             return fact(&self.facts.value, numbers[0], self.given).is_none();
         };
-        let spans = || view_span(&numbers[..rank], &numbers[rank..]).saturating_mul(elem.bytes().into());
+        let (extents, strides) = numbers.split_at(rank);
+        let spans = || view_span(extents, strides).saturating_mul(elem.bytes().into());
         view.is_none_or(|view| view.address().0 & self.aligned == 0)
-            && self.limits.iter().all(|limits| limits.hold(numbers))
-            && (!self.facts.span_fits_i32 || i32::try_from(spans()).is_ok())
+            && self.limits.iter().zip(numbers).fold(true, |all, (limits, &n)| all & limits.hold(n))
+            && (!self.facts.span_fits_i32 || is_small(extents, strides) || i32::try_from(spans()).is_ok())
     }
 
     /// A declared fact that is not true of these numbers, or of where a view is.
@@ -162,6 +162,16 @@ impl ParamInfo {
             || i32::try_from(view_span(extents, strides).saturating_mul(size)).is_ok();
         (!fits).then(|| "it spans less than 2 GiB".to_owned())
     }
+}
+
+/// Whether a view surely spans less than 2 GiB, whatever its elements are: no sum or product of
+/// numbers this small is too large for 64 bits, and elements have 16 bytes at most.
+fn is_small(extents: &[u64], strides: &[u64]) -> bool {
+    let axes = extents.iter().zip(strides);
+    let (all, end) = axes.fold((0, 0u64), |(all, end), (extent, stride)| {
+        (all | extent | stride, end.wrapping_add(extent.wrapping_mul(*stride)))
+    });
+    all < 1 << 28 && end < 1 << 27
 }
 
 /// The multiple of bytes that a view's address is, a power of two: the verifier has seen to that.

@@ -119,6 +119,8 @@ pub fn all(device: &Device) -> Vec<Row> {
         };
         rows.push(host("launch_empty", launch_cost::kiln));
         rows.push(host("launch_raw", launch_cost::driver));
+        rows.push(host("launch_of_12", launch_cost::kiln_twelve));
+        rows.push(host("launch_of_12_raw", launch_cost::driver_twelve));
         rows.push(host("graph_of_8", graph_cost::kiln));
         rows.push(host("graph_of_8_raw", graph_cost::driver));
         rows.push(host("launches_of_8", graph_cost::launches));

@@ -148,18 +148,23 @@ impl CudaProgram {
     pub(super) fn pack(
         &self,
         buffers: &[BufferBinding],
-        mut numbers: &[u64],
+        numbers: &[u64],
         words: &mut ParameterWords,
     ) -> Result<()> {
         self.arguments.check("kiln-cuda", &self.kernel, buffers, numbers)?;
+        words.resize(buffers.len() + numbers.len(), 0);
+        let (mut words, mut numbers) = (words.iter_mut().enumerate(), numbers.iter());
         for (&at, buffer) in self.addresses.iter().zip(buffers) {
             // Each address is behind the one before it, and as many numbers are left as words.
-            let (before, rest) = numbers.split_at(at as usize - words.len());
-            words.extend_from_slice(before);
-            words.push(buffer.address().0);
-            numbers = rest;
+            for (place, word) in &mut words {
+                if place == at as usize {
+                    *word = buffer.address().0;
+                    break;
+                }
+                *word = numbers.next().copied().unwrap_or_default();
+            }
         }
-        words.extend_from_slice(numbers);
+        words.zip(numbers).for_each(|((_, word), &number)| *word = number);
         Ok(())
     }
 
