@@ -123,6 +123,22 @@ pub fn store(spaces: &mut Spaces, region: &Region, tile: &Data) -> Result<(), Tr
     })
 }
 
+/// Combines the elements of a box with those of a tile, each atomically; those outside the view are
+/// dropped.
+pub fn combine_box(spaces: &mut Spaces, region: &Region, op: AtomicOp, tile: &Data) -> Result<(), Trap> {
+    let update = atomic(op, tile);
+    dispatch!(any tile.elem(), T => {
+        region.rows(|all, valid, address| {
+            for (at, i) in valid.enumerate() {
+                let address = address.wrapping_add(region.step().wrapping_mul(at as u64));
+                let place = MemoryAccess { atomic: true, ..region.place(address) };
+                exchange(spaces, place, |old: T| update(all.start + i, old.bits()))?;
+            }
+            Ok(())
+        })
+    })
+}
+
 /// The elements of a view that an operation names one by one.
 pub struct Elements<'a> {
     /// The view.

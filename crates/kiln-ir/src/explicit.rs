@@ -12,7 +12,13 @@
 //! [`WgmmaWait`](ExplicitOp::WgmmaWait), a [`TmaStore`](ExplicitOp::TmaStore) after a
 //! [`TmaStoreWait`](ExplicitOp::TmaStoreWait). To touch what they touch before that is a race,
 //! which the interpreter reports.
+//!
+//! **A copy moves a box** between a shared tile and a view of rank 1 to 5. It covers the last two
+//! axes and one index of each of the others, `[1…, rows, columns]`. The box of a vector is
+//! `rows · columns` adjacent elements, which are the tile's rows one after the other.
 
+use crate::op::AtomicOp;
+use crate::types::Scalar;
 use smallvec::SmallVec;
 
 /// An explicit operation. *Shared tile* and *mbarriers* are views that the operations of these
@@ -60,7 +66,7 @@ pub enum ExplicitOp {
     /// The hardware tests only the number's lowest bit, so a wait must not be two phases late.
     MbarrierWait,
     /// `(view, i64 offset per axis, shared tile, stage, i64 row, mbarriers, index)`: begins to load
-    /// a box of the view, `[1…, rows, columns of the shared tile]` at the offsets, into the rows of
+    /// the box of `rows` rows at the offsets, with the columns of the shared tile, into the rows of
     /// the stage from `row` on (a multiple of 8). Elements outside the view are zero. The bytes
     /// count for the current phase of the mbarrier.
     TmaLoad {
@@ -70,14 +76,26 @@ pub enum ExplicitOp {
         /// mbarrier the bytes; 0 is this block alone.
         multicast: u32,
         /// The box is `[1…, columns, rows]` of a view whose elements are adjacent on the last axis
-        /// but one, and arrives transposed.
+        /// but one, and arrives transposed. Not of a vector.
         transposed: bool,
     },
     /// `(shared tile, stage, view, i64 offset per axis)`: begins to store the stage to the box of
     /// the view at the offsets. Elements outside the view are dropped.
     TmaStore,
-    /// `()`: waits until all but the last `pending` stores that this task began have read their
-    /// shared tiles.
+    /// `(shared tile, stage, view, i64 offset per axis)`: begins to combine the box of the view at
+    /// the offsets with the stage. Elements outside the view are dropped. Each element is changed
+    /// atomically, relaxed in the scope of the device, in no order among them.
+    TmaReduce(BulkReduce),
+    /// `(view, i64 offset per axis)`: begins to bring the box of the view at the offsets to the L2
+    /// cache. It changes nothing that a program can see.
+    TmaPrefetch {
+        /// The rows of the box.
+        rows: u32,
+        /// Its columns.
+        columns: u32,
+    },
+    /// `()`: waits until all but the last `pending` stores that this task began, those that combine
+    /// among them, have read their shared tiles.
     TmaStoreWait {
         /// How many may still read.
         pending: u32,
@@ -159,6 +177,73 @@ pub enum ExplicitOp {
     ClusterRank,
 }
 
+/// How a bulk copy combines the elements of a shared tile with those in global memory.
+///
+/// ```
+/// use kiln_ir::{AtomicOp, BulkReduce, Scalar};
+/// assert_eq!(BulkReduce::ALL.map(BulkReduce::word), ["add", "min", "max", "and", "or", "xor"]);
+/// assert_eq!(BulkReduce::Max.atomic(), AtomicOp::Max);
+/// assert!(BulkReduce::Add.takes(Scalar::F32) && !BulkReduce::Max.takes(Scalar::F32));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[allow(missing_docs)]
+pub enum BulkReduce {
+    Add,
+    Min,
+    Max,
+    And,
+    Or,
+    Xor,
+}
+
+impl BulkReduce {
+    /// All of them, in the order of declaration.
+    pub const ALL: [BulkReduce; 6] = {
+        use BulkReduce::*;
+        [Add, Min, Max, And, Or, Xor]
+    };
+
+    /// The word for it, which is that of PTX.
+    pub const fn word(self) -> &'static str {
+        match self {
+            BulkReduce::Add => "add",
+            BulkReduce::Min => "min",
+            BulkReduce::Max => "max",
+            BulkReduce::And => "and",
+            BulkReduce::Or => "or",
+            BulkReduce::Xor => "xor",
+        }
+    }
+
+    /// The operation on an element of memory.
+    pub const fn atomic(self) -> AtomicOp {
+        match self {
+            BulkReduce::Add => AtomicOp::Add,
+            BulkReduce::Min => AtomicOp::Min,
+            BulkReduce::Max => AtomicOp::Max,
+            BulkReduce::And => AtomicOp::And,
+            BulkReduce::Or => AtomicOp::Or,
+            BulkReduce::Xor => AtomicOp::Xor,
+        }
+    }
+
+    /// The elements that it combines: what the copy engine has (PTX ISA 8.0,
+    /// "cp.reduce.async.bulk.tensor"). Sums of i64 are those of u64.
+    pub const fn elements(self) -> &'static [Scalar] {
+        use Scalar::*;
+        match self {
+            BulkReduce::Add => &[I32, U32, I64, U64, F16, BF16, F32],
+            BulkReduce::Min | BulkReduce::Max => &[I32, U32, I64, U64, F16, BF16],
+            BulkReduce::And | BulkReduce::Or | BulkReduce::Xor => &[I32, U32, I64, U64],
+        }
+    }
+
+    /// Whether it combines elements of a type.
+    pub fn takes(self, elem: Scalar) -> bool {
+        self.elements().contains(&elem)
+    }
+}
+
 /// What a task gets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Task {
@@ -218,6 +303,7 @@ impl ExplicitOp {
                 let transposed = transposed.then_some(("transposed", 1));
                 [("rows", *rows), ("multicast", *multicast)].into_iter().chain(transposed).collect()
             }
+            TmaPrefetch { rows, columns } => SmallVec::from_slice(&[("rows", *rows), ("columns", *columns)]),
             TmaStoreWait { pending } | WgmmaWait { pending } => {
                 SmallVec::from_slice(&[("pending", *pending)])
             }
@@ -236,8 +322,8 @@ impl ExplicitOp {
                     |t: Task| [("warps", t.warps), ("registers", t.registers)].into_iter().chain(copies(&t));
                 tasks.iter().copied().flat_map(of).collect()
             }
-            MbarrierArrive | MbarrierWait | TmaStore | ProxyFence | TaskBarrier | Signal | SignalWait
-            | SharedLoad | Exp2Flushed | TaskRank | ClusterRank => SmallVec::new(),
+            MbarrierArrive | MbarrierWait | TmaStore | TmaReduce(_) | ProxyFence | TaskBarrier | Signal
+            | SignalWait | SharedLoad | Exp2Flushed | TaskRank | ClusterRank => SmallVec::new(),
         }
     }
 
@@ -266,6 +352,13 @@ impl ExplicitOp {
                 TmaLoad { rows, multicast, transposed: next("transposed", false)?.unwrap_or_default() != 0 }
             }
             "tma_store" => TmaStore,
+            "tma_reduce_add" => TmaReduce(BulkReduce::Add),
+            "tma_reduce_min" => TmaReduce(BulkReduce::Min),
+            "tma_reduce_max" => TmaReduce(BulkReduce::Max),
+            "tma_reduce_and" => TmaReduce(BulkReduce::And),
+            "tma_reduce_or" => TmaReduce(BulkReduce::Or),
+            "tma_reduce_xor" => TmaReduce(BulkReduce::Xor),
+            "tma_prefetch" => TmaPrefetch { rows: number("rows")?, columns: number("columns")? },
             "tma_store_wait" => TmaStoreWait { pending: number("pending")? },
             "proxy_fence" => ProxyFence,
             "task_barrier" => TaskBarrier,

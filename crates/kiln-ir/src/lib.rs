@@ -113,7 +113,7 @@ mod warpgroup;
 
 pub use builder::Builder;
 pub use cluster::ClusterOp;
-pub use explicit::{Attribute, ExplicitOp, Task};
+pub use explicit::{Attribute, BulkReduce, ExplicitOp, Task};
 pub use factor::{Factor, Factors};
 pub use fault::OpFault;
 pub use fault_region::{BUDGET_EXCEEDED, FaultRegions, FaultSite, recorded};

@@ -165,6 +165,17 @@ fn tasks_do_not_move_elements_between_threads() {
 }
 
 #[test]
+fn bulk_copies_combine_some_elements_only() {
+    use kiln_lang::explicit::shared_tiles;
+    let e = errors(|_, y, _| {
+        let tile = shared_tiles::<f32>(1, 8, 32).at(0);
+        // SAFETY: it is not run.
+        unsafe { tile.store_min(y, 0) };
+    });
+    assert_error(&e, line!() - 2, "`store_min` of f32", "have it for i32, u32, i64, u64, f16, bf16");
+}
+
+#[test]
 fn poison_raises_no_second_error() {
     let e = errors(|x, y, _| {
         let bad = zeros::<f32>(4) + zeros::<f32>(5);

@@ -193,12 +193,15 @@ fn access(kind: &OpKind) -> Option<(bool, bool)> {
         Explicit(ExplicitOp::TmaLoad { .. } | ExplicitOp::SignalWait) => (false, false),
         Explicit(ExplicitOp::Signal) => (true, false),
         Explicit(ExplicitOp::TmaStore) => (true, false),
+        // As atomics.
+        Explicit(ExplicitOp::TmaReduce(_)) => (false, false),
         Explicit(
             ExplicitOp::SharedTile { .. }
             | ExplicitOp::Mbarrier { .. }
             | ExplicitOp::MbarrierExpect { .. }
             | ExplicitOp::MbarrierArrive
             | ExplicitOp::MbarrierWait
+            | ExplicitOp::TmaPrefetch { .. }
             | ExplicitOp::TmaStoreWait { .. }
             | ExplicitOp::ProxyFence
             | ExplicitOp::TaskBarrier

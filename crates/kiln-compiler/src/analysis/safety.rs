@@ -185,6 +185,8 @@ fn verdict(kernel: &Kernel, data: &OpData, own: &mut OwnElements) -> Verdict {
             | ExplicitOp::MbarrierWait
             | ExplicitOp::TmaLoad { .. }
             | ExplicitOp::TmaStore
+            | ExplicitOp::TmaReduce(_)
+            | ExplicitOp::TmaPrefetch { .. }
             | ExplicitOp::TmaStoreWait { .. }
             | ExplicitOp::ProxyFence
             | ExplicitOp::TaskBarrier

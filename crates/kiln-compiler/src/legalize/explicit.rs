@@ -28,6 +28,8 @@ impl<'a> Legalizer<'a> {
             | ExplicitOp::MbarrierWait
             | ExplicitOp::TmaLoad { .. }
             | ExplicitOp::TmaStore
+            | ExplicitOp::TmaReduce(_)
+            | ExplicitOp::TmaPrefetch { .. }
             | ExplicitOp::TmaStoreWait { .. }
             | ExplicitOp::ProxyFence
             | ExplicitOp::TaskBarrier

@@ -355,6 +355,8 @@ impl Demand<'_, '_> {
                 | ExplicitOp::MbarrierWait
                 | ExplicitOp::TmaLoad { .. }
                 | ExplicitOp::TmaStore
+                | ExplicitOp::TmaReduce(_)
+                | ExplicitOp::TmaPrefetch { .. }
                 | ExplicitOp::TmaStoreWait { .. }
                 | ExplicitOp::ProxyFence
                 | ExplicitOp::TaskBarrier

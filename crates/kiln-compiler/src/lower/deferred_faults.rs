@@ -40,6 +40,7 @@ fn concerns_others(kind: &OpKind) -> bool {
                 | MbarrierWait
                 | TmaLoad { .. }
                 | TmaStore
+                | TmaReduce(_)
                 | TmaStoreWait { .. }
                 | Signal
                 | SignalWait

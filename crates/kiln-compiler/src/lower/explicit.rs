@@ -57,6 +57,8 @@ impl<'k> Lowering<'k> {
             | ExplicitOp::MbarrierWait
             | ExplicitOp::TmaLoad { .. }
             | ExplicitOp::TmaStore
+            | ExplicitOp::TmaReduce(_)
+            | ExplicitOp::TmaPrefetch { .. }
             | ExplicitOp::ProxyFence
             | ExplicitOp::TaskRank
             | ExplicitOp::ClusterRank => self.copy(data),

@@ -64,7 +64,7 @@ impl MapSlot {
         let (mut base, (extents, strides)) = (view[0], view[1..].split_at(self.wanted.rank as usize));
         let reversed = |words: &[u64]| words.iter().rev().copied().collect::<SmallVec<[u64; 5]>>();
         let (mut extents, mut strides) = (reversed(extents), reversed(strides));
-        if way == Way::LoadTransposed {
+        if way == Way::LoadTransposed && extents.len() > 1 {
             extents.swap(0, 1);
             strides.swap(0, 1);
         }
@@ -100,11 +100,17 @@ impl MapSlot {
             Scalar::F32 => MapElement::F32,
             Scalar::I32 => MapElement::I32,
             Scalar::U32 => MapElement::U32,
-            _ => return Err(self.refused(kernel, &format!("has elements of {elem}"))),
+            Scalar::I16 | Scalar::U16 => MapElement::U16,
+            Scalar::I64 => MapElement::I64,
+            Scalar::U64 => MapElement::U64,
+            Scalar::F64 => MapElement::F64,
+            Scalar::Bool => return Err(self.refused(kernel, &format!("has elements of {elem}"))),
         };
         let mut extents_of_box: SmallVec<[u32; 5]> = SmallVec::from_elem(1, extents.len());
         extents_of_box[0] = columns;
-        extents_of_box[1] = rows;
+        if let Some(second) = extents_of_box.get_mut(1) {
+            *second = rows;
+        }
         let shape = MapShape {
             elem: element,
             base,

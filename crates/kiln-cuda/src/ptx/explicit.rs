@@ -3,7 +3,7 @@
 
 use super::register::{Class, Reg};
 use super::team::{Predicate, Team};
-use super::tensor_map::Way;
+use super::tensor_map::{Way, stored_as};
 use super::writer::{Writer, broken};
 use kiln_backend::Result;
 use kiln_ir::{
@@ -56,9 +56,17 @@ impl Writer<'_> {
                 ExplicitOp::Mbarrier { count, arrivals } => mbarriers.push((at, *count, *arrivals)),
                 ExplicitOp::TmaLoad { rows, transposed, .. } => {
                     let way = if *transposed { Way::LoadTransposed } else { Way::Load };
-                    boxes.push((data.view(), way, Some(*rows), data.tile()));
+                    boxes.push((data.view(), self.elem(data.view()), way, Ok(*rows)));
                 }
-                ExplicitOp::TmaStore => boxes.push((data.view(), Way::Store, None, data.tile())),
+                ExplicitOp::TmaPrefetch { rows, .. } => {
+                    boxes.push((data.view(), self.elem(data.view()), Way::Load, Ok(*rows)));
+                }
+                ExplicitOp::TmaStore | ExplicitOp::TmaReduce(_) => {
+                    let combine = if let ExplicitOp::TmaReduce(op) = op { Some(*op) } else { None };
+                    let elem = stored_as(self.elem(data.view()), combine);
+                    let rows = self.shared_shape(data.tile()).map(|(rows, _)| rows);
+                    boxes.push((data.view(), elem, Way::Store, rows));
+                }
                 ExplicitOp::Tasks(tasks) => self.explicit.budgets |= tasks.iter().any(|t| t.registers > 0),
                 // Nothing comes before these.
                 ExplicitOp::SharedTile { .. }
@@ -116,9 +124,8 @@ impl Writer<'_> {
             let offset = self.offsets[made.index()].unwrap_or_default();
             self.init_mbarriers(thread, threads, offset, count, arrivals * each);
         }
-        for (view, way, rows, tile) in boxes {
-            let all = self.shared_shape(tile)?.0;
-            self.prefetch_map(view, way, rows.unwrap_or(all), team)?;
+        for (view, elem, way, rows) in boxes {
+            self.prefetch_map((view, elem), way, rows?, team)?;
         }
         self.put(format_args!("fence.mbarrier_init.release.cluster"));
         // What needs no mbarrier is computed while they are made.
@@ -246,7 +253,9 @@ impl Writer<'_> {
                 *multicast,
                 if *transposed { Way::LoadTransposed } else { Way::Load },
             ),
-            ExplicitOp::TmaStore => self.tma_store(data, team),
+            ExplicitOp::TmaStore => self.tma_store(data, team, None),
+            ExplicitOp::TmaReduce(op) => self.tma_store(data, team, Some(*op)),
+            ExplicitOp::TmaPrefetch { rows, columns } => self.tma_prefetch(data, team, [*rows, *columns]),
             ExplicitOp::TmaStoreWait { pending } => {
                 self.put(format_args!("{}cp.async.bulk.wait_group.read {pending}", team.first));
                 Ok(())
@@ -484,6 +493,8 @@ fn arrivals(op: &ExplicitOp, threads: u32) -> Option<u32> {
         | ExplicitOp::MbarrierWait
         | ExplicitOp::TmaLoad { .. }
         | ExplicitOp::TmaStore
+        | ExplicitOp::TmaReduce(_)
+        | ExplicitOp::TmaPrefetch { .. }
         | ExplicitOp::TmaStoreWait { .. }
         | ExplicitOp::ProxyFence
         | ExplicitOp::TaskBarrier

@@ -90,6 +90,8 @@ impl Sharing<'_> {
             | ExplicitOp::MbarrierWait
             | ExplicitOp::TmaLoad { .. }
             | ExplicitOp::TmaStore
+            | ExplicitOp::TmaReduce(_)
+            | ExplicitOp::TmaPrefetch { .. }
             | ExplicitOp::TmaStoreWait { .. }
             | ExplicitOp::ProxyFence
             | ExplicitOp::TaskBarrier

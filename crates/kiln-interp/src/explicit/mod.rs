@@ -35,7 +35,9 @@ use crate::thread_order::ThreadOrder;
 use crate::trap::Trap;
 use crate::value::Data;
 use kiln_backend::Error;
-use kiln_ir::{Block, ExplicitOp, Kernel, Level, OpData, OpKind, Operand, Scalar, Shape, Space, Value};
+use kiln_ir::{
+    Block, BulkReduce, ExplicitOp, Kernel, Level, OpData, OpKind, Operand, Scalar, Shape, Space, Value,
+};
 use order::{Gate, TileStage, World};
 use std::sync::Arc;
 use table::{Condition, Table};
@@ -301,6 +303,8 @@ impl<'m> Machine<'m> {
             | ExplicitOp::MbarrierArrive
             | ExplicitOp::TmaLoad { .. }
             | ExplicitOp::TmaStore
+            | ExplicitOp::TmaReduce(_)
+            | ExplicitOp::TmaPrefetch { .. }
             | ExplicitOp::TmaStoreWait { .. }
             | ExplicitOp::ProxyFence
             | ExplicitOp::TaskBarrier
@@ -381,7 +385,10 @@ impl<'m> Machine<'m> {
             ExplicitOp::TmaLoad { rows, multicast, transposed } => {
                 self.tma_load(&seat, data, *rows, *multicast, *transposed)
             }
-            ExplicitOp::TmaStore => self.tma_store(&seat, data),
+            ExplicitOp::TmaStore => self.tma_store(&seat, data, None),
+            ExplicitOp::TmaReduce(op) => self.tma_store(&seat, data, Some(*op)),
+            // No cache holds what memory does not: only the operands are looked at.
+            ExplicitOp::TmaPrefetch { .. } => self.tensor(data).map(|_| ()),
             ExplicitOp::TmaStoreWait { pending } => world().world.stores_done(agent, *pending as usize),
             ExplicitOp::ProxyFence => {
                 world().world.advance(agent, true);
@@ -453,11 +460,9 @@ impl<'m> Machine<'m> {
         let first = self.natural(data.row())?;
         let gate = self.gate(data)?;
         let (view, offsets) = self.tensor(data)?;
-        let mut extents = vec![1; rank];
-        let columns_first = [columns as u32, rows];
-        extents[rank - 2..].copy_from_slice(&if transposed { columns_first } else { [rows, columns as u32] });
+        let shape = box_of(rank, if transposed { [columns as u32, rows] } else { [rows, columns as u32] });
         let mut loaded = Data::zeros(self.kernel.ty(data.view()).elem(), rows as usize * columns);
-        let region = Region { view: &view, offsets: &offsets, shape: &Shape::new(&extents) };
+        let region = Region { view: &view, offsets: &offsets, shape: &shape };
         access::load(&mut self.spaces, &region, 0, &mut loaded)?;
         if transposed {
             loaded = transpose(&loaded, [columns, rows as usize])?;
@@ -472,14 +477,17 @@ impl<'m> Machine<'m> {
         Ok(())
     }
 
-    fn tma_store(&mut self, seat: &Seat<'m>, data: &OpData) -> Result<(), Trap> {
+    /// Stores a stage, or combines memory with it.
+    fn tma_store(&mut self, seat: &Seat<'m>, data: &OpData, combine: Option<BulkReduce>) -> Result<(), Trap> {
         let (place, [rows, columns]) = self.place(seat, data.tile(), data.stage())?;
         let tile = seat.table.lock().world.store(seat.agent, place)?;
         let (view, offsets) = self.tensor(data)?;
-        let mut extents = vec![1; offsets.len()];
-        extents[offsets.len() - 2..].copy_from_slice(&[rows as u32, columns as u32]);
-        let region = Region { view: &view, offsets: &offsets, shape: &Shape::new(&extents) };
-        access::store(&mut self.spaces, &region, &tile)
+        let shape = box_of(offsets.len(), [rows as u32, columns as u32]);
+        let region = Region { view: &view, offsets: &offsets, shape: &shape };
+        match combine {
+            None => access::store(&mut self.spaces, &region, &tile),
+            Some(op) => access::combine_box(&mut self.spaces, &region, op.atomic(), &tile),
+        }
     }
 
     fn wgmma(
@@ -576,6 +584,16 @@ impl<'m> Machine<'m> {
     fn natural(&self, value: Value) -> Result<usize, Trap> {
         Ok(usize::try_from(self.int(value)?).unwrap_or(usize::MAX))
     }
+}
+
+/// The box of a view of so many axes that fills rows of a tile.
+fn box_of(rank: usize, [rows, columns]: [u32; 2]) -> Shape {
+    if rank == 1 {
+        return Shape::new(&[rows * columns]);
+    }
+    let mut extents = vec![1; rank];
+    extents[rank - 2..].copy_from_slice(&[rows, columns]);
+    Shape::new(&extents)
 }
 
 fn transpose(data: &Data, [rows, columns]: [usize; 2]) -> Result<Data, Trap> {

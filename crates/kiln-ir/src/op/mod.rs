@@ -49,7 +49,7 @@ pub use table::{Availability, ControlFlow, Effect, OpInfo, Operand, Operands};
 pub use unary::{Expansion, MathFn, UnaryInfo, UnaryOp, UnaryRule};
 
 use crate::cluster::ClusterOp;
-use crate::explicit::ExplicitOp;
+use crate::explicit::{BulkReduce, ExplicitOp};
 use crate::factor::Factor;
 use crate::fragment::FragmentOp;
 use crate::literal::Literal;

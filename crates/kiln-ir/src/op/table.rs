@@ -585,6 +585,18 @@ impl ExplicitOp {
                 stays("tma_load", list(&[View], Offset, &[Tile, Stage, Row, Mbarriers, Mbarrier]))
             }
             E::TmaStore => stays("tma_store", list(&[Tile, Stage, View], Offset, &[])),
+            E::TmaReduce(op) => {
+                let name = match op {
+                    BulkReduce::Add => "tma_reduce_add",
+                    BulkReduce::Min => "tma_reduce_min",
+                    BulkReduce::Max => "tma_reduce_max",
+                    BulkReduce::And => "tma_reduce_and",
+                    BulkReduce::Or => "tma_reduce_or",
+                    BulkReduce::Xor => "tma_reduce_xor",
+                };
+                stays(name, list(&[Tile, Stage, View], Offset, &[]))
+            }
+            E::TmaPrefetch { .. } => stays("tma_prefetch", list(&[View], Offset, &[])),
             E::TmaStoreWait { .. } => stays("tma_store_wait", NONE),
             E::ProxyFence => stays("proxy_fence", NONE),
             E::TaskBarrier => stays("task_barrier", NONE),

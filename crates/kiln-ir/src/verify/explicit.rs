@@ -1,7 +1,7 @@
 //! Rules of the explicit level.
 
 use super::subject::{Outcome, Subject, require};
-use crate::explicit::{ExplicitOp, Task};
+use crate::explicit::{BulkReduce, ExplicitOp, Task};
 use crate::kernel::{Block, Def, Kernel, Level, Value};
 use crate::op::OpKind;
 use crate::types::{Scalar, Shape, Space, Type, ViewType};
@@ -67,6 +67,8 @@ pub(super) fn foreign_use(s: &Subject) -> Outcome {
             | ExplicitOp::MbarrierWait
             | ExplicitOp::TmaLoad { .. }
             | ExplicitOp::TmaStore
+            | ExplicitOp::TmaReduce(_)
+            | ExplicitOp::TmaPrefetch { .. }
             | ExplicitOp::TmaStoreWait { .. }
             | ExplicitOp::ProxyFence
             | ExplicitOp::TaskBarrier
@@ -138,8 +140,10 @@ pub(super) fn check(s: &Subject, op: &ExplicitOp) -> Outcome {
             s.counts(3, 0)?.operand(2, &index)?;
             s.mbarrier(0)
         }
-        TmaLoad { rows, multicast, .. } => s.tma_load(*rows, *multicast),
+        TmaLoad { rows, multicast, transposed } => s.tma_load(*rows, *multicast, *transposed),
         TmaStore => s.tma_store(),
+        TmaReduce(op) => s.tma_reduce(*op),
+        TmaPrefetch { rows, columns } => s.tma_prefetch([*rows, *columns]),
         TmaStoreWait { .. } | ProxyFence | TaskBarrier => s.counts(0, 0).map(|_| ()),
         Signal | SignalWait => s.signal(*op == Signal),
         SharedStore { column } => s.shared_store(*column),
@@ -194,14 +198,14 @@ impl Subject<'_> {
         if let OpKind::Explicit(op) = &self.kernel.defining_op(value)?.kind { Some(op) } else { None }
     }
 
-    /// A view of global memory of rank 2 to 5 with these elements at a position, followed by an
+    /// A view of global memory of rank 1 to 5 with these elements at a position, followed by an
     /// offset for each axis; gives its rank.
     fn tensor(&self, at: usize, elem: Scalar) -> Result<usize, String> {
         let value = *self.data.operands.get(at).ok_or_else(|| format!("has no operand {at}"))?;
         let ty = self.kernel.ty(value);
         let view = ty.as_view().ok_or_else(|| format!("operand {at} is {ty}, expected a view"))?;
-        require(view.space == Space::Global && view.elem == elem && (2..=5).contains(&view.rank), || {
-            format!("operand {at} is {ty}, expected a view of {elem} in global memory, of rank 2 to 5")
+        require(view.space == Space::Global && view.elem == elem && (1..=5).contains(&view.rank), || {
+            format!("operand {at} is {ty}, expected a view of {elem} in global memory, of rank 1 to 5")
         })?;
         let rank = view.rank as usize;
         (at + 1..=at + rank).try_for_each(|i| self.operand(i, &Type::scalar(Scalar::I64)).map(|_| ()))?;
@@ -210,19 +214,23 @@ impl Subject<'_> {
 
     fn box_fits(&self, [rows, columns]: [u32; 2], elem: Scalar) -> Outcome {
         require(rows <= MAX_BOX, || format!("a box of {rows} rows, expected at most {MAX_BOX}"))?;
-        require(matches!(elem.bytes(), 1 | 2 | 4) && elem != Scalar::Bool, || {
-            format!("copies of {elem} are not supported")
-        })?;
+        require(elem != Scalar::Bool, || format!("copies of {elem} are not supported"))?;
         let bytes = columns.checked_mul(elem.bytes());
         require(bytes.is_some_and(|bytes| bytes.is_multiple_of(128)), || {
             format!("rows of {columns} {elem}, expected a multiple of 128 bytes")
         })
     }
 
-    fn tma_load(&self, rows: u32, multicast: u32) -> Outcome {
+    /// The view that comes first, and its rank.
+    fn first_tensor(&self) -> Result<(ViewType, usize), String> {
         let view = self.data.operands.first().and_then(|&v| self.kernel.ty(v).as_view());
         let view = view.ok_or("operand 0 is no view")?;
-        let rank = self.tensor(0, view.elem)?;
+        Ok((view, self.tensor(0, view.elem)?))
+    }
+
+    fn tma_load(&self, rows: u32, multicast: u32, transposed: bool) -> Outcome {
+        let (view, rank) = self.first_tensor()?;
+        require(rank > 1 || !transposed, || "loads a vector transposed".into())?;
         self.counts(1 + rank + 2 + 1 + 2, 0)?;
         let (tile, [all, columns]) = self.shared_tile(1 + rank)?;
         self.box_fits([rows, columns], tile.elem)?;
@@ -244,6 +252,21 @@ impl Subject<'_> {
         let rank = self.tensor(2, tile.elem)?;
         self.counts(2 + 1 + rank, 0)?;
         self.writable_at(2)
+    }
+
+    fn tma_reduce(&self, op: BulkReduce) -> Outcome {
+        self.tma_store()?;
+        let elem = self.shared_tile(0)?.0.elem;
+        require(op.takes(elem), || {
+            let all: Vec<String> = op.elements().iter().map(Scalar::to_string).collect();
+            format!("a bulk copy has no `{}` of {elem}, only of {}", op.word(), all.join(", "))
+        })
+    }
+
+    fn tma_prefetch(&self, shape: [u32; 2]) -> Outcome {
+        let (view, rank) = self.first_tensor()?;
+        self.counts(1 + rank, 0)?.size(&Shape::new(&shape))?;
+        self.box_fits(shape, view.elem)
     }
 
     fn signal(&self, stores: bool) -> Outcome {
@@ -270,6 +293,7 @@ impl Subject<'_> {
 
     fn shared_load(&self) -> Outcome {
         let (tile, [rows, columns]) = self.counts(2, 1)?.shared_tile(0)?;
+        require(tile.elem.bytes() <= WORD, || format!("words of a tile of {}", tile.elem))?;
         let words = columns.saturating_mul(tile.elem.bytes()) / WORD;
         self.result(0, &Type::tile(Scalar::U32, Shape::new(&[rows, words])))
     }

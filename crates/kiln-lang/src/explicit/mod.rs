@@ -50,9 +50,11 @@
 //! # Ok::<(), kiln_lang::TraceErrors>(())
 //! ```
 
+mod copies;
 mod signals;
 mod tasks;
 
+pub use copies::{Part, store_wait};
 pub use signals::{signal, signal_wait};
 pub use tasks::{Tasks, cluster, cluster_rank, task_rank, tasks};
 
@@ -60,8 +62,6 @@ use crate::elem::{Elem, Num, Untyped};
 use crate::ops::checked_shape;
 use crate::trace::{Id, Raw, Recorder, Site, error, with};
 use crate::val::{Idx, IntoIndex, IntoVal, Val};
-use crate::view::core::ViewCore;
-use crate::view::{Offsets, View, ViewMut};
 use kiln_ir::{ExplicitOp, Level, OpKind, Scalar, Shape, Space, Type};
 use std::marker::PhantomData;
 use std::panic::Location;
@@ -312,34 +312,6 @@ impl<T> SharedTiles<T> {
     }
 }
 
-/// Which rows of a tile a load fills, and in which blocks of the cluster.
-///
-/// ```
-/// use kiln_lang::{explicit::*, param::Facts, prelude::*};
-/// let kernel = trace("k", Level::Tile { warps: None }, |p| {
-///     cluster(2);
-///     let a = p.view::<bf16, 2>("a", Facts::default());
-///     let (tile, done) = (shared_tiles::<bf16>(1, 64, 64).at(0), mbarriers(1, 1).at(0));
-///     done.expect(64 * 64 * 2);
-///     // Each block loads half of the rows, for both.
-///     let row = cluster_rank() * 32;
-///     tile.load_part(a, (row, 0), Part { row, rows: 32, multicast: 0b11 }, done);
-///     done.wait(0);
-/// })?;
-/// assert!(kernel.to_string().contains("rows 32 multicast 3"));
-/// # Ok::<(), kiln_lang::TraceErrors>(())
-/// ```
-#[derive(Clone, Copy, Debug)]
-pub struct Part {
-    /// The first row: a multiple of 8.
-    pub row: Idx,
-    /// How many rows.
-    pub rows: usize,
-    /// A bit for each block of the cluster that gets them, in the same place; 0 is this block
-    /// alone.
-    pub multicast: u32,
-}
-
 impl<T> SharedTile<T> {
     /// The tile as a factor of a product, transposed. Nothing moves.
     #[must_use]
@@ -355,38 +327,6 @@ impl<T> SharedTile<T> {
 
     fn operands(&self, r: &mut Recorder, site: Site) -> Option<Vec<Id>> {
         Some(vec![r.read(self.tiles.view, site)?, scalar(r, self.stage, site)?])
-    }
-
-    /// Begins to load the box of the tile's shape that begins at `offsets`; its bytes count for the
-    /// current phase of `done`. Elements outside the view are zero.
-    #[track_caller]
-    pub fn load<const R: usize>(&self, view: View<T, R>, offsets: impl Offsets<R>, done: Mbarrier) {
-        let part = Part { row: 0.into_index(), rows: self.tiles.rows, multicast: 0 };
-        self.load_as(view.core, &offsets.offsets(), part, done, Location::caller());
-    }
-
-    /// Begins to load some rows of the tile, maybe in several blocks at once.
-    #[track_caller]
-    pub fn load_part<const R: usize>(
-        &self,
-        view: View<T, R>,
-        offsets: impl Offsets<R>,
-        part: Part,
-        done: Mbarrier,
-    ) {
-        self.load_as(view.core, &offsets.offsets(), part, done, Location::caller());
-    }
-
-    fn load_as(&self, view: ViewCore, offsets: &[Raw], part: Part, done: Mbarrier, site: Site) {
-        let rows = number("the number of rows", part.rows, site);
-        let operands = |r: &mut Recorder| {
-            let mut operands = view.operands(r, offsets, &Shape::scalar(), site)?.to_vec();
-            operands.extend(self.operands(r, site)?);
-            operands.push(scalar(r, part.row, site)?);
-            operands.extend(done.operands(r, site)?);
-            Some(operands)
-        };
-        effect(ExplicitOp::TmaLoad { rows, multicast: part.multicast, transposed: false }, operands, site);
     }
 
     /// Writes the columns of a tile that begin at `column`, as many as this one has. Before a copy
@@ -450,51 +390,6 @@ impl<T> SharedTile<T> {
         });
         Val::from_id(id.flatten())
     }
-
-    /// Begins to store the tile to the box of a view that begins at `offsets`. Elements outside the
-    /// view are dropped.
-    ///
-    /// # Safety
-    ///
-    /// The boxes that the programs of a launch store do not overlap, and no program reads them in
-    /// the same launch.
-    #[track_caller]
-    pub unsafe fn store<const R: usize>(&self, view: ViewMut<T, R>, offsets: impl Offsets<R>) {
-        let (site, offsets) = (Location::caller(), offsets.offsets());
-        let operands = |r: &mut Recorder| {
-            let mut operands = self.operands(r, site)?;
-            operands.extend(view.core.operands(r, &offsets, &Shape::scalar(), site)?);
-            Some(operands)
-        };
-        effect(ExplicitOp::TmaStore, operands, site);
-    }
-}
-
-/// Waits until all but the last `pending` stores that this task began have read their tiles.
-///
-/// ```
-/// use kiln_lang::{explicit::*, param::Facts, prelude::*};
-/// let kernel = trace("k", Level::Tile { warps: None }, |p| {
-///     let y = p.view_mut::<f32, 2>("y", Facts::default());
-///     let out = shared_tiles::<f32>(1, 64, 32).at(0);
-///     for half in 0..2 {
-///         store_wait(0); // the tile was read, and may be written again
-///         task_barrier(); // every thread knows it
-///         out.put(full((64, 32), val(1.0)), 0);
-///         proxy_fence(); // what was written is there for copies
-///         task_barrier();
-///         // SAFETY: there is one program.
-///         unsafe { out.store(y, (0, half * 32)) };
-///     }
-/// })?;
-/// assert_eq!(kernel.to_string().matches("tma_store_wait pending 0").count(), 2);
-/// # Ok::<(), kiln_lang::TraceErrors>(())
-/// ```
-#[track_caller]
-pub fn store_wait(pending: usize) {
-    let site = Location::caller();
-    let pending = number("the number of stores", pending, site);
-    effect(ExplicitOp::TmaStoreWait { pending }, |_| Some(vec![]), site);
 }
 
 /// What this task wrote to shared tiles with [`SharedTile::put`] is there for copies and products
