@@ -19,6 +19,7 @@
 //! | `matrix_units*.rs` | products on matrix units |
 //! | `extents.rs`, `odd_shapes.rs` | tiles, blocks and tensors of any extents |
 //! | `explicit.rs` | asynchronous copies and products, tasks, clusters |
+//! | `explicit_copies.rs` | bulk copies of vectors and of five axes, sums in memory, prefetches |
 //! | `explicit_narrow.rs` | products of tf32, 8-bit floats and 8-bit integers |
 //! | `explicit_registers.rs` | factors from registers, packed results |
 //! | `explicit_signals.rs` | programs that wait for each other |
@@ -74,6 +75,7 @@ mod exact;
 mod explicit;
 mod explicit_attention;
 mod explicit_attention_gradients;
+mod explicit_copies;
 mod explicit_extents;
 mod explicit_faults;
 mod explicit_narrow;
@@ -153,6 +155,7 @@ pub fn suite() -> Vec<Case> {
         matrix_units_narrow::cases,
         matrix_units_copied::cases,
         explicit::cases,
+        explicit_copies::cases,
         explicit_attention::cases,
         explicit_attention_gradients::cases,
         explicit_narrow::cases,
