@@ -24,12 +24,14 @@ TYPES = {
     "f32": np.float32,
     "f64": np.float64,
 }
-NAMES = {np.dtype(dtype): name for name, dtype in TYPES.items()}
+# Integers of 8 and 16 bits, whose cases come last, so that the others stay as they are.
+NARROW = {"i8": np.int8, "u8": np.uint8, "i16": np.int16, "u16": np.uint16}
+NAMES = {np.dtype(dtype): name for name, dtype in (TYPES | NARROW).items()}
 SHAPES = [(), (1,), (7,), (2, 3), (3, 1, 4), (0,), (2, 0, 3), (5, 33)]
 
 
 def array(dtype, shape, low=-4, high=5, special=True):
-    dtype = np.dtype(TYPES[dtype])
+    dtype = np.dtype((TYPES | NARROW)[dtype])
     if dtype == np.bool_:
         return rng.integers(0, 2, shape).astype(dtype)
     if dtype.kind == "u":
@@ -500,6 +502,85 @@ def bins():
             case(f"meshgrid {at}", many, grid)
 
 
+def whole(dtype, shape):
+    """Integers of the whole range of a type."""
+    info = np.iinfo(NARROW[dtype])
+    return rng.integers(info.min, info.max + 1, shape).astype(NARROW[dtype])
+
+
+def narrow_elements(a):
+    every = TYPES | NARROW
+    binary = {
+        "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.true_divide, "maximum": np.maximum,
+        "minimum": np.minimum, "less": np.less, "equal": np.equal, "floor_divide": np.floor_divide,
+        "rem": np.remainder, "and": np.bitwise_and, "xor": np.bitwise_xor,
+    }
+    for name, function in binary.items():
+        for b in every:
+            if "f" in b and name in ("floor_divide", "rem", "and", "xor"):
+                continue
+            for x, y in [(array(a, (2, 3)), array(b, (3,))), (array(b, (4, 1)), array(a, (1, 5)))]:
+                result = function(x, y)
+                if result.dtype in NAMES:
+                    case(name, [x, y], result)
+        case(name, [x := whole(a, (9,)), y := whole(a, (9,)) | 1], function(x, y))
+    for b in every:
+        x = array(a, (6,), low=0, special=False)
+        case(f"cast {b}", [x], x.astype(every[b]))
+        y = array(b, (6,), low=0, special=False)
+        case(f"cast {a}", [y], y.astype(NARROW[a]))
+    x = whole(a, (9,))
+    case(f"cast i32;add;cast {a}", [x, np.asarray(300, np.int32)], (x.astype(np.int32) + 300).astype(NARROW[a]))
+    for name, function in {"exp": np.exp, "sqrt": np.sqrt, "tanh": np.tanh, "log1p": np.log1p}.items():
+        x = array(a, (9,), low=0)
+        case(name, [x], function(x.astype(np.float64)).astype(function(x).dtype))
+    for name, function in {"abs": np.abs, "neg": np.negative, "sign": np.sign, "square": np.square}.items():
+        x = whole(a, (9,))
+        case(name, [x], function(x))
+
+
+def narrow_axes(a):
+    for shape, axis in [((7,), 0), ((3, 4), 1), ((2, 0, 3), 1), ((33, 2), 0)]:
+        x = whole(a, shape)
+        case(f"sum drop {axis}", [x], np.sum(x, axis=axis, dtype=np.int64))
+        case(f"cumsum {axis}", [x], np.cumsum(x, axis=axis, dtype=np.int64))
+        if 0 not in shape:
+            case(f"mean drop {axis}", [x], np.mean(x, axis=axis))
+            case(f"max keep {axis}", [x], np.max(x, axis=axis, keepdims=True))
+            case(f"min drop {axis}", [x], np.min(x, axis=axis))
+            case(f"argmax {axis}", [x], np.argmax(x, axis=axis).astype(np.int64))
+            case(f"argsort {axis}", [x], np.argsort(x, axis=axis, kind="stable"))
+            case(f"sort {axis}", [x], np.sort(x, axis=axis))
+    for left, right in [((3, 4), (4, 2)), ((2, 3, 4), (4, 5)), ((4,), (4, 2)), ((40, 70), (70, 33))]:
+        x, y = whole(a, left), whole(a, right)
+        case("matmul", [x, y], x @ y)
+    x, mask = whole(a, (5, 3)), array("bool", (5,))
+    case("mask_select", [x, mask], x[mask])
+    case("pad 1 2 0 1;transpose", [x], np.pad(x, [(1, 2), (0, 1)]).T)
+    case("take 0", [x, np.array([[4, 0], [-1, 2]], np.int32)], np.take(x, [[4, 0], [-1, 2]], 0))
+    case("take 0", [np.arange(7.0), np.array([1, 3, 0], NARROW[a])], np.array([1.0, 3.0, 0.0]))
+    for count in [4, 1100]:
+        x, at, values = whole(a, (6, 2)), rng.integers(0, 6, count), whole(a, (count, 2))
+        added = x.copy()
+        np.add.at(added, at, values)
+        case("scatter_add 0", [x, at, values], added)
+
+
+def paddings():
+    modes = {"edge": "edge", "reflect": "reflect", "symmetric": "symmetric", "wrap": "wrap"}
+    for dtype in ["f32", "i32", "bool", "f16", "i64", "u8"]:
+        for shape, widths in [((5,), [(2, 3)]), ((5,), [(11, 13)]), ((2, 3), [(1, 0), (0, 4)]), ((1,), [(2, 2)]),
+                              ((2, 1, 4), [(3, 3), (1, 0), (0, 0)]), ((0, 2), [(0, 0), (1, 2)])]:
+            x = array(dtype, shape, special=False)
+            numbers = " ".join(str(n) for pair in widths for n in pair)
+            for name, mode in modes.items():
+                case(f"pad_with {name} {numbers}", [x], np.pad(x, widths, mode=mode))
+            case(f"pad_with 1 {numbers}", [x], np.pad(x, widths, constant_values=1))
+    x = array("f32", (3, 4), special=False)
+    case("exp;pad_with -inf 1 1 0 2;max drop 1", [x], np.pad(np.exp(x), [(1, 1), (0, 2)], constant_values=-np.inf).max(1))
+    case("pad_with reflect 2 1 3 3;sum drop 0", [x], np.pad(x, [(2, 1), (3, 3)], mode="reflect").sum(0))
+
+
 def main():
     with np.errstate(all="ignore"):
         elementwise()
@@ -520,6 +601,10 @@ def main():
         quantiles()
         nearness()
         bins()
+        for dtype in NARROW:
+            narrow_elements(dtype)
+            narrow_axes(dtype)
+        paddings()
 
 
 sys.exit(main())

@@ -2,8 +2,8 @@
 
 use kiln_array::nn::{Attention, Conv2d, Key, Linear};
 use kiln_array::{
-    Array, Convolution, MatrixNorm, concatenate, cond, custom_jvp, custom_vjp, einsum, eval, grad, jvp, scan,
-    stack, vjp, vmap,
+    Array, Convolution, MatrixNorm, Padding, concatenate, cond, custom_jvp, custom_vjp, einsum, eval, grad,
+    jvp, scan, stack, vjp, vmap,
 };
 use kiln_ir::Scalar;
 use kiln_runtime::Device;
@@ -103,8 +103,8 @@ fn shapes_for_operations_of_several() {
     let classes = Array::new(&device, &[0], &[1]);
     refused(x(&[1, 0]).cross_entropy(&classes), "`cross_entropy`: logits of shape [1, 0] are of no classes");
     refused(
-        classes.one_hot(2, Scalar::U8),
-        "`one_hot` of u8: arrays are of bool, i32, u32, i64, f16, bf16, f32 or f64; cast the elements first",
+        classes.one_hot(2, Scalar::U64),
+        "`one_hot` of u64: arrays are of bool, i8, u8, i16, u16, i32, u32, i64, f16, bf16, f32 or f64; cast the elements first",
     );
     refused(Array::new(&device, &[1.0f32], &[2]), "`new`: 1 elements do not fill shape [2], which has 2");
     let many = "shape [1099511627776] has more than 4,294,967,295 random numbers of one key";
@@ -224,14 +224,30 @@ fn types_that_an_operation_is_not_for() {
         "`where` of f32: the condition is an array of bool, such as `x.greater(0)`",
     );
     refused(x(&[2]).take(&x(&[1]), 0), "`take` of f32: indices are integers");
+    refused(
+        x(&[2]).cast(Scalar::I32).pad_with(&[(1, 0)], Padding::Constant(0.5)),
+        "`pad_with`: 0.5 is no element of type i32",
+    );
+    refused(
+        x(&[2]).cast(Scalar::U8).pad_with(&[(1, 0)], Padding::Constant(-1.0)),
+        "`pad_with`: -1 is no element of type u8",
+    );
+    refused(
+        x(&[2, 0]).pad_with(&[(1, 0), (0, 1)], Padding::Edge),
+        "`pad_with`: axis 1 has no elements to go on with",
+    );
+    refused(
+        x(&[2]).pad_with(&[(1, 0), (0, 1)], Padding::Wrap),
+        "`pad_with`: 2 pairs of widths for shape [2]",
+    );
     let device = Device::open("interp").unwrap();
     refused(
         Array::new(&device, &[1u64], &[1]),
-        "`new` of u64: arrays are of bool, i32, u32, i64, f16, bf16, f32 or f64; cast the elements first",
+        "`new` of u64: arrays are of bool, i8, u8, i16, u16, i32, u32, i64, f16, bf16, f32 or f64; cast the elements first",
     );
     refused(
-        x(&[2]).cast(Scalar::U8),
-        "`cast` of u8: arrays are of bool, i32, u32, i64, f16, bf16, f32 or f64; cast the elements first",
+        x(&[2]).cast(Scalar::E4M3),
+        "`cast` of e4m3: arrays are of bool, i8, u8, i16, u16, i32, u32, i64, f16, bf16, f32 or f64; cast the elements first",
     );
 }
 

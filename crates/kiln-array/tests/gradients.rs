@@ -1,6 +1,6 @@
 //! Gradients against differences of the function itself, in f64.
 
-use kiln_array::{Array, concatenate, custom_vjp, einsum, grad, jvp, value_and_grad};
+use kiln_array::{Array, Padding, concatenate, custom_vjp, einsum, grad, jvp, value_and_grad};
 use kiln_ir::Scalar;
 use kiln_runtime::Device;
 
@@ -159,6 +159,9 @@ fn views() {
     check("slice_back", &[7, 3], |x| x.slice_step(0, .., -3));
     check("flip", &[3, 4], |x| x.flip(&[1]));
     check("pad", &[2, 3], |x| x.exp().pad(&[(1, 0), (2, 1)]));
+    for with in [Padding::Constant(2.0), Padding::Edge, Padding::Reflect, Padding::Symmetric, Padding::Wrap] {
+        check("pad_with", &[2, 3], |x| x.exp().pad_with(&[(1, 0), (4, 1)], with));
+    }
     check("select", &[3, 4], |x| x.select(1, -2));
     check("concatenate", &[2, 3], |x| concatenate(&[&x.exp(), x, &(x * x)], 1));
     check("split", &[5, 2], |x| x.split(0, &[2, 3])[1].clone());

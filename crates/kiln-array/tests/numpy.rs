@@ -2,7 +2,7 @@
 //! `numpy/cases.txt`.
 
 use half::f16;
-use kiln_array::{Array, MatrixNorm, Side, concatenate, einsum, meshgrid, stack};
+use kiln_array::{Array, MatrixNorm, Padding, Side, concatenate, einsum, meshgrid, stack};
 use kiln_fuzz::GpuCode;
 use kiln_ir::Scalar;
 use kiln_runtime::{Device, DiskCache};
@@ -48,7 +48,7 @@ impl Given {
                 }
             };
         }
-        of!(I32 i32, U32 u32, I64 i64, F32 f32, F64 f64)
+        of!(I8 i8, U8 u8, I16 i16, U16 u16, I32 i32, U32 u32, I64 i64, F32 f32, F64 f64)
     }
 }
 
@@ -133,6 +133,17 @@ fn one(words: &[&str], n: &[isize], x: &Array, rest: &[Array]) -> Array {
         "reshape" => x.reshape(n),
         "slice" => x.slice_step(n[0], sizes[1]..sizes[2], n[3]),
         "flip" => x.flip(n),
+        "pad_with" => {
+            let with = match words[1] {
+                "edge" => Padding::Edge,
+                "reflect" => Padding::Reflect,
+                "symmetric" => Padding::Symmetric,
+                "wrap" => Padding::Wrap,
+                number => Padding::Constant(number.parse().unwrap()),
+            };
+            let widths: Vec<usize> = words[2..].iter().map(|word| word.parse().unwrap()).collect();
+            x.pad_with(&widths.chunks(2).map(|pair| (pair[0], pair[1])).collect::<Vec<_>>(), with)
+        }
         "pad" => x.pad(&sizes.chunks(2).map(|pair| (pair[0], pair[1])).collect::<Vec<_>>()),
         "select" => x.select(n[0], n[1]),
         "unsqueeze" => x.unsqueeze(n[0]),

@@ -1,6 +1,6 @@
 //! Random graphs: computed together, which fuses, and each array by itself, which does not.
 
-use kiln_array::{Array, Scalar, concatenate, eval, jvp, stack, vjp, vmap};
+use kiln_array::{Array, Padding, Scalar, concatenate, eval, jvp, stack, vjp, vmap};
 use kiln_fuzz::GpuCode;
 use kiln_runtime::{Device, DiskCache};
 
@@ -13,7 +13,7 @@ fn grow(random: &mut fastrand::Rng, all: &[Array]) -> Array {
     if x.rank() == 0 {
         return x.broadcast_to(&[random.usize(1..4), 2]) * 0.5;
     }
-    match random.u32(..36) {
+    match random.u32(..39) {
         0 => (x * 0.25).exp().minimum(8.0),
         1 => x.tanh(),
         2 => x - 1.5,
@@ -60,6 +60,14 @@ fn grow(random: &mut fastrand::Rng, all: &[Array]) -> Array {
         33 if x.len() < 100 => x.tile(&[2, 1]),
         34 if x.rank() == 2 => x.tril(random.usize(..3) as isize - 1) + x.triu(0),
         35 if x.rank() >= 2 => x.diagonal() * 0.5,
+        36 => x + (x.argmin(a).unsqueeze(a).cast(Scalar::U8) - 250).cast(x.dtype()) * 0.125,
+        37 => (x.argmax(a).unsqueeze(a).cast(Scalar::I16) * 300).cumsum(a).cast(x.dtype()).sin(),
+        38 if x.len() < 200 => {
+            let with = [Padding::Constant(0.5), Padding::Edge, Padding::Reflect, Padding::Wrap];
+            let mut widths = vec![(0, 0); x.rank()];
+            widths[a as usize] = (random.usize(..3), random.usize(..4));
+            x.pad_with(&widths, with[random.usize(..4)])
+        }
         _ => (x.abs() + 1.0).log(),
     }
 }

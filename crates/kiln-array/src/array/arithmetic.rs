@@ -60,7 +60,7 @@ macro_rules! numbers {
     )*};
 }
 numbers!(Float: f32 f64);
-numbers!(Integer: i32 i64 u32 usize);
+numbers!(Integer: i8 u8 i16 u16 i32 i64 u32 usize);
 
 impl Operand for bool {
     fn beside(&self, other: &Array, site: Site) -> Array {
@@ -166,7 +166,7 @@ fn of_numbers(op: BinaryOp, a: &Array, b: &Array, site: Site) -> Array {
 /// The quotient: of integers as f64.
 fn quotient(a: &Array, b: &Array, site: Site) -> Array {
     let common = promote(a.dtype(), b.dtype());
-    let dtype = if kind(common) == Kind::Bool { Scalar::F64 } else { float_of(common) };
+    let dtype = if kind(common) == Kind::Float { common } else { Scalar::F64 };
     binary(BinaryOp::Div, a, b, Some(dtype), site)
 }
 

@@ -286,7 +286,8 @@ pub(crate) fn checked_type(op: &'static str, dtype: Scalar, location: Site) -> R
     if SUPPORTED.contains(&dtype) {
         return Ok(());
     }
-    let hint = "arrays are of bool, i32, u32, i64, f16, bf16, f32 or f64; cast the elements first";
+    let hint =
+        "arrays are of bool, i8, u8, i16, u16, i32, u32, i64, f16, bf16, f32 or f64; cast the elements first";
     Err(Error::Type { op, dtype, hint, location })
 }
 

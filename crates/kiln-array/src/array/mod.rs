@@ -8,6 +8,7 @@
 //! | `hyperbolic.rs` | inverse hyperbolic functions, cube roots, hypotenuses |
 //! | `logic.rs` | comparisons, `where` |
 //! | `views.rs` | other shapes, parts, other orders of axes |
+//! | `padding.rs` | elements put around |
 //! | `arrange.rs` | elements moved, repeated, triangles and diagonals |
 //! | `reduce.rs` | sums, means, maxima, and where those are |
 //! | `product.rs` | products of matrices |
@@ -48,6 +49,7 @@ mod least_squares;
 mod logic;
 mod mask;
 mod matrices;
+mod padding;
 pub(crate) mod product;
 mod quantile;
 mod read;
@@ -69,5 +71,6 @@ pub use einsum::einsum;
 pub(crate) use join::stack_at;
 pub use join::{concatenate, stack};
 pub use least_squares::MatrixNorm;
+pub use padding::Padding;
 pub use read::eval;
 pub use slice_range::SliceRange;

@@ -2,7 +2,7 @@
 
 use super::arithmetic::checked_class;
 use super::create::{checked_size, constant};
-use crate::dtype::promote;
+use crate::dtype::{is_narrow, of_library, promote};
 use crate::error::{Error, Result, Site};
 use crate::node::{Array, Made};
 use crate::op::Op;
@@ -122,6 +122,10 @@ fn split(shape: &[usize]) -> (&[usize], [usize; 2]) {
 
 /// The products of `[n, m, k]` and `[n, k, l]`, which are known to fit. An n of 1 serves for all.
 pub(crate) fn product(a: &Array, b: &Array, site: Site) -> Array {
+    if is_narrow(a.dtype()) {
+        let [wide_a, wide_b] = [a, b].map(|x| x.cast_at(of_library(x.dtype()), site));
+        return product(&wide_a, &wide_b, site).cast_at(a.dtype(), site);
+    }
     Array::record(&[a, b], site, || {
         let shape = smallvec![a.shape()[0].max(b.shape()[0]), a.shape()[1], b.shape()[2]];
         Ok(Made { op: Op::Product, dtype: a.dtype(), shape })

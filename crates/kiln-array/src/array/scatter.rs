@@ -5,7 +5,7 @@
 //! indices, or the last one that is put there.
 
 use super::arithmetic::{Operand, checked_class};
-use crate::dtype::{Kind, kind};
+use crate::dtype::{Kind, is_narrow, kind, of_library};
 use crate::error::{Error, Result, Site};
 use crate::grad::custom_vjp;
 use crate::node::{Array, Made, common_device};
@@ -300,6 +300,10 @@ fn is_at(places: &Array, whole: &[usize], axis: usize, site: Site) -> Array {
 /// For each index of an axis the sum of the parts of `values` that have it as their place, in f32
 /// or wider.
 pub(crate) fn sums_of_parts(values: &Array, places: &Array, axis: usize, extent: usize, site: Site) -> Array {
+    if is_narrow(values.dtype()) {
+        let wide = values.cast_at(of_library(values.dtype()), site);
+        return sums_of_parts(&wide, places, axis, extent, site).cast_at(values.dtype(), site);
+    }
     let (before, after) = (&values.shape()[..axis], &values.shape()[axis + 1..]);
     let [outer, inner] = [before, after].map(count);
     let mut shape = Extents::from_slice(values.shape());

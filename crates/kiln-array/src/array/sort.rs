@@ -1,7 +1,7 @@
 //! Elements in order, and the greatest ones.
 
 use super::join::concatenate;
-use crate::dtype::{Kind, kind};
+use crate::dtype::{Kind, kind, of_library};
 use crate::error::{Error, Result, Site};
 use crate::node::{Array, Made};
 use crate::op::Op;
@@ -123,8 +123,8 @@ impl Array {
         if self.is_empty() {
             return Ok(self.filled_like(kiln_ir::Literal::index(0), site));
         }
-        let numbers =
-            if kind(self.dtype()) == Kind::Bool { self.cast_at(Scalar::I32, site) } else { self.clone() };
+        let is_bool = kind(self.dtype()) == Kind::Bool;
+        let numbers = self.cast_at(if is_bool { Scalar::I32 } else { of_library(self.dtype()) }, site);
         let mut order: Extents = (0..self.rank()).collect();
         order.swap(at, self.rank() - 1);
         let last = numbers.ordered(order.clone(), site);

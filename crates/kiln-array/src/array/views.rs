@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::panic::Location;
 
 impl Array {
-    fn view(
+    pub(super) fn view(
         &self,
         site: Site,
         make: impl FnOnce() -> Result<(Op, Extents), String>,
@@ -296,43 +296,6 @@ impl Array {
 
     pub(crate) fn flipped(&self, axes: Extents, site: Site) -> Array {
         self.view(site, || Ok((Op::Flip(axes), Extents::from_slice(self.shape()))), "flip")
-    }
-
-    /// Zeros (or `false`) around it: for each axis, so many before its first element and after its
-    /// last one.
-    ///
-    /// ```
-    /// # use kiln_array::Array;
-    /// let device = kiln_runtime::Device::open("interp")?;
-    /// let x = Array::new(&device, &[1, 2], &[2]).pad(&[(1, 2)]);
-    /// assert_eq!(x.to_vec::<i32>()?, [0, 1, 2, 0, 0]);
-    /// # Ok::<(), kiln_array::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// The result has an error if there are not as many pairs as axes.
-    #[track_caller]
-    pub fn pad(&self, widths: &[(usize, usize)]) -> Array {
-        let site = Location::caller();
-        let op = || {
-            if widths.len() != self.rank() {
-                return Err(format!("{} pairs of widths for shape {:?}", widths.len(), self.shape()));
-            }
-            let extent = |(&extent, &(before, after)): (&usize, &(usize, usize))| {
-                extent.checked_add(before)?.checked_add(after)
-            };
-            let shape = self.shape().iter().zip(widths).map(extent).collect::<Option<Extents>>();
-            let shape = shape.ok_or_else(|| format!("widths {widths:?} are too large"))?;
-            Ok((Op::Pad { before: widths.iter().map(|width| width.0).collect() }, shape))
-        };
-        if self.is_empty()
-            && self.error().is_none()
-            && let (Ok((_, shape)), Some(device)) = (op(), self.device())
-        {
-            // Nothing of it is left to read.
-            return Array::zeros(device, self.dtype(), &shape);
-        }
-        self.view(site, op, "pad")
     }
 
     /// The elements in the places that a slice of an array of this shape takes, and zero elsewhere.

@@ -71,6 +71,7 @@ fn power(x: &Array) -> Array {
 /// the end there.
 fn no_negative(targets: &Array, shape: &[usize]) -> Array {
     match targets.dtype() {
+        Scalar::I8 | Scalar::I16 => no_negative(&targets.cast(Scalar::I32), shape),
         Scalar::I32 | Scalar::I64 => {
             let classes = shape.last().map_or(1, |&classes| classes as i64);
             targets.where_(&targets.greater_equal(0), classes)

@@ -10,6 +10,7 @@ use super::graph::Graph;
 use super::lower::View;
 use super::partition::{Part, Partition};
 use super::program::is_part_of_code;
+use crate::dtype::is_narrow;
 use crate::op::Op;
 use crate::shape::{count, overlaps, row_major};
 use kiln_ir::{BinaryOp, CompareOp, Literal, Scalar, UnaryOp};
@@ -162,7 +163,13 @@ impl<'a> Writer<'a> {
         let &[products, rows, columns] = from.shape() else { return None };
         let is_matrix = rows > 1 && columns > 1;
         let is_stored_so = NARROW.contains(&elem) && (to == elem || to == Scalar::F32);
-        if group.has_rows() || !is_matrix || !is_stored_so || count(of.shape()) != count(from.shape()) {
+        let is_narrow = body.elems.iter().any(|&elem| is_narrow(elem));
+        if group.has_rows()
+            || !is_matrix
+            || !is_stored_so
+            || is_narrow
+            || count(of.shape()) != count(from.shape())
+        {
             return None;
         }
         let extents: Vec<usize> = body.dims.iter().map(|dim| dim.extent).collect();
@@ -268,7 +275,8 @@ impl<'a> Writer<'a> {
 
     fn operand(&mut self, vertex: usize, flat: &Affine) -> Option<Stage> {
         let strides = self.strides(flat)?;
-        if strides.iter().any(|&by| by < 0) || self.graph[vertex].array.dtype() == Scalar::Bool {
+        let dtype = self.graph[vertex].array.dtype();
+        if strides.iter().any(|&by| by < 0) || dtype == Scalar::Bool || is_narrow(dtype) {
             return None;
         }
         let [products, rows, columns] = self.shape;
