@@ -559,6 +559,11 @@ def narrow_axes(a):
     case("pad 1 2 0 1;transpose", [x], np.pad(x, [(1, 2), (0, 1)]).T)
     case("take 0", [x, np.array([[4, 0], [-1, 2]], np.int32)], np.take(x, [[4, 0], [-1, 2]], 0))
     case("take 0", [np.arange(7.0), np.array([1, 3, 0], NARROW[a])], np.array([1.0, 3.0, 0.0]))
+    x = array(a, (3, 3))
+    case("fft re 0", [x, np.zeros((3, 3), NARROW[a])], np.fft.fft(x, axis=0).real)
+    case("determinant", [x], np.asarray(np.linalg.det(x)))
+    regular = (np.eye(3) * 100 + array(a, (3, 3))).astype(NARROW[a])
+    case("solve", [regular, y := array(a, (3, 2))], np.linalg.solve(regular, y))
     for count in [4, 1100]:
         x, at, values = whole(a, (6, 2)), rng.integers(0, 6, count), whole(a, (count, 2))
         added = x.copy()

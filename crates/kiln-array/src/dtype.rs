@@ -102,7 +102,7 @@ pub(crate) fn float_of(elem: Scalar) -> Scalar {
     }
 }
 
-/// The element type of means.
+/// The element type of means, spectra and what linear algebra computes: integers become f64.
 pub(crate) fn mean_of(elem: Scalar) -> Scalar {
     if kind(elem) == Kind::Float { elem } else { Scalar::F64 }
 }

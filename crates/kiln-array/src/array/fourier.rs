@@ -8,7 +8,7 @@
 //! There are no complex element types: real and imaginary parts are arrays of their own.
 
 use super::join::concatenate;
-use crate::dtype::{Kind, accumulator, float_of, kind};
+use crate::dtype::{Kind, accumulator, mean_of, kind};
 use crate::error::{Error, Result, Site};
 use crate::node::{Array, common_device};
 use crate::shape::Extents;
@@ -167,7 +167,7 @@ impl Spectrum {
             let hint = "it is for numbers; cast first";
             return Err(Error::Type { op, dtype: array.dtype(), hint, location });
         }
-        let dtype = float_of(crate::dtype::promote(re.dtype(), im.dtype()));
+        let dtype = mean_of(crate::dtype::promote(re.dtype(), im.dtype()));
         let mut order: Extents = (0..re.rank()).collect();
         order.swap(at, re.rank() - 1);
         let last = |x: &Array| x.cast_at(accumulator(dtype), location).ordered(order.clone(), location);

@@ -2,7 +2,7 @@
 
 use super::matrices::{matrices, reflections, square, transposed};
 use super::spectral::{epsilon, svd_of};
-use crate::dtype::{accumulator, float_of, promote};
+use crate::dtype::{accumulator, mean_of, promote};
 use crate::error::{Error, Result, Site};
 use crate::grad::custom_vjp;
 use crate::node::{Array, common_device};
@@ -54,7 +54,7 @@ impl Array {
     pub fn pinv(&self) -> Array {
         let site = Location::caller();
         let inverse = matrices("pinv", self, site).map(|a| pinv(&a, site));
-        inverse.map_or_else(|error| Array::failed(error, site), |x| x.cast_at(float_of(self.dtype()), site))
+        inverse.map_or_else(|error| Array::failed(error, site), |x| x.cast_at(mean_of(self.dtype()), site))
     }
 
     /// The X with the least squares of A X - B, and of these the one of the least squares, as
@@ -81,7 +81,7 @@ impl Array {
                 return Err(error);
             }
             common_device(&[self, b], "lstsq", site)?;
-            let dtype = float_of(promote(self.dtype(), b.dtype()));
+            let dtype = mean_of(promote(self.dtype(), b.dtype()));
             let wide = accumulator(dtype);
             let a = matrices("lstsq", self, site)?.cast_at(wide, site);
             let rows_of_b = b.shape().len().checked_sub(2).map_or(b.shape().first(), |at| b.shape().get(at));
@@ -116,7 +116,7 @@ impl Array {
         match square("slogdet", self, site) {
             Ok(a) => {
                 let (sign, logarithm) = slogdet(&a, site);
-                let dtype = float_of(self.dtype());
+                let dtype = mean_of(self.dtype());
                 (sign.cast_at(dtype, site), logarithm.cast_at(dtype, site))
             }
             Err(error) => (Array::failed(error.clone(), site), Array::failed(error, site)),
@@ -150,7 +150,7 @@ impl Array {
             let problem = format!("matrices of shape {:?} have no greatest singular value", self.shape());
             return Array::failed(Error::Shape { op: "matrix_norm", problem, location: site }, site);
         }
-        let dtype = float_of(self.dtype());
+        let dtype = mean_of(self.dtype());
         let x = || self.cast_at(accumulator(dtype), site);
         let of = match norm {
             MatrixNorm::Frobenius => Ok(x().square().sum_axes(&[-2, -1]).sqrt()),

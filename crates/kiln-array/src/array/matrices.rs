@@ -6,7 +6,7 @@
 //! derivatives too.
 
 use super::join::concatenate;
-use crate::dtype::{Kind, accumulator, float_of, kind};
+use crate::dtype::{Kind, accumulator, mean_of, kind};
 use crate::error::{Error, Result, Site};
 use crate::grad::custom_vjp;
 use crate::node::{Array, common_device};
@@ -45,8 +45,8 @@ impl Array {
             custom_vjp(&[&symmetric], |of| cholesky(&of[0]), |_, l, g| vec![cholesky_gradient(l, g)])
         };
         match square("cholesky", self, site) {
-            Ok(a) if a.is_empty() => a.cast_at(float_of(self.dtype()), site),
-            Ok(a) => of(a).cast_at(float_of(self.dtype()), site),
+            Ok(a) if a.is_empty() => a.cast_at(mean_of(self.dtype()), site),
+            Ok(a) => of(a).cast_at(mean_of(self.dtype()), site),
             Err(error) => Array::failed(error, site),
         }
     }
@@ -119,7 +119,7 @@ impl Array {
             Ok(a.device().map_or_else(|| a.clone(), |device| Array::eye(device, a.dtype(), len)))
         };
         let inverse = unit().and_then(|unit| System::of("inverse", self, &unit, site)).map(System::solved);
-        inverse.map_or_else(|error| Array::failed(error, site), |x| x.cast_at(float_of(self.dtype()), site))
+        inverse.map_or_else(|error| Array::failed(error, site), |x| x.cast_at(mean_of(self.dtype()), site))
     }
 
     /// The determinant of matrices, as NumPy's `linalg.det`.
@@ -144,7 +144,7 @@ impl Array {
             _ => determinant(&a),
         };
         let result = square("determinant", self, site).map(of);
-        result.map_or_else(|error| Array::failed(error, site), |x| x.cast_at(float_of(self.dtype()), site))
+        result.map_or_else(|error| Array::failed(error, site), |x| x.cast_at(mean_of(self.dtype()), site))
     }
 
     /// The matrices Q with orthonormal columns and R, upper triangular, with Q R = A: of A `[.., m,
@@ -167,7 +167,7 @@ impl Array {
     pub fn qr(&self) -> (Array, Array) {
         let site = Location::caller();
         let both = matrices("qr", self, site).map(|a| {
-            let dtype = float_of(self.dtype());
+            let dtype = mean_of(self.dtype());
             let (q, r) = qr(&a, site);
             (q.cast_at(dtype, site), r.cast_at(dtype, site))
         });
@@ -191,7 +191,7 @@ pub(super) fn matrices(op: &'static str, a: &Array, location: Site) -> Result<Ar
         let hint = "it is for numbers; cast first";
         return Err(Error::Type { op, dtype: a.dtype(), hint, location });
     }
-    Ok(a.cast_at(accumulator(float_of(a.dtype())), location))
+    Ok(a.cast_at(accumulator(mean_of(a.dtype())), location))
 }
 
 pub(super) fn square(op: &'static str, a: &Array, location: Site) -> Result<Array> {
@@ -303,7 +303,7 @@ impl System {
             return Err(error);
         }
         common_device(&[a, b], op, location)?;
-        let dtype = float_of(crate::dtype::promote(a.dtype(), b.dtype()));
+        let dtype = mean_of(crate::dtype::promote(a.dtype(), b.dtype()));
         let a = square(op, a, location)?;
         let wide = accumulator(dtype);
         let (a, b) = (a.cast_at(wide, location), b.cast_at(wide, location));

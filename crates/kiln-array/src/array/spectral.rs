@@ -8,7 +8,7 @@
 use super::join::concatenate;
 use super::matrices::{matrices, square, transposed};
 use crate::custom_kernel::kernel_of_parts;
-use crate::dtype::float_of;
+use crate::dtype::mean_of;
 use crate::error::Site;
 use crate::grad::custom_vjp;
 use crate::jacobi::{self, Sweeps};
@@ -48,7 +48,7 @@ impl Array {
         let site = Location::caller();
         match square("eigh", self, site) {
             Ok(a) => {
-                let (both, dtype, last) = (eigh(&a, site), float_of(self.dtype()), a.rank() - 1);
+                let (both, dtype, last) = (eigh(&a, site), mean_of(self.dtype()), a.rank() - 1);
                 let n = a.shape()[last];
                 let values = both.part(last - 1, 0, 1, 1, site);
                 let values = values.reshaped(&a.shape()[..last], site);
@@ -83,7 +83,7 @@ impl Array {
     pub fn svd(&self) -> (Array, Array, Array) {
         let site = Location::caller();
         let (a, dtype) = match matrices("svd", self, site) {
-            Ok(a) => (a, float_of(self.dtype())),
+            Ok(a) => (a, mean_of(self.dtype())),
             Err(error) => {
                 let failed = || Array::failed(error.clone(), site);
                 return (failed(), failed(), failed());
