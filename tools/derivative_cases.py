@@ -40,6 +40,23 @@ def norm(x):
     return (x - mean) / np.sqrt(((x - mean) ** 2).mean(-1, keepdims=True) + 1e-5)
 
 
+def grouped(x, groups):
+    apart = x.reshape(x.shape[0], -1, groups, x.shape[-1] // groups)
+    mean = apart.mean((1, 3), keepdims=True)
+    return ((apart - mean) / np.sqrt(((apart - mean) ** 2).mean((1, 3), keepdims=True) + 1e-5)).reshape(x.shape)
+
+
+def rotary(x, places, base, neighbors):
+    """By multiplication of complex numbers."""
+    half = x.shape[-1] // 2
+    angles = places[..., None, None] * base ** (-np.arange(half) / half)
+    pairs = (x[..., 0::2], x[..., 1::2]) if neighbors else (x[..., :half], x[..., half:])
+    turned = (pairs[0] + 1j * pairs[1]) * np.exp(1j * angles)
+    if neighbors:
+        return np.stack([turned.real, turned.imag], -1).reshape(x.shape)
+    return np.concatenate([turned.real, turned.imag], -1)
+
+
 def convolution(x, w, step, padding, dilation=(1, 1), groups=1):
     dims = ("NCHW", "OIHW", "NCHW")
     return lax.conv_general_dilated(x, w, step, [(p, p) for p in padding], rhs_dilation=dilation,
@@ -142,6 +159,9 @@ CASES = {
     "cumsum last": ((9,), 0, lambda x: x.cumsum() * x), "softmax": ((2, 3, 4), 0, lambda x: nn.softmax(x, -1)),
     "log_softmax": ((2, 3, 4), 0, lambda x: nn.log_softmax(x, 1)), "logsumexp": ((2, 3, 4), 0, lambda x: nn.logsumexp(x, -1)),
     "layer_norm": ((2, 3, 4), 0, lambda x: norm(x) * x.sum((0, 1)) + x.mean((0, 1))),
+    "group_norm": ((2, 3, 4), 0, lambda x: grouped(x, 2) * x.sum((0, 1)) + x.mean((0, 1))),
+    "rotary halves": ((3, 2, 4), 0, lambda x: rotary(np.exp(x), beside(3), 100.0, False)),
+    "rotary neighbors": ((2, 2, 1, 4), 0, lambda x: rotary(x, beside(2, 2), 10000.0, True) * x),
     "rms_norm": ((2, 3, 4), 0, lambda x: x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-5) * x.sum((0, 1))),
 
     "matmul left": ((2, 3), 0, lambda x: x @ beside(3, 4)), "matmul right": ((4, 2), 0, lambda x: np.tanh(beside(3, 4) @ x)),

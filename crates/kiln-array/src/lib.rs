@@ -131,7 +131,8 @@ mod shape;
 mod spare;
 
 pub use array::{
-    Convolution, MatrixNorm, Operand, Padding, Side, SliceRange, concatenate, einsum, eval, meshgrid, stack,
+    Convolution, MatrixNorm, Operand, Padding, Pairs, Side, SliceRange, concatenate, einsum, eval, meshgrid,
+    stack,
 };
 pub use batch::{vmap, vmap_axes};
 pub use control::{cond, scan};

@@ -2,8 +2,8 @@
 
 use kiln_array::nn::{Attention, Conv2d, Key, Linear};
 use kiln_array::{
-    Array, Convolution, MatrixNorm, Padding, concatenate, cond, custom_jvp, custom_vjp, einsum, eval, grad,
-    jvp, scan, stack, vjp, vmap,
+    Array, Convolution, MatrixNorm, Padding, Pairs, concatenate, cond, custom_jvp, custom_vjp, einsum, eval,
+    grad, jvp, scan, stack, vjp, vmap,
 };
 use kiln_ir::Scalar;
 use kiln_runtime::Device;
@@ -99,6 +99,24 @@ fn shapes_for_operations_of_several() {
         "`rms_norm`: shapes [3] and [2] do not broadcast: axes must be equal, or 1",
     );
     refused(x(&[]).rms_norm(&two, 1e-5), "`rms_norm`: shape [] has no axis -1");
+    let image = x(&[2, 4, 3]);
+    refused(image.group_norm(2, &three, &three, 1e-5), "`group_norm`: 2 groups do not divide 3 channels");
+    refused(image.group_norm(0, &three, &three, 1e-5), "`group_norm`: 0 groups do not divide 3 channels");
+    refused(image.group_norm(3, &three, &x(&[1]), 1e-5), "`group_norm`: a bias of shape [1] for 3 channels");
+    refused(
+        three.group_norm(3, &three, &three, 1e-5),
+        "`group_norm`: shape [3] is not [batch, .., channels]",
+    );
+    let places = x(&[4]);
+    refused(image.rotary(&places, 1e4, Pairs::Halves), "`rotary`: shape [2, 4, 3] has an odd width");
+    refused(
+        x(&[4, 2]).rotary(&places, 1e4, Pairs::Halves),
+        "`rotary`: shape [4, 2] is not [.., length, heads, width]",
+    );
+    refused(
+        x(&[5, 1, 2]).rotary(&places, 1e4, Pairs::Neighbors),
+        "`rotary`: places of shape [4] do not broadcast to [5]",
+    );
     let device = Device::open("interp").unwrap();
     let classes = Array::new(&device, &[0], &[1]);
     refused(x(&[1, 0]).cross_entropy(&classes), "`cross_entropy`: logits of shape [1, 0] are of no classes");

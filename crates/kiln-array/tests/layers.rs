@@ -2,11 +2,11 @@
 //! out apart.
 
 use kiln_array::nn::{
-    Attention, Batches, Conv2d, Embedding, Key, Linear, decode_attention, load, load_checkpoint, prefetch,
-    save, save_checkpoint,
+    Attention, Batches, Conv2d, Embedding, GroupNorm, Key, Linear, SwiGlu, decode_attention, load,
+    load_checkpoint, prefetch, save, save_checkpoint,
 };
 use kiln_array::optimizer::{AdamW, Lion, Optimizer, Sgd};
-use kiln_array::{Array, Module, Scalar, grad};
+use kiln_array::{Array, Module, Pairs, Scalar, grad};
 use kiln_runtime::Device;
 
 /// The CPU, or the device that the environment variable `KILN_DEVICE` names.
@@ -265,6 +265,43 @@ fn layers_name_shapes_that_they_do_not_take() {
     let layer = Conv2d::new(&device, Key::new(1), 5, 6, 1).padding(0);
     let small = error(&layer.forward(&x.unsqueeze(0)));
     assert!(small.contains("`conv2d`: windows of 5 x 5"), "{small}");
+}
+
+#[test]
+fn layers_without_products_are_right_in_narrow_floats() {
+    let device = device();
+    let x = Array::new(&device, &numbers(2 * 7 * 6, 3), &[2, 7, 6]);
+    for dtype in [Scalar::BF16, Scalar::F16] {
+        let narrow = x.cast(dtype);
+        let norm = GroupNorm::new(&device, 3, 6);
+        let turned = |x: &Array| {
+            let heads = x.reshape(&[2, 7, 1, 6]);
+            heads.rotary(&Array::arange(&device, 7), 100.0, Pairs::Halves).reshape(&[2, 7, 6])
+        };
+        for (name, got, exact) in [
+            ("group_norm", norm.forward(&narrow), norm.forward(&narrow.cast(Scalar::F64))),
+            ("rotary", turned(&narrow), turned(&narrow.cast(Scalar::F64))),
+        ] {
+            assert_eq!((got.dtype(), exact.dtype()), (dtype, Scalar::F64), "{name}");
+            // One rounding of what was computed in f32.
+            let unit = if dtype == Scalar::F16 { 1.0 / 2048.0 } else { 1.0 / 256.0 };
+            let off = ((got - &exact).abs() / (exact.abs() + 1e-3)).max().item::<f64>().unwrap();
+            assert!(off <= unit, "{name} of {dtype}: {off}");
+        }
+    }
+    let layer = SwiGlu::new(&device, Key::new(5), 6, 10);
+    let names: Vec<String> = layer.parameters().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["gate.weight", "up.weight", "down.weight"]);
+    let [gate, up, down] =
+        [&layer.gate, &layer.up, &layer.down].map(|l| wide(&l.weight.to_vec::<f32>().unwrap()));
+    let input = wide(&numbers(6, 8));
+    let by = |w: &[f64], x: &[f64]| -> Vec<f64> {
+        w.chunks(x.len()).map(|row| row.iter().zip(x).map(|(w, x)| w * x).sum()).collect()
+    };
+    let (g, u) = (by(&gate, &input), by(&up, &input));
+    let hidden: Vec<f64> = g.iter().zip(&u).map(|(g, u)| g / (1.0 + (-g).exp()) * u).collect();
+    let got = layer.forward(&Array::new(&device, &numbers(6, 8), &[1, 6]));
+    close(&(got * 1e3), &by(&down, &hidden).iter().map(|y| y * 1e3).collect::<Vec<_>>(), "SwiGlu");
 }
 
 #[test]

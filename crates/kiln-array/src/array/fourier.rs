@@ -8,7 +8,7 @@
 //! There are no complex element types: real and imaginary parts are arrays of their own.
 
 use super::join::concatenate;
-use crate::dtype::{Kind, accumulator, mean_of, kind};
+use crate::dtype::{Kind, accumulator, kind, mean_of};
 use crate::error::{Error, Result, Site};
 use crate::node::{Array, common_device};
 use crate::shape::Extents;

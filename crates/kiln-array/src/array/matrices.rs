@@ -6,7 +6,7 @@
 //! derivatives too.
 
 use super::join::concatenate;
-use crate::dtype::{Kind, accumulator, mean_of, kind};
+use crate::dtype::{Kind, accumulator, kind, mean_of};
 use crate::error::{Error, Result, Site};
 use crate::grad::custom_vjp;
 use crate::node::{Array, common_device};

@@ -23,6 +23,7 @@
 //! | `einsum.rs` | sums of products by named axes |
 //! | `attention.rs`, `decoding.rs` | attention of sequences to themselves, of a query to a cache |
 //! | `rows.rs` | softmax, norms |
+//! | `rotary.rs` | rotary position embedding |
 //! | `windows.rs` | windows, convolutions, pooling |
 //! | `convolution.rs` | other convolutions: along one axis, in groups, transposed |
 //! | `fourier.rs` | Fourier transforms |
@@ -54,6 +55,7 @@ pub(crate) mod product;
 mod quantile;
 mod read;
 pub(crate) mod reduce;
+pub(crate) mod rotary;
 mod rows;
 pub(crate) mod scan;
 pub(crate) mod scatter;
@@ -73,4 +75,5 @@ pub use join::{concatenate, stack};
 pub use least_squares::MatrixNorm;
 pub use padding::Padding;
 pub use read::eval;
+pub use rotary::Pairs;
 pub use slice_range::SliceRange;

@@ -5,6 +5,7 @@ use super::arithmetic::common_shape;
 use crate::dtype::{accumulator, mean_of};
 use crate::error::{Error, Result, Site};
 use crate::node::{Array, common_device};
+use crate::shape::count;
 use std::panic::Location;
 
 impl Array {
@@ -68,6 +69,55 @@ impl Array {
     pub fn rms_norm(&self, weight: &Array, epsilon: f64) -> Array {
         let x = self.wide_for_norm("rms_norm", &[weight]);
         (&x * (x.square().mean_keep(&[-1]) + epsilon).rsqrt() * weight).cast(mean_of(self.dtype()))
+    }
+
+    /// (x - mean) / sqrt(variance + epsilon) · weight + bias, where mean and variance are those of a
+    /// group of channels over all axes but the first: of an array `[batch, …, channels]` whose
+    /// channels are divided into so many groups of neighbors. Weight and bias have an element for
+    /// each channel. It is computed in f32 for 16-bit floats (Wu and He, "Group Normalization",
+    /// 2018); with as many groups as channels it is instance normalization.
+    ///
+    /// ```
+    /// # use kiln_array::{Array, Scalar};
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// let x = Array::new(&device, &[1.0f32, 3.0, 10.0, 30.0], &[1, 1, 4]);
+    /// let [one, zero] = [Array::ones, Array::zeros].map(|of| of(&device, Scalar::F32, &[4]));
+    /// let y = x.group_norm(2, &one, &zero, 0.0).to_vec::<f32>()?;
+    /// assert!(y.iter().zip([-1.0, 1.0, -1.0, 1.0]).all(|(y, want)| (y - want).abs() < 1e-6));
+    /// # Ok::<(), kiln_array::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The result has an error if there are fewer than two axes, if the groups do not divide the
+    /// channels, or if weight and bias are not of one element for each.
+    #[track_caller]
+    pub fn group_norm(&self, groups: usize, weight: &Array, bias: &Array, epsilon: f64) -> Array {
+        let site = Location::caller();
+        let normed = || -> Result<Array> {
+            let x = self.wide_for_norm("group_norm", &[weight, bias]);
+            if let Some(error) = x.error() {
+                return Err(error);
+            }
+            let refused = |problem| Error::Shape { op: "group_norm", problem, location: site };
+            let &[batch, ref between @ .., channels] = self.shape() else {
+                return Err(refused(format!("shape {:?} is not [batch, .., channels]", self.shape())));
+            };
+            if groups == 0 || channels % groups != 0 {
+                return Err(refused(format!("{groups} groups do not divide {channels} channels")));
+            }
+            for (name, of) in [("weight", weight), ("bias", bias)] {
+                if of.shape() != [channels] {
+                    let problem = format!("a {name} of shape {:?} for {channels} channels", of.shape());
+                    return Err(refused(problem));
+                }
+            }
+            let apart = x.reshaped(&[batch, count(between), groups, channels / groups], site);
+            let centered = &apart - apart.mean_keep(&[1, 3]);
+            let variance = centered.square().mean_keep(&[1, 3]);
+            let normed = (centered * (variance + epsilon).rsqrt()).reshaped(self.shape(), site);
+            Ok((normed * weight + bias).cast_at(mean_of(self.dtype()), site))
+        };
+        normed().unwrap_or_else(|error| Array::failed(error, site))
     }
 
     /// The elements as floats, of 32 bits or more, for an operation along an axis.

@@ -1,4 +1,4 @@
-//! Linear layers, embeddings, norms.
+//! Linear layers, embeddings, norms, gated layers.
 
 use super::module::implement_module;
 use super::random::Key;
@@ -184,5 +184,92 @@ impl RmsNorm {
     #[track_caller]
     pub fn forward(&self, x: &Array) -> Array {
         x.rms_norm(&self.weight, self.epsilon)
+    }
+}
+
+/// Groups of channels with mean 0 and variance 1 over all axes but the first, times a weight, plus
+/// a bias.
+///
+/// ```
+/// use kiln_array::nn::{GroupNorm, Key};
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let images = Key::new(1).normal(&device, &[2, 5, 4, 6]) * 3.0 + 7.0;
+/// let y = GroupNorm::new(&device, 3, 6).forward(&images);
+/// let means = y.reshape(&[2, 20, 3, 2]).mean_axes(&[1, 3]);
+/// assert!(means.abs().max().item::<f32>()? < 1e-5);
+/// # Ok::<(), kiln_array::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct GroupNorm {
+    /// `[channels]`.
+    pub weight: Array,
+    /// `[channels]`.
+    pub bias: Array,
+    /// How many groups the channels are divided into.
+    pub groups: usize,
+    /// Is added to the variance.
+    pub epsilon: f64,
+}
+implement_module!(GroupNorm { weight bias } groups epsilon);
+
+impl GroupNorm {
+    /// Makes one of f32, with weights of 1, a bias of 0 and an epsilon of 1e-5.
+    #[track_caller]
+    pub fn new(device: &Device, groups: usize, channels: usize) -> GroupNorm {
+        let [weight, bias] = [Array::ones, Array::zeros].map(|fill| fill(device, Scalar::F32, &[channels]));
+        GroupNorm { weight, bias, groups, epsilon: 1e-5 }
+    }
+
+    /// The norm of an input `[batch, …, channels]`. It is computed in f32 or wider, and has x's
+    /// element type.
+    #[track_caller]
+    pub fn forward(&self, x: &Array) -> Array {
+        x.group_norm(self.groups, &self.weight, &self.bias, self.epsilon)
+    }
+}
+
+/// down(silu(gate(x)) · up(x)): the feed-forward layer of Llama and its kin (Shazeer, "GLU Variants
+/// Improve Transformer", 2020).
+///
+/// ```
+/// use kiln_array::nn::{Key, SwiGlu};
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let layer = SwiGlu::new(&device, Key::new(1), 4, 10);
+/// let x = Key::new(2).normal(&device, &[3, 4]);
+/// let gate = x.matmul(&layer.gate.weight.transpose());
+/// let up = x.matmul(&layer.up.weight.transpose());
+/// let y = (gate.silu() * up).matmul(&layer.down.weight.transpose());
+/// assert!(layer.forward(&x).all_close(&y, 1e-5, 1e-6).item::<bool>()?);
+/// # Ok::<(), kiln_array::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct SwiGlu {
+    /// `[hidden, width]`, without a bias.
+    pub gate: Linear,
+    /// `[hidden, width]`, without a bias.
+    pub up: Linear,
+    /// `[width, hidden]`, without a bias.
+    pub down: Linear,
+}
+implement_module!(SwiGlu { gate up down });
+
+impl SwiGlu {
+    /// Makes a layer of f32 with normal weights of deviation 0.02 and no biases.
+    #[track_caller]
+    pub fn new(device: &Device, key: Key, width: usize, hidden: usize) -> SwiGlu {
+        let [gate, up, down] = key.split();
+        let [gate, up] = [gate, up].map(|key| Linear::normal(device, key, width, hidden, 0.02));
+        let down = Linear::normal(device, down, hidden, width, 0.02);
+        let [gate, up, down] = [gate, up, down].map(|layer| Linear { bias: None, ..layer });
+        SwiGlu { gate, up, down }
+    }
+
+    /// The layer of an input `[…, width]`, of the same shape.
+    ///
+    /// # Errors
+    /// The result has an error if x has another last axis.
+    #[track_caller]
+    pub fn forward(&self, x: &Array) -> Array {
+        self.down.forward(&(self.gate.forward(x).silu() * self.up.forward(x)))
     }
 }

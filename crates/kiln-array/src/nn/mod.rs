@@ -42,7 +42,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `module.rs` | what `#[derive(Module)]` implements |
-//! | `layers.rs` | linear layers, embeddings, norms |
+//! | `layers.rs` | linear layers, embeddings, norms, gated layers |
 //! | `attention.rs`, `conv.rs` | attention of a sequence to itself, convolutions of images |
 //! | `data.rs` | batches in a random order, made ahead |
 //! | `loss.rs` | cross entropy |
@@ -71,7 +71,7 @@ pub use conv::Conv2d;
 pub use data::{Batches, Prefetched, prefetch};
 #[cfg(feature = "files")]
 pub use file::{FileError, load, save};
-pub use layers::{Embedding, LayerNorm, Linear, RmsNorm};
+pub use layers::{Embedding, GroupNorm, LayerNorm, Linear, RmsNorm, SwiGlu};
 pub use mixed::Mixed;
 pub use module::{Module, Visitor};
 pub use random::Key;

@@ -1,6 +1,8 @@
 //! Every differentiable operation, as a function of one array: what is tested of all of them.
 
-use kiln_array::{Array, Convolution, concatenate, cond, custom_vjp, einsum, meshgrid, nn, scan, stack};
+use kiln_array::{
+    Array, Convolution, Pairs, concatenate, cond, custom_vjp, einsum, meshgrid, nn, scan, stack,
+};
 use kiln_ir::Scalar;
 use kiln_runtime::Device;
 
@@ -181,6 +183,9 @@ fn rows() -> Vec<Case> {
         "logsumexp" all [2, 3, 4], |x| x.logsumexp(-1);
         "layer_norm" all [2, 3, 4], |x| x.layer_norm(&x.sum_axes(&[0, 1]), &x.mean_axes(&[0, 1]), 1e-5);
         "rms_norm" all [2, 3, 4], |x| x.rms_norm(&x.sum_axes(&[0, 1]), 1e-5);
+        "group_norm" all [2, 3, 4], |x| x.group_norm(2, &x.sum_axes(&[0, 1]), &x.mean_axes(&[0, 1]), 1e-5);
+        "rotary halves" all [3, 2, 4], |x| x.exp().rotary(&beside(x, &[3]), 100.0, Pairs::Halves);
+        "rotary neighbors" all [2, 2, 1, 4], |x| x.rotary(&beside(x, &[2, 2]), 10000.0, Pairs::Neighbors) * x;
     }
 }
 
