@@ -45,6 +45,7 @@
 //! | `layers.rs` | linear layers, embeddings, norms, gated layers |
 //! | `attention.rs`, `conv.rs` | attention of a sequence to itself, convolutions of images |
 //! | `data.rs` | batches in a random order, made ahead |
+//! | `quantized.rs` | linear layers with weights of 4 and 8 bits |
 //! | `loss.rs` | cross entropy |
 //! | `random.rs` | keys, random numbers, dropout |
 //! | `mixed.rs` | 16-bit floats with masters of 32 bits |
@@ -61,6 +62,7 @@ mod layers;
 mod loss;
 mod mixed;
 mod module;
+mod quantized;
 mod random;
 
 pub use crate::array::decoding::decode_attention;
@@ -74,6 +76,7 @@ pub use file::{FileError, load, save};
 pub use layers::{Embedding, GroupNorm, LayerNorm, Linear, RmsNorm, SwiGlu};
 pub use mixed::Mixed;
 pub use module::{Module, Visitor};
+pub use quantized::QuantizedLinear;
 pub use random::Key;
 
 use crate::dtype::{Kind, kind};
