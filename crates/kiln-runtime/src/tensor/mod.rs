@@ -10,6 +10,7 @@
 //! | `pinned.rs` | [`PinnedTensor`]: elements in page-locked memory of the host |
 //! | `raw.rs` | their addresses for other libraries, and tensors over the memory of these |
 //! | `display.rs` | what `{}` prints of both |
+//! | `ndarrays.rs` | arrays of the crate `ndarray` (feature `ndarray`) |
 //! | `layout.rs` | where the elements lie |
 
 mod awaited;
@@ -18,6 +19,8 @@ mod copy;
 mod display;
 mod dynamic;
 mod layout;
+#[cfg(feature = "ndarray")]
+mod ndarrays;
 mod pinned;
 mod raw;
 mod records;

@@ -13,6 +13,7 @@ mod graphs;
 mod kernels;
 mod launch;
 mod mapped;
+mod ndarrays;
 mod observers;
 mod order;
 mod package;
