@@ -50,5 +50,5 @@ fn any_number_of_axes_and_none_but_the_own_type() {
     assert_eq!(Tensor::from_ndarray(&device, &none).unwrap().to_ndarray().unwrap(), none);
     let x = DynTensor::from_ndarray(&device, &Array0::from_elem((), 1.0f32)).unwrap();
     let error = x.to_ndarray::<i32>().unwrap_err().to_string();
-    assert_eq!(error, "expected elements of i32, got a tensor of f32 and shape []");
+    assert!(error.ends_with("expected elements of i32, got a tensor of f32 and shape []"), "{error}");
 }
