@@ -15,6 +15,7 @@ pub fn cases() -> Vec<Case> {
         boxes_outside for i32 f16 f64;
         elements_of_threads for i32 f32 f64;
         of_a_row_and_of_each_other;
+        of_shared_memory for i32 f16 f64;
         atomics;
         faults;
     ]
@@ -158,6 +159,58 @@ fn boxes_outside<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
             }
         }
         holds(&format!("stored at {what:?}"), &z, &stored)?;
+    }
+    Ok(())
+}
+
+/// Boxes of x transposed through shared memory, which has the extents that the device is given.
+#[kernel(crate = kiln_runtime)]
+fn transposed<T: Elem>(
+    x: &Tensor<T, 2>,
+    y: &mut Tensor<T, 2>,
+    rows: Val<i64>,
+    columns: Val<i64>,
+    padding: Val<T>,
+    most: usize,
+) {
+    // SAFETY: an element of it is one of `part`, which one thread stores between barriers.
+    let part = unsafe { shared::<T, 1>([most]).view_at_mut(0, (rows, columns), (columns, 1)) };
+    let (row, column) = (program_id(1) * rows, program_id(0) * columns);
+    for i in range_step(thread_id(0), rows * columns, block_dim(0)) {
+        let (r, c) = (i / columns, i % columns);
+        // SAFETY: every i is a thread's own.
+        unsafe { part.write((r, c), x.get_or((row + r, column + c), padding)) };
+    }
+    barrier();
+    for i in range_step(thread_id(0), rows * columns, block_dim(0)) {
+        let (c, r) = (i / rows, i % rows);
+        if row + r < x.extent(0) && column + c < x.extent(1) {
+            // SAFETY: boxes lie side by side, and every i is a thread's own.
+            unsafe { y.write((column + c, row + r), part.get((r, c))) };
+        }
+    }
+}
+
+/// One program for all extents; those that the memory has no room for are a fault.
+fn of_shared_memory<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
+    let (height, width, most) = (37, 53, 256);
+    let (x, data) = trial.input::<T, 2>([height, width])?;
+    for (rows, columns) in [(8, 16), (16, 16), (5, 7), (1, 250), (17, 15), (16, 17)] {
+        let mut y = trial.output::<T, 2>([width, height])?;
+        let launch = transposed(&x, &mut y, rows as i64, columns as i64, T::small(0), most);
+        let grid = [width.div_ceil(columns), height.div_ceil(rows)];
+        let launched = launch.grid(grid).block([64]).launch(trial.device);
+        if rows * columns <= most {
+            launched?;
+            let expected: Vec<T> = list(0..height * width, |i| data[i % height * width + i / height]);
+            holds(&format!("boxes of {rows} by {columns}"), &y, &expected)?;
+            continue;
+        }
+        let fault = launched.and_then(|()| y.to_vec().map(|_| ()));
+        let text = fault.err().map(|error| error.to_string()).unwrap_or_default();
+        ensure(text.starts_with("index 256 out of bounds for extent 256 in `transposed`"), || {
+            format!("{rows} by {columns}: {text:?}")
+        })?;
     }
     Ok(())
 }
