@@ -1,6 +1,7 @@
 //! What can be wrong with a program over arrays.
 
 use kiln_ir::Scalar;
+use std::fmt;
 use std::panic::Location;
 
 /// A place in the user's source.
@@ -113,6 +114,13 @@ pub enum Error {
         /// The line of the `vmap`.
         location: Site,
     },
+    /// An array that was computed in [`detect_non_finite`](crate::detect_non_finite) has NaN or an
+    /// infinity.
+    #[error("{found}")]
+    NotFinite {
+        /// Where the first one was made.
+        found: Box<NonFinite>,
+    },
     /// A tensor could not be made or read, or a kernel failed.
     #[error("{location}: {error}")]
     Run {
@@ -124,6 +132,65 @@ pub enum Error {
     /// The runtime failed outside of arrays, where a program opens a device for example.
     #[error(transparent)]
     Runtime(Box<kiln_runtime::Error>),
+}
+
+/// Where the first NaN or infinity of arrays was made, as
+/// [`first_non_finite`](crate::first_non_finite) finds it.
+///
+/// ```
+/// use kiln_array::{Array, NonFinite, first_non_finite};
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let x = Array::new(&device, &[90.0f32, 3.0], &[2]);
+/// let found: Option<NonFinite> = first_non_finite(&[&(x.exp() - x.exp())])?;
+/// let text = found.unwrap().to_string();
+/// let expected = ": `exp` made 1 infinity and 0 NaN in an array of f32 and shape [2], first at [0], of \
+///                 finite inputs";
+/// assert!(text.ends_with(expected));
+/// # Ok::<(), kiln_array::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NonFinite {
+    /// The operation; `None` of an array whose elements were in memory before.
+    pub op: Option<&'static str>,
+    /// The line that recorded it, or that made the array.
+    pub location: Site,
+    /// The element type of its result.
+    pub dtype: Scalar,
+    /// The shape of its result.
+    pub shape: Vec<usize>,
+    /// How many elements of the result are NaN.
+    pub nans: usize,
+    /// How many are infinite.
+    pub infinities: usize,
+    /// The index of the first of both, on each axis.
+    pub first: Vec<usize>,
+    /// The line of an array in memory, or of a constant, that the inputs have infinities or NaN of;
+    /// `None` where they are finite.
+    pub source: Option<Site>,
+}
+
+impl fmt::Display for NonFinite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let NonFinite { location, dtype, shape, nans, first, .. } = self;
+        let infinities = match self.infinities {
+            1 => "1 infinity".to_owned(),
+            count => format!("{count} infinities"),
+        };
+        let Some(op) = self.op else {
+            let has = format!("has {infinities} and {nans} NaN, first at {first:?}");
+            return write!(
+                f,
+                "{location}: an array of {dtype} and shape {shape:?} that was in memory before {has}"
+            );
+        };
+        write!(f, "{location}: `{op}` made {infinities} and {nans} NaN in an array of {dtype} and shape ")?;
+        write!(f, "{shape:?}, first at {first:?}, of ")?;
+        match self.source {
+            Some(source) => write!(f, "inputs that are not finite, from {source}"),
+            None => f.write_str("finite inputs"),
+        }
+    }
 }
 
 impl Error {

@@ -27,6 +27,7 @@
 //! - Functions of many: [`vmap`], [`scan`], [`cond`].
 //! - Networks and their training: [`nn`], [`optimizer`].
 //! - When and how something is computed: [`eval`], [`explain`], [`peak_memory`], [`custom_kernel`].
+//! - Where NaN and infinities come from: [`first_non_finite`], [`detect_non_finite`].
 //!
 //! An [`Array`] is a handle to a node: an operation with its inputs, an element type, a shape, a
 //! device, the line that recorded it; or, once it is computed, a tensor. Types and shapes are
@@ -104,6 +105,7 @@
 //! | `control.rs` | loops and choices, with derivatives |
 //! | `nn/`, `optimizer/` | networks and their training |
 //! | `explain.rs` | what a plan does, in words |
+//! | `non_finite.rs` | which operation made the first NaN or infinity |
 
 mod array;
 mod batch;
@@ -120,6 +122,7 @@ mod jacobi;
 mod library;
 pub mod nn;
 mod node;
+mod non_finite;
 mod op;
 pub mod optimizer;
 mod plan;
@@ -137,7 +140,7 @@ pub use array::{
 pub use batch::{vmap, vmap_axes};
 pub use control::{cond, scan};
 pub use custom_kernel::custom_kernel;
-pub use error::{Error, Result, Site};
+pub use error::{Error, NonFinite, Result, Site};
 pub use explain::{explain, peak_memory};
 pub use grad::{
     Gradients, Parameters, custom_jvp, custom_vjp, grad, hessian, hvp, jacobian, jvp, remat, value_and_grad,
@@ -147,6 +150,7 @@ pub use kiln_ir::Scalar;
 pub use kiln_macros::Module;
 pub use nn::{Module, Visitor};
 pub use node::Array;
+pub use non_finite::{detect_non_finite, first_non_finite};
 
 /// The example in the documentation of a macro, whose crate knows nothing of this one.
 #[cfg(doctest)]

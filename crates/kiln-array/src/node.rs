@@ -484,6 +484,11 @@ impl Array {
         MADE.load(Relaxed)
     }
 
+    /// The number of arrays that were made before it: its inputs have smaller ones.
+    pub(crate) fn number(&self) -> u64 {
+        self.0.before
+    }
+
     /// Whether it was there when so many arrays were made.
     pub(crate) fn is_older(&self, made: u64) -> bool {
         self.0.before < made

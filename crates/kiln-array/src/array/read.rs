@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::node::{Array, Content};
-use crate::run::evaluate;
+use crate::non_finite::computed;
 use kiln_lang::Elem;
 use kiln_runtime::{Device, DynTensor};
 use std::fmt;
@@ -22,18 +22,19 @@ use std::panic::Location;
 /// ```
 ///
 /// # Errors
-/// The error of an array that has one; those of launches.
+/// The error of an array that has one; those of launches; in
+/// [`detect_non_finite`](crate::detect_non_finite), that an array is not finite.
 pub fn eval(arrays: &[&Array]) -> Result<()> {
-    evaluate(arrays)
+    computed(arrays)
 }
 
 impl Array {
     /// Computes the array, unless it is computed. Does not wait for the device.
     ///
     /// # Errors
-    /// The array's error; those of launches.
+    /// As of [`eval`](crate::eval()).
     pub fn eval(&self) -> Result<()> {
-        evaluate(&[self])
+        computed(&[self])
     }
 
     /// The elements as a tensor, which shares the array's memory: it is to be read, and

@@ -73,16 +73,19 @@ impl<const N: usize> OptimizerState<N> {
         let (parameters, gradients) = (collected(net), collected(&of));
         self.check(&parameters, &gradients, site)?;
         check_floats(net, &parameters, &gradients, site)?;
-        if self.of.is_empty() {
-            self.of = parameters.iter().map(|parameter| zeros(parameter, site)).collect::<Result<_>>()?;
-        }
+        // Kept with the first step that succeeds: another one may be of another module.
+        let first = match self.of.is_empty() {
+            true => parameters.iter().map(|parameter| zeros(parameter, site)).collect::<Result<_>>()?,
+            false => Vec::new(),
+        };
+        let before = if self.of.is_empty() { &first } else { &self.of };
         let chosen = |new: Array, old: &Array| match &usable {
             Some(usable) => new.where_(usable, old),
             None => new,
         };
         let mut made = Vec::new();
         let mut states = Vec::new();
-        for ((parameter, gradient), state) in parameters.iter().zip(gradients).zip(&self.of) {
+        for ((parameter, gradient), state) in parameters.iter().zip(gradients).zip(before) {
             let wide = parameter.dtype().accumulator();
             let update = Update {
                 parameter: parameter.cast(wide),
