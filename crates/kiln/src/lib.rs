@@ -108,6 +108,7 @@ mod book {
         Readme "README.md"
         Arrays "book/src/arrays.md"
         Derivatives "book/src/derivatives.md"
+        Debugging "book/src/debugging.md"
     }
     // This one keeps parameters in files.
     #[cfg(all(feature = "array", feature = "files"))]
@@ -128,7 +129,6 @@ mod book {
         Graphs "book/src/graphs.md"
         Errors "book/src/errors.md"
         Sanitizer "book/src/sanitizer.md"
-        Debugging "book/src/debugging.md"
         Performance "book/src/performance.md"
         Library "book/src/library.md"
         LanguageModel "book/src/language-model.md"
