@@ -151,7 +151,8 @@ pub enum Error {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NonFinite {
-    /// The operation; `None` of an array whose elements were in memory before.
+    /// The operation: of a function that is made of several, such as `softmax`, the one of these.
+    /// `None` of an array whose elements were in memory before.
     pub op: Option<&'static str>,
     /// The line that recorded it, or that made the array.
     pub location: Site,

@@ -21,7 +21,7 @@ use crate::run::evaluate;
 use kiln_ir::{Literal, Scalar};
 use smallvec::SmallVec;
 use std::cell::Cell;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 thread_local! {
     /// Whether what this thread computes is looked through.
@@ -410,22 +410,38 @@ impl Search {
         let vertex = &self.vertices[at];
         let sources = self.behind(&vertex.inputs);
         let is_source = |at: &&usize| matches!(self.vertices[**at].role, Role::Given | Role::Constant);
-        let (array, shape) = (&vertex.array, self.shape_for_user(at));
+        let (array, shape) = (&vertex.array, self.shape_of_line(at));
         NonFinite {
             op: vertex.op,
-            location: array.site(),
+            location: self.line_of_user(at),
             dtype: array.dtype(),
             shape: shape.to_vec(),
             nans: count.nans,
             infinities: count.infinities,
             first: place(count.first, shape),
-            source: sources.iter().find(is_source).map(|&at| self.vertices[at].array.site()),
+            source: sources.iter().find(is_source).map(|&at| self.line_of_user(at)),
         }
+    }
+
+    /// The line that recorded an array, or, of one that a function of this crate made on its way,
+    /// that of the first array after it which is made of it and has a line of the user's.
+    fn line_of_user(&self, at: usize) -> Site {
+        let own = self.vertices[at].array.site();
+        let mut of_it = HashSet::from([at]);
+        let mut later = self.vertices.iter().enumerate().skip(at).filter(|(next, vertex)| {
+            let is_of_it = *next == at || vertex.inputs.iter().any(|input| of_it.contains(input));
+            if is_of_it {
+                of_it.insert(*next);
+            }
+            is_of_it
+        });
+        let found = later.find(|(_, vertex)| !is_of_crate(vertex.array.site()));
+        found.map_or(own, |(_, vertex)| vertex.array.site())
     }
 
     /// The shape of what the line gives that recorded an array: a product of matrices, for example,
     /// is recorded as one of batches, and then reshaped.
-    fn shape_for_user(&self, at: usize) -> &[usize] {
+    fn shape_of_line(&self, at: usize) -> &[usize] {
         let site = self.vertices[at].array.site();
         let is_reshape = |of: &Vertex| matches!(of.recipe, Some(Recipe { op: Op::Reshape, .. }));
         let mut last = at;
@@ -436,6 +452,12 @@ impl Search {
         }
         self.vertices[last].array.shape()
     }
+}
+
+/// Whether a line is one of this crate.
+fn is_of_crate(site: Site) -> bool {
+    let folder = file!().strip_suffix("non_finite.rs");
+    folder.is_some_and(|folder| site.file().starts_with(folder))
 }
 
 /// How an array is computed, if that tells more than its elements: of one that was computed while

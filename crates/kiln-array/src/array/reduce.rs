@@ -143,7 +143,7 @@ impl Array {
         match self.axes_at(name, along.axes, site) {
             Err(error) => Array::failed(error, site),
             Ok(axes) => {
-                let reduced = f(&axes);
+                let reduced = f(&axes).called(name);
                 match along.stay && reduced.error().is_none() {
                     true => reduced.reshaped(&kept(self.shape(), &axes), site),
                     false => reduced,

@@ -28,7 +28,7 @@ impl Array {
         match self.axis_at("cumsum", axis, site) {
             Ok(axis) => {
                 let wide = self.cast_at(accumulator(self.dtype()), site);
-                cumsum(&wide, axis, false, site).cast_at(sum_of(self.dtype()), site)
+                cumsum(&wide, axis, false, site).cast_at(sum_of(self.dtype()), site).called("cumsum")
             }
             Err(error) => Array::failed(error, site),
         }
@@ -53,7 +53,8 @@ impl Array {
         match self.axis_at("cumprod", axis, site) {
             Ok(axis) => {
                 let wide = self.cast_at(accumulator(self.dtype()), site);
-                running(|before, x| before * x, &wide, axis, site).cast_at(sum_of(self.dtype()), site)
+                let products = running(|before, x| before * x, &wide, axis, site);
+                products.cast_at(sum_of(self.dtype()), site).called("cumprod")
             }
             Err(error) => Array::failed(error, site),
         }
