@@ -99,6 +99,8 @@
 //! | `spare.rs` | memory that is used again |
 //! | `custom_kernel.rs`, `program_kernel.rs` | kernels of a program's own as operations |
 //! | `jacobi.rs` | kernels of eigenvalues and singular values |
+//! | `fp8.rs` | kernels that narrow factors to 8-bit floats, and their products |
+//! | `weight_products.rs` | how layers multiply by their weights, by the policy in force |
 //! | `library.rs`, `epilogue.rs` | products by `kiln-kernels`, their epilogues; kernels by hand |
 //! | `grad/` | gradients, in reverse and in forward mode |
 //! | `batch/` | functions of an array as functions of many |
@@ -117,6 +119,7 @@ mod epilogue;
 mod error;
 mod explain;
 mod faults;
+mod fp8;
 mod grad;
 mod jacobi;
 mod library;
@@ -132,6 +135,7 @@ mod runs;
 mod schedule;
 mod shape;
 mod spare;
+mod weight_products;
 
 pub use array::{
     Convolution, MatrixNorm, Operand, Padding, Pairs, Side, SliceRange, concatenate, einsum, eval, meshgrid,

@@ -253,7 +253,7 @@ fn steps_compile_nothing_after_the_first() {
 /// have the same kernels.
 #[test]
 fn narrow_parameters_are_made_by_the_step_before() {
-    for mixed in [Mixed::bf16, Mixed::f16] {
+    for mixed in [Mixed::bf16, Mixed::f16, Mixed::fp8] {
         let train = |again: bool| {
             let device = Device::open_apart("cpu").unwrap();
             let launches = Arc::new(AtomicUsize::new(0));

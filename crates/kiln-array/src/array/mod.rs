@@ -11,7 +11,7 @@
 //! | `padding.rs` | elements put around |
 //! | `arrange.rs` | elements moved, repeated, triangles and diagonals |
 //! | `reduce.rs` | sums, means, maxima, and where those are |
-//! | `product.rs` | products of matrices |
+//! | `product.rs`, `fp8.rs` | products of matrices, and those through 8-bit floats |
 //! | `join.rs` | concatenating, stacking, splitting |
 //! | `index.rs` | elements by indices |
 //! | `scatter.rs` | elements put, or added, at indices |
@@ -41,6 +41,7 @@ pub(crate) mod create;
 pub(crate) mod decoding;
 mod einsum;
 mod fourier;
+mod fp8;
 pub(crate) mod functions;
 mod gelu;
 mod hyperbolic;

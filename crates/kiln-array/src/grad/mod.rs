@@ -24,6 +24,7 @@ use crate::error::{Error, Site};
 use crate::node::{Array, GradientScope, Made, Recipe};
 use crate::op::Op;
 use crate::shape::Extents;
+use crate::weight_products::WeightProducts;
 use kiln_ir::Literal;
 use rules::{Rules, zeros_like};
 use std::collections::{HashMap, HashSet};
@@ -166,8 +167,9 @@ pub fn custom_jvp(
     })
 }
 
-/// A result with a rule for the gradients of inputs.
-fn custom(
+/// A result with a rule for the gradients of inputs. The rule may call functions of the program
+/// again, whose layers multiply then as those that are recorded now.
+pub(crate) fn custom(
     result: Array,
     given: Vec<Array>,
     site: Site,
@@ -176,7 +178,12 @@ fn custom(
     let (dtype, shape) = (result.dtype(), Extents::from_slice(result.shape()));
     let device = result.device().cloned();
     let inputs = std::iter::once(result).chain(given).collect();
-    Array::lazy(Recipe { op: Op::Custom, inputs, rule: Some(Arc::new(backward)) }, dtype, shape, device, site)
+    let products = WeightProducts::current();
+    let rule = move |inputs: &[Array], y: &Array, g: &Array| {
+        let _products = products.enter();
+        backward(inputs, y, g)
+    };
+    Array::lazy(Recipe { op: Op::Custom, inputs, rule: Some(Arc::new(rule)) }, dtype, shape, device, site)
 }
 
 impl Array {

@@ -2,8 +2,10 @@
 
 use super::module::implement_module;
 use super::random::Key;
+use crate::dtype::{Kind, kind};
 use crate::error::Error;
 use crate::node::Array;
+use crate::weight_products::WeightProducts;
 use kiln_ir::Scalar;
 use kiln_runtime::Device;
 use std::panic::Location;
@@ -56,7 +58,8 @@ impl Linear {
         Linear { weight, bias: Some(Array::zeros(device, Scalar::F32, &[outputs])) }
     }
 
-    /// The layer of an input `[…, inputs]`: `[…, outputs]`.
+    /// The layer of an input `[…, inputs]`: `[…, outputs]`. Under [`Mixed::fp8`](super::Mixed::fp8)
+    /// the product is one of 8-bit floats.
     ///
     /// # Errors
     /// The result has an error if x has another last axis.
@@ -69,7 +72,14 @@ impl Linear {
             let problem = format!("x has shape {:?}, and the layer {inputs} inputs", x.shape());
             return Array::failed(Error::Shape { op: "linear", problem, location }, location);
         }
-        let product = x.matmul(&self.weight.swap_axes(-1, -2));
+        let transposed = self.weight.swap_axes(-1, -2);
+        let of_floats = [x, &transposed].iter().all(|of| kind(of.dtype()) == Kind::Float);
+        let product = match WeightProducts::current() {
+            WeightProducts::Fp8 if of_floats && x.rank() > 0 && transposed.rank() == 2 => {
+                x.matmul_fp8(&transposed)
+            }
+            WeightProducts::Fp8 | WeightProducts::AsGiven => x.matmul(&transposed),
+        };
         match &self.bias {
             Some(bias) => product + bias,
             None => product,

@@ -1,10 +1,11 @@
-//! Mixed precision: 16-bit floats with masters of 32 bits.
+//! Mixed precision: floats of 16 and 8 bits with masters of 32 bits.
 
 use super::cast_float;
 use crate::array::eval;
 use crate::grad::parameters::{arrays, narrowed};
 use crate::grad::{Gradients, Parameters, custom_vjp, value_and_grad};
 use crate::node::Array;
+use crate::weight_products::WeightProducts;
 use kiln_ir::Scalar;
 use std::sync::{Mutex, PoisonError};
 
@@ -37,6 +38,8 @@ const LARGEST_SCALE: f32 = 16_777_216.0;
 #[derive(Debug)]
 pub struct Mixed {
     dtype: Scalar,
+    /// How layers multiply by their weights.
+    products: WeightProducts,
     /// The scale of losses and the good steps since it changed, on the device; `None` before the
     /// first step. Only f16 has one.
     scale: Option<Mutex<Option<[Array; 2]>>>,
@@ -45,12 +48,51 @@ pub struct Mixed {
 impl Mixed {
     /// Computes in f32.
     pub fn f32() -> Mixed {
-        Mixed { dtype: Scalar::F32, scale: None }
+        Mixed::unscaled(Scalar::F32)
     }
 
     /// Computes in bf16, whose range is f32's.
     pub fn bf16() -> Mixed {
-        Mixed { dtype: Scalar::BF16, scale: None }
+        Mixed::unscaled(Scalar::BF16)
+    }
+
+    /// Computes in bf16, as [`bf16`](Self::bf16), and multiplies by the weights of layers in 8-bit
+    /// floats: [`Linear`](super::Linear), and the products of [`Attention`](super::Attention) and
+    /// [`Conv2d`](super::Conv2d) that are such layers, by the rule of
+    /// [`matmul_fp8`](Array::matmul_fp8). Factors are of E4M3 and gradients of E5M2. Each has a
+    /// scale of its own, so losses need none. Scores of attention, and what the function multiplies
+    /// by `matmul` itself, are not of 8 bits.
+    ///
+    /// Layers do so wherever the function calls them on its own thread, in `remat` too, and not
+    /// outside of it.
+    ///
+    /// ```
+    /// use kiln_array::nn::{Key, Linear, Mixed};
+    /// use kiln_array::optimizer::Sgd;
+    /// use kiln_array::{Array, Scalar};
+    ///
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// let mut net = Linear::new(&device, Key::new(1), 3, 2);
+    /// let (mixed, mut optimizer) = (Mixed::fp8(), Sgd::new(0.1));
+    /// let x = Array::full(&device, 0.5f32, &[4, 3]).cast(mixed.dtype());
+    /// let targets = Array::new(&device, &[0i32, 1, 1, 1], &[4]);
+    /// let mut losses = Vec::new();
+    /// for _ in 0..3 {
+    ///     let (loss, gradients) = mixed.value_and_grad(&net, |n| n.forward(&x).cross_entropy(&targets));
+    ///     optimizer.step(&mut net, gradients)?;
+    ///     losses.push(loss.item::<f32>()?);
+    /// }
+    /// assert!(losses[2] < losses[0]);
+    /// assert_eq!((mixed.dtype(), net.weight.dtype()), (Scalar::BF16, Scalar::F32));
+    /// # Ok::<(), kiln_array::Error>(())
+    /// ```
+    pub fn fp8() -> Mixed {
+        Mixed { products: WeightProducts::Fp8, ..Mixed::bf16() }
+    }
+
+    /// Computes in floats whose range is f32's.
+    fn unscaled(dtype: Scalar) -> Mixed {
+        Mixed { dtype, products: WeightProducts::AsGiven, scale: None }
     }
 
     /// Computes in f16, and scales losses so that small gradients are not zero. The scale is 65536
@@ -82,7 +124,7 @@ impl Mixed {
     /// # Ok::<(), kiln_array::Error>(())
     /// ```
     pub fn f16() -> Mixed {
-        Mixed { dtype: Scalar::F16, scale: Some(Mutex::default()) }
+        Mixed { scale: Some(Mutex::default()), ..Mixed::unscaled(Scalar::F16) }
     }
 
     /// The element type that losses are computed in.
@@ -119,6 +161,7 @@ impl Mixed {
         f: impl FnOnce(&P) -> Array,
     ) -> (Array, Gradients<P>) {
         let dtype = self.dtype;
+        let _products = self.products.enter();
         keep_narrow(at, dtype);
         let narrow = |at: &P| at.map(&mut |parameter| narrow_of(parameter, dtype));
         let Some(state) = &self.scale else {

@@ -48,7 +48,7 @@
 //! | `quantized.rs` | linear layers with weights of 4 and 8 bits |
 //! | `loss.rs` | cross entropy |
 //! | `random.rs` | keys, random numbers, dropout |
-//! | `mixed.rs` | 16-bit floats with masters of 32 bits |
+//! | `mixed.rs` | floats of 16 and 8 bits with masters of 32 bits |
 //! | `file.rs`, `checkpoint.rs` | saving and loading parameters, and training that goes on |
 
 mod attention;
