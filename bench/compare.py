@@ -28,8 +28,8 @@ from rows import ROWS, Row, rows_for
 HERE = Path(__file__).resolve().parent
 # The first request for a row compiles, tunes and warms up.
 REPLY_TIMEOUT_S = 300
-# Between two turns on a CPU. Threads of OpenBLAS's go on spinning for tens of milliseconds after a product,
-# and whoever comes next on as many cores would have half of them.
+# Between two turns on a CPU. Threads of OpenBLAS's go on spinning for tens of milliseconds after a
+# product, and whoever comes next on as many cores would have half of them.
 SETTLING_S = 0.1
 KILN = "Kiln"
 # Kiln's kernels by hand, where programs over arrays stand for Kiln.

@@ -19,8 +19,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 /// that read elements compute it, with few kernels. An array never changes; a clone is a handle to
 /// the same one.
 ///
-/// - Elements are of bool, i8, u8, i16, u16, i32, u32, i64, f16, bf16, f32 or f64. Where two types meet, the result
-///   is of the smallest one that holds both, as in NumPy; integers beside floats become f64.
+/// - Elements are of bool, i8, u8, i16, u16, i32, u32, i64, f16, bf16, f32 or f64. Where two types
+///   meet, the result is of the smallest one that holds both, as in NumPy; integers of 32 and 64
+///   bits beside floats become f64.
 /// - Shapes broadcast as in NumPy: the last axes are aligned, and extents of 1 stretch.
 /// - Axes count from 0, and negative ones from the end: -1 is the last.
 /// - What cannot be, such as shapes that do not fit, is an array with an [`Error`] in place of

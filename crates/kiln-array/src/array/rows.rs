@@ -71,8 +71,8 @@ impl Array {
         (&x * (x.square().mean_keep(&[-1]) + epsilon).rsqrt() * weight).cast(mean_of(self.dtype()))
     }
 
-    /// (x - mean) / sqrt(variance + epsilon) · weight + bias, where mean and variance are those of a
-    /// group of channels over all axes but the first: of an array `[batch, …, channels]` whose
+    /// (x - mean) / sqrt(variance + epsilon) · weight + bias, where mean and variance are those of
+    /// a group of channels over all axes but the first: of an array `[batch, …, channels]` whose
     /// channels are divided into so many groups of neighbors. Weight and bias have an element for
     /// each channel. It is computed in f32 for 16-bit floats (Wu and He, "Group Normalization",
     /// 2018); with as many groups as channels it is instance normalization.

@@ -66,8 +66,8 @@ impl QuantizedLinear {
         QuantizedLinear::of(layer, group, site, of_groups, |quants| quants)
     }
 
-    /// The layer with weights of 4 bits: the nearest of 16 numbers at equal distances, from the least
-    /// weight of its group of so many inputs to the greatest.
+    /// The layer with weights of 4 bits: the nearest of 16 numbers at equal distances, from the
+    /// least weight of its group of so many inputs to the greatest.
     ///
     /// # Errors
     /// As of [`int8`](Self::int8).
