@@ -229,6 +229,12 @@ impl BulkReduce {
 
     /// The elements that it combines: what the copy engine has (PTX ISA 8.0,
     /// "cp.reduce.async.bulk.tensor"). Sums of i64 are those of u64.
+    ///
+    /// ```
+    /// use kiln_ir::{BulkReduce, Scalar};
+    /// assert!(BulkReduce::Xor.elements().iter().all(|elem| elem.is_int()));
+    /// assert!(BulkReduce::Add.elements().contains(&Scalar::F32));
+    /// ```
     pub const fn elements(self) -> &'static [Scalar] {
         use Scalar::*;
         match self {

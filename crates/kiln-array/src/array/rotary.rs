@@ -7,6 +7,18 @@ use crate::shape::{Extents, broadcast};
 use std::panic::Location;
 
 /// Which two elements of a head [`rotary`](Array::rotary) turns together.
+///
+/// ```
+/// use kiln_array::{Array, Pairs};
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let x = Array::arange(&device, 4).cast(kiln_array::Scalar::F64).reshape(&[1, 1, 4]);
+/// let place = Array::ones(&device, kiln_array::Scalar::F64, &[1]);
+/// // An angle of 1 for the first pair, of 0.1 for the second; 0 is turned together with 1, or with 2.
+/// let first = |pairs| x.rotary(&place, 100.0, pairs).flatten().slice(0, ..1).item::<f64>();
+/// assert!((first(Pairs::Neighbors)? + 1f64.sin()).abs() < 1e-12);
+/// assert!((first(Pairs::Halves)? + 2.0 * 1f64.sin()).abs() < 1e-12);
+/// # Ok::<(), kiln_array::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pairs {
     /// Elements 2i and 2i + 1, as in RoFormer and GPT-J, and in GGUF files of Llama.
