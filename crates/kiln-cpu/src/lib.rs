@@ -43,6 +43,7 @@ mod machine;
 mod memory;
 mod ordered;
 mod pool;
+mod processor;
 mod program;
 mod report;
 mod resident;

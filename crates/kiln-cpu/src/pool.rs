@@ -1,5 +1,6 @@
 //! A persistent pool of threads that runs one job at a time, with the thread that submits it.
 
+use crate::processor;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,12 +44,18 @@ struct PoolState {
     number: u64,
     /// Workers inside the job.
     inside: usize,
+    /// Workers that sleep until one arrives.
+    asleep: usize,
     panicked: bool,
     ends: bool,
 }
 
 #[derive(Clone, Copy)]
-struct Job(*const Body<'static>);
+struct Job {
+    body: *const Body<'static>,
+    /// The processor of the thread that asks.
+    processor: Option<usize>,
+}
 
 // SAFETY: the body is `Sync`, and `Pool::run` does not return while a worker may use it.
 unsafe impl Send for Job {}
@@ -87,8 +94,12 @@ impl Pool {
         let Ok(_turn) = self.turn.try_lock() else { return completes(body) };
         // SAFETY: only the lifetime changes; `close` below waits for the workers before the borrow
         // ends.
-        let job = Job(unsafe { std::mem::transmute::<*const Body<'_>, *const Body<'static>>(body) });
-        self.shared.open(job);
+        let body_of_workers = unsafe { std::mem::transmute::<*const Body<'_>, *const Body<'static>>(body) };
+        let job = Job { body: body_of_workers, processor: processor::current() };
+        if self.shared.open(job) {
+            // One that was put behind this thread runs now, and moves to another processor.
+            std::thread::yield_now();
+        }
         let fine = completes(body);
         self.shared.close() && fine
     }
@@ -111,14 +122,19 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn open(&self, job: Job) {
+    /// Lets workers in. Gives whether some slept.
+    fn open(&self, job: Job) -> bool {
         let mut state = self.lock();
         state.job = Some(job);
         state.number += 1;
         state.panicked = false;
+        let sleepers = state.asleep > 0;
         self.open.store(true, Ordering::Release);
         drop(state);
-        self.arrived.notify_all();
+        if sleepers {
+            self.arrived.notify_all();
+        }
+        sleepers
     }
 
     /// Lets no more workers in and waits for those inside. Gives whether none of them panicked.
@@ -136,9 +152,14 @@ impl Shared {
         let mut done = 0;
         while let Some((job, number)) = self.next(done) {
             done = number;
+            // The scheduler may have put this thread behind the one that asks, though another
+            // processor is idle: each would wait for the other to be done, for many jobs.
+            if let Some(asking) = job.processor.filter(|_| processor::current() == job.processor) {
+                processor::leave(asking);
+            }
             // SAFETY: this worker is counted as inside, so `run` has not returned and the body
             // lives.
-            let fine = completes(unsafe { &*job.0 });
+            let fine = completes(unsafe { &*job.body });
             let mut state = self.lock();
             state.inside -= 1;
             state.panicked |= !fine;
@@ -165,7 +186,11 @@ impl Shared {
                     state.inside += 1;
                     return Some((job, state.number));
                 }
-                _ => state = self.arrived.wait(state).unwrap_or_else(PoisonError::into_inner),
+                _ => {
+                    state.asleep += 1;
+                    state = self.arrived.wait(state).unwrap_or_else(PoisonError::into_inner);
+                    state.asleep -= 1;
+                }
             }
         }
     }
