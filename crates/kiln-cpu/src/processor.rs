@@ -1,7 +1,7 @@
 //! On which processor of the machine a thread runs, where the system says so.
 
 #[cfg(target_os = "linux")]
-mod linux {
+mod system {
     use std::mem::size_of;
 
     /// The processor that this thread runs on now.
@@ -35,7 +35,7 @@ mod linux {
 }
 
 #[cfg(not(target_os = "linux"))]
-mod linux {
+mod system {
     /// Other systems are not asked.
     pub(crate) fn current() -> Option<usize> {
         None
@@ -45,7 +45,7 @@ mod linux {
     pub(crate) fn leave(_: usize) {}
 }
 
-pub(crate) use linux::{current, leave};
+pub(crate) use system::{current, leave};
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {

@@ -5,7 +5,7 @@ mod kernels;
 use super::layers::Linear;
 use super::module::implement_module;
 use crate::array::create::constant;
-use crate::custom_kernel::custom_kernel;
+use crate::custom_kernel::kernel_at;
 use crate::error::{Error, Site};
 use crate::grad::custom_vjp;
 use crate::node::Array;
@@ -255,7 +255,9 @@ impl QuantizedLinear {
         whole.reshaped(&[outputs, inputs], site)
     }
 
+    #[track_caller]
     fn by_kernel(&self, x: &Array, form: Form, [rows, outputs, inputs]: [usize; 3]) -> Array {
+        let site = Location::caller();
         let (quants, scales) = (self.quants.clone(), self.scales.clone());
         let minima = self.minima.clone().unwrap_or_else(|| scales.clone());
         let weights = [quants, scales, minima];
@@ -264,12 +266,12 @@ impl QuantizedLinear {
             &[x],
             move |of| {
                 let inputs = [&of[0], &weights[0], &weights[1], &weights[2]];
-                custom_kernel(&inputs, (of[0].dtype(), &[rows, outputs]), form, kernels::product)
+                kernel_at(&inputs, (of[0].dtype(), &[rows, outputs]), form, site, kernels::product)
             },
             move |of, _, g| {
                 let (g, dtype) = (g.cast(of[0].dtype()), of[0].dtype());
                 let given = [&g, &of_gradient[0], &of_gradient[1], &of_gradient[2]];
-                vec![custom_kernel(&given, (dtype, &[rows, inputs]), form, kernels::gradient)]
+                vec![kernel_at(&given, (dtype, &[rows, inputs]), form, site, kernels::gradient)]
             },
         )
     }
