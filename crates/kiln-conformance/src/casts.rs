@@ -12,6 +12,7 @@ pub fn cases() -> Vec<Case> {
         from for i16 u16 bool i32 u32 i64 u64 f16 bf16 f32 f64 i8 u8 E4M3 E5M2;
         in_threads for i16 u16 bool i32 u64 f16 f32 f64 i8 u8 E4M3 E5M2;
         bitcasts;
+        bits_of_conditions;
     ]
 }
 
@@ -278,4 +279,43 @@ fn bitcasts(trial: &mut Trial<'_>) -> Verdict {
     holds("f32 as i32", &i, &fs.iter().map(|x| x.to_bits() as i32 ^ 1).collect::<Vec<i32>>())?;
     holds("f64 as u64", &l, &ds.iter().map(|x| x.to_bits()).collect::<Vec<u64>>())?;
     holds("sign flipped", &back, &fs.iter().map(|x| -x).collect::<Vec<f32>>())
+}
+
+/// A condition as 1 or 0, whose bits are taken for a float: 2^-149, 2^-24 and 2^-1074, or 0.
+/// Another such selection stands in a loop, where a compiler looks at all of them.
+#[kernel(crate = kiln_runtime)]
+fn take_for_floats(
+    others: &mut Tensor<u32, 1>,
+    rounds: Val<i64>,
+    whole: &mut Tensor<i32, 2>,
+    negative: &mut Tensor<u64, 2>,
+) {
+    for i in range(0, rounds) {
+        // SAFETY: all programs store the same there, and none reads it.
+        unsafe { others.write(i, i.ne(3).cast::<u32>()) };
+    }
+    let me = program_id(0);
+    let holds = me.ne(0);
+    let single = holds.cast::<u32>().bitcast::<f32>();
+    let half = holds.cast::<u16>().bitcast::<f16>();
+    let double = holds.cast::<u64>().bitcast::<f64>();
+    // SAFETY: each program has a row of its own.
+    unsafe {
+        whole.write((me, 0), single.cast::<i32>());
+        whole.write((me, 1), half.cast::<i32>());
+        whole.write((me, 2), double.cast::<i32>());
+        negative.write((me, 0), (-single).bitcast::<u32>().cast::<u64>());
+        negative.write((me, 1), (-half).bitcast::<u16>().cast::<u64>());
+        negative.write((me, 2), (-double).bitcast::<u64>());
+    }
+}
+
+fn bits_of_conditions(trial: &mut Trial<'_>) -> Verdict {
+    let mut others = trial.output([7])?;
+    let (mut whole, mut negative) = (trial.output([2, 3])?, trial.output([2, 3])?);
+    take_for_floats(&mut others, 7, &mut whole, &mut negative).grid([2]).launch(trial.device)?;
+    holds("the selections of the loop", &others, &[1, 1, 1, 0, 1, 1, 1])?;
+    holds("as integers", &whole, &[0; 6])?;
+    let signs = [1 << 31, 1 << 15, 1 << 63];
+    holds("with a sign", &negative, &[signs, signs.map(|sign| sign | 1)].concat())
 }

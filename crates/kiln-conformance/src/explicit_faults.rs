@@ -24,6 +24,7 @@ pub fn cases() -> Vec<Case> {
             loop_that_only_a_check_ends;
             loop_that_elements_end;
             task_that_copies;
+            copies_from_between;
         ],
         cases!["faults":
             epilogue_of_a_product for bf16;
@@ -413,6 +414,20 @@ fn pick(x: &Tensor<f32, 2>, from: &Tensor<i64, 1>, y: &mut Tensor<f32, 2>) {
         })
         .run();
 }
+
+/// Each program copies 32 columns of eight rows of x, from a column that is an argument.
+#[kernel(crate = kiln_runtime)]
+fn pick_columns(x: &Tensor<f32, 2>, from: &Tensor<i64, 1>, y: &mut Tensor<f32, 2>) {
+    let (tile, arrived) = (shared_tiles::<f32>(1, 8, 32).at(0), mbarriers(1, 1).at(0));
+    let column = from.get(program_id(0));
+    tile.prefetch(x, (0, column));
+    arrived.expect(8 * 32 * size_of::<f32>());
+    tile.load(x, (0, column), arrived);
+    arrived.wait(0);
+    // SAFETY: each program has rows of its own.
+    unsafe { tile.store(y, (program_id(0) * 8, 0)) };
+    store_wait(0);
+}
 const CHASE_END: u32 = line!();
 
 /// Launches one of these with good and bad input, and good input again.
@@ -480,6 +495,32 @@ fn task_that_copies(trial: &mut Trial<'_>) -> Verdict {
         let right = fault.is_some_and(|f| {
             f.kind == FaultKind::OutOfBounds { index: 3, extent: 3 } && f.block == [3, 0, 0]
         });
+        ensure(right, || format!("the launch gave {error:?}"))?;
+        at_line(fault.map_or("", |f| &f.location), [CHASE, CHASE_END])?;
+    }
+    Ok(())
+}
+
+/// Copies begin at multiples of 16 bytes of a row, also before it, and nowhere else.
+fn copies_from_between(trial: &mut Trial<'_>) -> Verdict {
+    let (x, data) = trial.input::<f32, 2>([8, 100])?;
+    for columns in [[0i64, 4, -12, 96], [16, 33, 16, 16], [20, -8, 88, 100]] {
+        let from = trial.vector(&columns)?;
+        let mut y = trial.output::<f32, 2>([32, 32])?;
+        pick_columns(&x, &from, &mut y).grid([4]).launch(trial.device)?;
+        if columns.iter().all(|column| column % 4 == 0) {
+            let expected: Vec<f32> = list(0..32 * 32, |i| {
+                let column = columns[i / 256] + (i % 32) as i64;
+                let column = usize::try_from(column).ok().filter(|&column| column < 100);
+                column.map_or(0.0, |column| data[i / 32 % 8 * 100 + column])
+            });
+            holds("what was picked", &y, &expected)?;
+            continue;
+        }
+        let error = trial.device.synchronize().err();
+        let fault = error.as_ref().and_then(|e| e.fault());
+        let text = fault.map(ToString::to_string).unwrap_or_default();
+        let right = text.contains("begins at element 33 of a row, which is no multiple of 4 elements");
         ensure(right, || format!("the launch gave {error:?}"))?;
         at_line(fault.map_or("", |f| &f.location), [CHASE, CHASE_END])?;
     }

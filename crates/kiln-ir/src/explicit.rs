@@ -68,7 +68,9 @@ pub enum ExplicitOp {
     /// `(view, i64 offset per axis, shared tile, stage, i64 row, mbarriers, index)`: begins to load
     /// the box of `rows` rows at the offsets, with the columns of the shared tile, into the rows of
     /// the stage from `row` on (a multiple of 8). Elements outside the view are zero. The bytes
-    /// count for the current phase of the mbarrier.
+    /// count for the current phase of the mbarrier. Along the axis whose elements are adjacent the
+    /// box begins at a multiple of 16 bytes
+    /// ([`copied_together`](ExplicitOp::copied_together)): else it is a fault.
     TmaLoad {
         /// How many rows.
         rows: u32,
@@ -80,14 +82,16 @@ pub enum ExplicitOp {
         transposed: bool,
     },
     /// `(shared tile, stage, view, i64 offset per axis)`: begins to store the stage to the box of
-    /// the view at the offsets. Elements outside the view are dropped.
+    /// the view at the offsets. Elements outside the view are dropped. No offset is negative, and
+    /// along the last axis the box begins at a multiple of 16 bytes: a GPU does not check it.
     TmaStore,
     /// `(shared tile, stage, view, i64 offset per axis)`: begins to combine the box of the view at
     /// the offsets with the stage. Elements outside the view are dropped. Each element is changed
-    /// atomically, relaxed in the scope of the device, in no order among them.
+    /// atomically, relaxed in the scope of the device, in no order among them. The offsets are as
+    /// those of a store.
     TmaReduce(BulkReduce),
-    /// `(view, i64 offset per axis)`: begins to bring the box of the view at the offsets to the L2
-    /// cache. It changes nothing that a program can see.
+    /// `(view, i64 offset per axis)`: begins to bring the box of the view at the offsets, which are
+    /// as those of a load, to the L2 cache. It changes nothing that a program can see.
     TmaPrefetch {
         /// The rows of the box.
         rows: u32,
@@ -294,6 +298,26 @@ impl Task {
 pub type Attribute = (&'static str, u32);
 
 impl ExplicitOp {
+    /// How many adjacent elements bulk copies take together, 16 bytes: boxes begin at multiples of
+    /// them.
+    ///
+    /// ```
+    /// use kiln_ir::{ExplicitOp, Scalar};
+    /// assert_eq!([Scalar::BF16, Scalar::F64].map(ExplicitOp::copied_together), [8, 2]);
+    /// ```
+    pub const fn copied_together(elem: Scalar) -> u32 {
+        16 / elem.bytes()
+    }
+
+    /// What is wrong where a bulk copy begins at no such multiple: where it begins, and how many
+    /// elements are taken together.
+    ///
+    /// ```
+    /// assert_eq!(kiln_ir::ExplicitOp::BEGINS_BETWEEN.matches("{}").count(), 2);
+    /// ```
+    pub const BEGINS_BETWEEN: &str =
+        "a bulk copy begins at element {} of a row, which is no multiple of {} elements, 16 bytes";
+
     /// Its numbers, in the order of the text format. Those of tasks come in groups.
     pub fn attributes(&self) -> SmallVec<[Attribute; 8]> {
         use ExplicitOp::*;

@@ -32,10 +32,10 @@ impl Array {
     /// below 2⁻¹¹⁷ (2⁻¹¹⁰) lose more. If an element of a factor is infinite or NaN, the whole
     /// result is NaN.
     ///
-    /// All shapes are multiplied so, by tensor cores where these take 8-bit floats. Elsewhere the
-    /// result is the same but for the order of sums, and nothing is faster than
-    /// [`matmul`](Self::matmul). Under [`vmap`](crate::vmap) each array has scales of its own, and
-    /// kernels are launched for each.
+    /// All shapes are multiplied so, by tensor cores where these take 8-bit floats: they keep some
+    /// 13 bits of a sum of up to 128 products, and those sums are added up in f32. Elsewhere all
+    /// sums are of f32, and nothing is faster than [`matmul`](Self::matmul). Under
+    /// [`vmap`](crate::vmap) each array has scales of its own, and kernels are launched for each.
     ///
     /// ```
     /// # use kiln_array::{Array, Scalar, grad};

@@ -1,7 +1,7 @@
 //! What is known of integers: powers of two that divide them and intervals they lie in. What is
 //! known of a tile holds for each element.
 
-use kiln_ir::{Axis, BinaryOp, Block, Computed, Def, IntFact, Kernel, Level, OpKind, Scalar, Value};
+use kiln_ir::{Axis, BinaryOp, Block, Computed, Def, IntFact, Kernel, Level, Op, OpKind, Scalar, Value};
 use rustc_hash::FxHashMap;
 
 /// What is known of an integer value.
@@ -63,16 +63,16 @@ impl Known {
 pub(crate) struct IntFacts<'k> {
     kernel: &'k Kernel,
     known: Vec<Option<Known>>,
-    /// The `For` operation's bounds and step for each loop body.
-    loops: FxHashMap<Block, [Value; 3]>,
+    /// The `For` operation of each loop body.
+    loops: FxHashMap<Block, Op>,
 }
 
 impl<'k> IntFacts<'k> {
     pub fn new(kernel: &'k Kernel) -> Self {
         let mut loops = FxHashMap::default();
-        kernel.walk(|_, data| {
+        kernel.walk(|op, data| {
             if data.kind == OpKind::For {
-                loops.insert(data.regions[0], data.for_bounds());
+                loops.insert(data.regions[0], op);
             }
         });
         let mut facts = IntFacts { kernel, known: vec![None; kernel.counts().0], loops };
@@ -147,7 +147,9 @@ impl<'k> IntFacts<'k> {
     fn find(&mut self, value: Value, elem: Scalar) -> Option<Known> {
         let kernel = self.kernel;
         let data = match kernel.def(value) {
-            Def::Arg(block, 0) if self.loops.contains_key(&block) => return self.induction(block),
+            Def::Arg(block, i) if self.loops.contains_key(&block) => {
+                return if i == 0 { self.induction(block) } else { self.carried(value, block, i) };
+            }
             Def::Arg(block, i) if block == kernel.body => {
                 return Some(Known::of_fact(kernel.params[i as usize].facts.value, elem, i64::MIN.into()));
             }
@@ -207,8 +209,49 @@ impl<'k> IntFacts<'k> {
 
     /// The induction variable of a loop: `lo + i * step`, below `hi`.
     fn induction(&mut self, body: Block) -> Option<Known> {
-        let [lo, hi, step] = self.loops[&body].map(|v| self.of(v));
+        let [lo, hi, step] = self.kernel.op(self.loops[&body]).for_bounds().map(|v| self.of(v));
         Some(Known { divisor: lo.divisor.min(step.divisor), min: lo.min, max: (hi.max - 1).max(lo.min) })
+    }
+}
+
+/// How deep sums of what a loop carries are followed.
+const DEEPEST: u32 = 8;
+
+impl IntFacts<'_> {
+    /// What a loop carries: what divides it before the loop, and after a round if it does before.
+    fn carried(&mut self, value: Value, body: Block, argument: u32) -> Option<Known> {
+        let kernel = self.kernel;
+        let at = argument as usize - 1;
+        let before = *kernel.op(self.loops[&body]).inits().get(at)?;
+        let next = *kernel.op(*kernel.block(body).ops.last()?).operands.get(at)?;
+        let nothing = Known::nothing(kernel.ty(value).elem());
+        // What is computed from it has no better facts than this on the way.
+        self.known[value.index()] = Some(nothing);
+        let mut divisor = self.of(before).divisor;
+        // A round makes it the lesser of what was assumed and of others, so twice is enough.
+        for _ in 0..2 {
+            divisor = divisor.min(self.divisor_if(next, (value, divisor), DEEPEST));
+        }
+        Some(Known { divisor, ..nothing })
+    }
+
+    /// A divisor of a value if another one has the assumed divisor.
+    fn divisor_if(&mut self, value: Value, assumed: (Value, u64), depth: u32) -> u64 {
+        if value == assumed.0 {
+            return assumed.1;
+        }
+        let known = self.of(value).divisor;
+        let Some(op) = self.kernel.defining_op(value).filter(|_| depth > 0) else { return known };
+        use BinaryOp::{Add, Max, Min, Sub};
+        let parts = if matches!(op.kind, OpKind::Binary(Add | Sub | Min | Max)) {
+            [op.left(), op.right()]
+        } else if op.kind == OpKind::Select {
+            [op.if_true(), op.if_false()]
+        } else {
+            return known;
+        };
+        let [one, other] = parts.map(|v| self.divisor_if(v, assumed, depth - 1));
+        known.max(one.min(other))
     }
 }
 
@@ -300,6 +343,36 @@ mod tests {
         assert_eq!((facts.of(low).divisor, facts.of(low).min), (1, -3));
         assert_eq!((facts.of(iv).divisor, facts.of(iv).min), (1024, 0));
         assert_eq!((facts.alignment(x), facts.stride(x, 0).divisor), (256, 1));
+    }
+
+    #[test]
+    fn what_a_loop_adds_to() {
+        let kernel = kiln_ir::parse(
+            "kernel @k(%n: i64, %y: mut view<i64, 1, global>) tile {
+  %0 = const 0 : i64
+  %1 = const 1 : i64
+  %2 = const 48 : i64
+  %3 = const 64 : i64
+  %4, %5, %6 = for %7 = %0 to %n step %1 carry (%8 = %2, %9 = %2, %10 = %2) : i64, i64, i64 {
+    %11 = add %8, %3 : i64
+    %12 = add %10, %9 : i64
+    %13 = add %9, %12 : i64
+    yield %11, %12, %13
+  }
+  store.disjoint %y[%4] = %5
+}",
+        )
+        .expect("parses");
+        let mut facts = IntFacts::new(&kernel);
+        let carried = |name: &str, facts: &mut IntFacts<'_>| {
+            let body = kernel.op(kernel.block(kernel.body).ops[4]).regions[0];
+            let at = ["%7", "%8", "%9", "%10"].iter().position(|&n| n == name).unwrap();
+            facts.of(kernel.block(body).args[at])
+        };
+        assert_eq!(carried("%8", &mut facts), Known { divisor: 16, ..Known::nothing(Scalar::I64) });
+        // Each is added to the other, of which nothing is known on the way.
+        assert_eq!(carried("%9", &mut facts).divisor, 1);
+        assert_eq!(carried("%10", &mut facts).divisor, 1);
     }
 
     #[test]

@@ -27,6 +27,7 @@
 //! | `in_flight.rs` | products that are under way from one round to the next |
 //! | `cluster.rs` | stores to other blocks of a cluster |
 //! | `explicit.rs` | tasks, products in flight |
+//! | `copy_checks.rs` | where bulk copies may begin |
 //! | `shared_store.rs` | copies between registers and shared tiles |
 //! | `checks.rs` | asserts, indices and divisors that the threads of a block check together |
 //! | `deferred_faults.rs` | faults where threads wait for each other |
@@ -47,6 +48,7 @@ mod cluster;
 mod coalesce;
 pub(crate) mod combine;
 mod convert;
+mod copy_checks;
 mod deferred_faults;
 mod dot;
 mod elementwise;
@@ -145,6 +147,8 @@ pub fn lower_to_threads(kernel: &Kernel, target: &Target) -> Result<Kernel, Comp
         return Ok(lowered);
     }
     deferred_faults::refuse_fault_regions(kernel)?;
+    let checked = copy_checks::checked(kernel);
+    let kernel = checked.as_ref().unwrap_or(kernel);
     let lowered = fault_region::lowered(kernel);
     let whole = lowered.as_ref().unwrap_or(kernel);
     portable::refuse_shuffles(whole, target)?;

@@ -5,7 +5,8 @@ use super::NotEligible;
 use crate::lower::facts::IntFacts;
 use kiln_ir::{BinaryOp, Builder, Kernel, Op, Scalar, Shape, Value};
 
-/// What addresses and distances of rows are multiples of, in bytes.
+/// What addresses and distances of rows are multiples of, in bytes, and the beginnings of boxes
+/// within rows.
 const ALIGNMENT: u64 = 16;
 /// What rows of a shared tile are multiples of, in bytes.
 const PANEL: u32 = 128;
@@ -27,13 +28,16 @@ pub(super) struct Copied {
     pub columns: u32,
     /// The shared tile is the box transposed.
     pub transposed: bool,
+    /// The extent of the axis along which elements are adjacent is so many bytes that a box may
+    /// begin at its end.
+    ends_aligned: bool,
 }
 
 impl Copied {
     /// The box of this shape at offsets of a view.
     pub fn of(
         kernel: &Kernel,
-        facts: &IntFacts<'_>,
+        facts: &mut IntFacts<'_>,
         (op, view): (Op, Value),
         offsets: &[Value],
         shape: &Shape,
@@ -60,7 +64,13 @@ impl Copied {
                 ),
             );
         }
-        Ok(Copied { op, view, offsets: offsets.to_vec(), elem, rows, columns, transposed })
+        let aligned = |divisor: u64| (divisor * u64::from(elem.bytes())).is_multiple_of(ALIGNMENT);
+        if !aligned(facts.of(offsets[unit]).divisor) {
+            let reason = format!("it is not known to begin at a multiple of {ALIGNMENT} bytes of a row");
+            return NotEligible::new(loc, reason);
+        }
+        let ends_aligned = aligned(facts.extent(view, unit).divisor);
+        Ok(Copied { op, view, offsets: offsets.to_vec(), elem, rows, columns, transposed, ends_aligned })
     }
 
     /// Bytes of the shared tile.
@@ -69,14 +79,21 @@ impl Copied {
     }
 }
 
-/// Offsets of a box as copies take them, in 32 bits that must not overflow within the box: one past
-/// the end of its axis, or further before its beginning than a box is long, is as far outside as
-/// any.
-pub(super) fn coordinates(b: &mut Builder<'_>, view: Value, offsets: &[Value]) -> Vec<Value> {
+/// Offsets of such a box as copies take them, in 32 bits that must not overflow within the box: one
+/// past the end of its axis, or further before its beginning than a box is long, is as far outside
+/// as any. The end of a row is moved to where a box may begin.
+pub(super) fn coordinates(b: &mut Builder<'_>, copied: &Copied, offsets: &[Value]) -> Vec<Value> {
     let least = b.index(-i64::from(MAX_BOX));
+    let unit = offsets.len() - 1 - usize::from(copied.transposed);
     let mut within = Vec::with_capacity(offsets.len());
     for (axis, &offset) in offsets.iter().enumerate() {
-        let end = b.extent(view, axis as u32);
+        let mut end = b.extent(copied.view, axis as u32);
+        if axis == unit && !copied.ends_aligned {
+            let elements = ALIGNMENT as i64 / i64::from(copied.elem.bytes());
+            let (more, whole) = (b.index(elements - 1), b.index(-elements));
+            let up = b.binary(BinaryOp::Add, end, more);
+            end = b.binary(BinaryOp::And, up, whole);
+        }
         let low = b.binary(BinaryOp::Max, offset, least);
         within.push(b.binary(BinaryOp::Min, low, end));
     }

@@ -446,7 +446,7 @@ impl<'k> Finder<'k> {
             return NotEligible::new(data.loc, "what is loaded is not only multiplied");
         }
         let offsets = data.coordinates();
-        let copied = Copied::of(kernel, &self.facts, (load, view), offsets, &shape)?;
+        let copied = Copied::of(kernel, &mut self.facts, (load, view), offsets, &shape)?;
         if within {
             found.dropped.extend(chain);
             found.copies.push(copied);

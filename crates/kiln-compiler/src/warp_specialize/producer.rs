@@ -19,7 +19,7 @@ impl Specializer<'_> {
                 b.loc = b.kernel.op(copied.op).loc;
                 let number = b.index(i as i64);
                 effect(&mut b, ExplicitOp::MbarrierExpect { bytes: copied.bytes() }, &[arrived, number]);
-                let offsets = coordinates(&mut b, copied.view, &copied.offsets);
+                let offsets = coordinates(&mut b, copied, &copied.offsets);
                 load(&mut b, copied, &offsets, [tile, zero], [arrived, number]);
             }
         }
@@ -81,7 +81,7 @@ fn rounds(
         for ((copied, &tile), _) in members() {
             b.loc = b.kernel.op(copied.op).loc;
             let offsets: Vec<Value> = copied.offsets.iter().map(|&v| renamed(&renames, v)).collect();
-            let offsets = coordinates(b, copied.view, &offsets);
+            let offsets = coordinates(b, copied, &offsets);
             load(b, copied, &offsets, [tile, place.stage], [full, place.stage]);
         }
     }

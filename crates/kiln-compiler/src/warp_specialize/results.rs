@@ -44,7 +44,7 @@ impl Leaving {
 
 /// The stores of the kernel's body that may leave through shared memory.
 pub(super) fn find(kernel: &Kernel, eligible: &EligibleKernel) -> Vec<Leaving> {
-    let facts = IntFacts::new(kernel);
+    let mut facts = IntFacts::new(kernel);
     let ops = kernel.block(kernel.body).ops.iter();
     let stores = ops.filter(|&&op| matches!(kernel.op(op).kind, OpKind::Store { .. }));
     stores
@@ -54,9 +54,15 @@ pub(super) fn find(kernel: &Kernel, eligible: &EligibleKernel) -> Vec<Leaving> {
             let shape = kernel.shape(tile);
             let matrix = unsqueezed(kernel, tile);
             let offsets = data.coordinates();
-            let copied = Copied::of(kernel, &facts, (op, view), offsets, &shape).ok()?;
+            let copied = Copied::of(kernel, &mut facts, (op, view), offsets, &shape).ok()?;
             let bytes = copied.elem.bytes();
-            if copied.transposed || !matches!(bytes, 2 | 4) || !is_of_products(kernel, eligible, matrix) {
+            // Boxes that begin before a view are none that copies store.
+            let begins_inside = offsets.iter().all(|&offset| facts.of(offset).non_negative());
+            if !begins_inside
+                || copied.transposed
+                || !matches!(bytes, 2 | 4)
+                || !is_of_products(kernel, eligible, matrix)
+            {
                 return None;
             }
             let strip = STRIP / bytes;
@@ -129,7 +135,7 @@ impl Specializer<'_> {
                 if let Some(last) = at.last_mut() {
                     *last = b.binary(BinaryOp::Add, *last, column);
                 }
-                operands.extend(coordinates(&mut b, leaving.copied.view, &at));
+                operands.extend(coordinates(&mut b, &leaving.copied, &at));
                 effect(&mut b, ExplicitOp::TmaStore, &operands);
             }
         }

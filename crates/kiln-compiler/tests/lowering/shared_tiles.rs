@@ -57,3 +57,40 @@ fn elements_of_other_sizes_are_stored_by_each_thread() {
         "{lowered}"
     );
 }
+
+/// Copies that may begin between multiples of 16 bytes are checked, and then begin at one.
+#[test]
+fn copies_are_checked_where_they_may_begin_between() {
+    let lowered = |column: &str, copied: &str| {
+        let text = format!(
+            "kernel @k(%x: view<bf16, 2, global>, %n: i64) tile {{
+  %tile = shared_tile stages 1 rows 8 columns 64 : view<bf16, 3, shared>
+  %full = mbarrier count 1 arrivals 1 : view<u64, 1, shared>
+  %0 = const 0 : i64
+  %1 = program_id x : i64
+  %2 = {column} : i64
+  mbarrier_expect %full, %0 bytes 1024
+  {copied}
+  mbarrier_wait %full, %0, %0
+}}
+"
+        );
+        lower(&parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}")))
+    };
+    let checks = |kernel: &Kernel| count(kernel, |kind| matches!(kind, OpKind::DeferFault { .. }));
+    for copied in [
+        "tma_load %x, %n, %2, %tile, %0, %0, %full, %0 rows 8 multicast 0",
+        "tma_prefetch %x, %n, %2 rows 8 columns 64",
+    ] {
+        // Rows may be any.
+        for (column, expected) in [("add %0, %0", 0), ("const 24", 0), ("const 20", 1), ("add %1, %n", 1)] {
+            let kernel = lowered(column, copied);
+            assert_eq!(checks(&kernel), expected, "{column}\n{kernel}");
+            assert_eq!(
+                kernel.to_string().contains("begins at element {} of a row"),
+                expected > 0,
+                "{kernel}"
+            );
+        }
+    }
+}

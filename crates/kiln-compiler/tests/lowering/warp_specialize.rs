@@ -109,6 +109,35 @@ fn results_that_copies_cannot_store_are_stored_by_threads() {
     assert_eq!(leaves(&check(&case, 4)), 0);
 }
 
+/// Boxes that begin before a view are none that copies store.
+#[test]
+fn results_that_begin_outside_are_stored_by_threads() {
+    let (tile, factors) = ([128, 128, 64], [Factor::Plain; 2]);
+    let sizes = Sizes { tile, all: [128, 128, 128] };
+    for (less, left) in [(0, 4), (3, 0)] {
+        let text = product(tile, Scalar::BF16, factors).replace(
+            "  store.disjoint %c[%2, %3]",
+            &format!("  %80 = const {less} : i64\n  %81 = sub %2, %80 : i64\n  store.disjoint %c[%81, %3]"),
+        );
+        let text = known(&text, &case(&text, &sizes, Scalar::BF16, factors).buffers);
+        assert_eq!(leaves(&check(&case(&text, &sizes, Scalar::BF16, factors), 4)), left, "{less}");
+    }
+}
+
+/// Boxes behind the end of rows that are no multiple of 16 bytes, though they lie such apart.
+#[test]
+fn boxes_behind_the_end_of_a_row_begin_where_copies_may() {
+    let (tile, factors) = ([128, 128, 64], [Factor::Plain; 2]);
+    let sizes = Sizes { tile, all: [128, 128, 65] };
+    let text = product(tile, Scalar::BF16, factors)
+        .replace("    %21 = load %a[%2, %8]", "    %80 = add %8, %4 : i64\n    %21 = load %a[%2, %80]");
+    let mut buffers = case(&text, &sizes, Scalar::BF16, factors).buffers;
+    buffers[0].pitch = Some(72);
+    let text = known(&text, &buffers);
+    let case = Case { buffers, ..case(&text, &sizes, Scalar::BF16, factors) };
+    assert_eq!(copies(&check(&case, 4), false), 2);
+}
+
 /// Places that depend on what the loop carries, and on more than 32 bits.
 #[test]
 fn places_are_those_of_the_loads() {
@@ -187,6 +216,13 @@ fn others_are_left_alone_and_the_reason_is_told() {
     assert!(reason(&writes, true, &hopper).contains("writes"));
     let pads = |text: String| text.replace("%6 = const 0.0 : bf16", "%6 = const 1.0 : bf16");
     assert!(reason(&pads, true, &hopper).contains("pads"));
+    let between = |text: String| {
+        text.replace(
+            "    %21 = load %a[%2, %8]",
+            "    %80 = const 4 : i64\n    %81 = add %8, %80 : i64\n    %21 = load %a[%2, %81]",
+        )
+    };
+    assert!(reason(&between, true, &hopper).contains("16 bytes of a row"));
     let prints = |text: String| text.replace("    yield", "    print \"{}\", %8\n    yield");
     assert!(reason(&prints, true, &hopper).contains("print"));
     let looked_at = |text: String| {

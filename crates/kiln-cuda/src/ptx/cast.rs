@@ -3,7 +3,7 @@
 use super::register::{Class, Reg, suffix};
 use super::writer::Writer;
 use kiln_backend::Result;
-use kiln_ir::{OpData, Scalar};
+use kiln_ir::{Def, Kernel, OpData, OpKind, Scalar, Value};
 
 /// Whether conversions of this type are those of [`Writer::convert_small`].
 fn is_small(elem: Scalar) -> bool {
@@ -131,9 +131,65 @@ impl Writer<'_> {
     }
 
     pub(super) fn bitcast(&mut self, op: &OpData) -> Result<()> {
-        let x = self.get(op.input())?;
+        let mut x = self.get(op.input())?;
+        let (from, into) = (self.elem(op.input()), self.elem(op.results[0]));
+        if from.is_int() && into.is_float() && may_be_condition(self.kernel, op.input()) {
+            x = self.bits_kept(x);
+        }
         let to = self.define(op.results[0]);
         self.mov(to, x);
         Ok(())
     }
+
+    /// The same bits, of which `ptxas` does not know that they are 1 or 0.
+    ///
+    /// It takes `selp.b32 %r, 1, 0, %p` for the number 1 of whatever type the next operation has:
+    /// `cvt.rzi.s32.f32` of it, which is 0, becomes 1, `neg.f32` of it -1 as an integer, and f16
+    /// and f64 go the same way (seen with those of CUDA 12.8 to 13.5, where another such selection
+    /// stands in a loop). Permuting bytes keeps it from that.
+    fn bits_kept(&mut self, x: Reg) -> Reg {
+        let word = match x.class {
+            Class::B16 => {
+                let wide = self.reg(Class::B32);
+                self.put(format_args!("cvt.u32.u16 {wide}, {x}"));
+                wide
+            }
+            Class::B64 => {
+                let low = self.reg(Class::B32);
+                self.put(format_args!("cvt.u32.u64 {low}, {x}"));
+                low
+            }
+            Class::B32 | Class::Pred => x,
+        };
+        let permuted = self.reg(Class::B32);
+        self.put(format_args!("prmt.b32 {permuted}, {word}, 0, 0x3210"));
+        match x.class {
+            Class::B16 => {
+                let half = self.reg(Class::B16);
+                self.put(format_args!("cvt.u16.u32 {half}, {permuted}"));
+                half
+            }
+            Class::B64 => {
+                let (low, high, whole) = (self.reg(Class::B32), self.reg(Class::B32), self.reg(Class::B64));
+                self.put(format_args!("mov.b64 {{{low}, {high}}}, {x}"));
+                self.put(format_args!("mov.b64 {whole}, {{{permuted}, {high}}}"));
+                whole
+            }
+            Class::B32 | Class::Pred => permuted,
+        }
+    }
+}
+
+/// Whether an integer may be a condition as 1 or 0, or a selection that becomes one.
+fn may_be_condition(kernel: &Kernel, value: Value) -> bool {
+    let op = match kernel.def(value) {
+        Def::Arg(block, _) => return block != kernel.body,
+        Def::Result(op, _) => kernel.op(op),
+    };
+    let through = op.kind == OpKind::Bitcast || op.kind == OpKind::Cast;
+    if through {
+        let from = kernel.ty(op.input()).elem();
+        return from == Scalar::Bool || from.is_int() && may_be_condition(kernel, op.input());
+    }
+    op.kind == OpKind::Select || !op.regions.is_empty()
 }

@@ -34,7 +34,7 @@ use crate::spaces::{Spaces, Turn};
 use crate::thread_order::ThreadOrder;
 use crate::trap::Trap;
 use crate::value::Data;
-use kiln_backend::Error;
+use kiln_backend::{Error, FaultKind};
 use kiln_ir::{
     Block, BulkReduce, ExplicitOp, Kernel, Level, OpData, OpKind, Operand, Scalar, Shape, Space, Value,
 };
@@ -388,7 +388,7 @@ impl<'m> Machine<'m> {
             ExplicitOp::TmaStore => self.tma_store(&seat, data, None),
             ExplicitOp::TmaReduce(op) => self.tma_store(&seat, data, Some(*op)),
             // No cache holds what memory does not: only the operands are looked at.
-            ExplicitOp::TmaPrefetch { .. } => self.tensor(data).map(|_| ()),
+            ExplicitOp::TmaPrefetch { .. } => self.loaded_box(data, false).map(|_| ()),
             ExplicitOp::TmaStoreWait { pending } => world().world.stores_done(agent, *pending as usize),
             ExplicitOp::ProxyFence => {
                 world().world.advance(agent, true);
@@ -459,7 +459,7 @@ impl<'m> Machine<'m> {
         let (place, [_, columns]) = self.place(seat, data.tile(), data.stage())?;
         let first = self.natural(data.row())?;
         let gate = self.gate(data)?;
-        let (view, offsets) = self.tensor(data)?;
+        let (view, offsets) = self.loaded_box(data, transposed)?;
         let shape = box_of(rank, if transposed { [columns as u32, rows] } else { [rows, columns as u32] });
         let mut loaded = Data::zeros(self.kernel.ty(data.view()).elem(), rows as usize * columns);
         let region = Region { view: &view, offsets: &offsets, shape: &shape };
@@ -481,7 +481,7 @@ impl<'m> Machine<'m> {
     fn tma_store(&mut self, seat: &Seat<'m>, data: &OpData, combine: Option<BulkReduce>) -> Result<(), Trap> {
         let (place, [rows, columns]) = self.place(seat, data.tile(), data.stage())?;
         let tile = seat.table.lock().world.store(seat.agent, place)?;
-        let (view, offsets) = self.tensor(data)?;
+        let (view, offsets) = self.stored_box(data)?;
         let shape = box_of(offsets.len(), [rows as u32, columns as u32]);
         let region = Region { view: &view, offsets: &offsets, shape: &shape };
         match combine {
@@ -561,6 +561,37 @@ impl<'m> Machine<'m> {
         Ok((self.view(data.view())?.clone(), offsets))
     }
 
+    /// That of a copy from memory.
+    fn loaded_box(&self, data: &OpData, transposed: bool) -> Result<(crate::value::View, Vec<i64>), Trap> {
+        let found = self.tensor(data)?;
+        self.begins_together(data, found.1.iter().nth_back(transposed.into()))?;
+        Ok(found)
+    }
+
+    /// That of a copy to memory, which begins inside the view.
+    fn stored_box(&self, data: &OpData) -> Result<(crate::value::View, Vec<i64>), Trap> {
+        let found = self.tensor(data)?;
+        if let Some((axis, offset)) = found.1.iter().enumerate().find(|(_, offset)| **offset < 0) {
+            return Err(failed(format!(
+                "a bulk copy to memory begins at index {offset} of axis {axis}: none may be negative"
+            )));
+        }
+        self.begins_together(data, found.1.last())?;
+        Ok(found)
+    }
+
+    /// Checks where a box begins along the axis whose elements are adjacent.
+    fn begins_together(&self, data: &OpData, offset: Option<&i64>) -> Result<(), Trap> {
+        let together = i64::from(ExplicitOp::copied_together(self.kernel.ty(data.view()).elem()));
+        match offset {
+            Some(offset) if offset % together != 0 => {
+                let text = ExplicitOp::BEGINS_BETWEEN.replacen("{}", &offset.to_string(), 1);
+                Err(failed(text.replacen("{}", &together.to_string(), 1)))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// A shared tile and a stage, and the tile's rows and columns.
     fn place(&self, seat: &Seat<'m>, tile: Value, stage: Value) -> Result<(TileStage, [usize; 2]), Trap> {
         let Some(OpKind::Explicit(ExplicitOp::SharedTile { rows, columns, .. })) =
@@ -584,6 +615,11 @@ impl<'m> Machine<'m> {
     fn natural(&self, value: Value) -> Result<usize, Trap> {
         Ok(usize::try_from(self.int(value)?).unwrap_or(usize::MAX))
     }
+}
+
+/// A check that failed.
+fn failed(message: String) -> Trap {
+    Trap::Fault { kind: FaultKind::Assert { message }, lane: None }
 }
 
 /// The box of a view of so many axes that fills rows of a tile.

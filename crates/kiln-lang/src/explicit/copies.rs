@@ -41,6 +41,9 @@ impl<T> SharedTile<T> {
     /// Begins to load the box of the tile's shape that begins at `offsets`; its bytes count for the
     /// current phase of `done`. Elements outside the view are zero.
     ///
+    /// On the last axis the box begins at a multiple of 16 bytes (8 elements of bf16), which may be
+    /// negative: anywhere else it is a fault. On the other axes it begins anywhere.
+    ///
     /// The box covers the last two axes of a view of rank 2 to 5. Of a vector it is as many
     /// adjacent elements as the tile has, row after row.
     #[track_caller]
@@ -49,7 +52,8 @@ impl<T> SharedTile<T> {
         self.load_as(view.core, &offsets.offsets(), part, done, Location::caller());
     }
 
-    /// Begins to load some rows of the tile, maybe in several blocks at once.
+    /// Begins to load some rows of the tile, maybe in several blocks at once. The box begins where
+    /// that of [`load`](Self::load) may.
     #[track_caller]
     pub fn load_part<const R: usize>(
         &self,
@@ -75,7 +79,7 @@ impl<T> SharedTile<T> {
 
     /// Begins to bring the box of the tile's shape that begins at `offsets` to the L2 cache, from
     /// where a later [`load`](Self::load) of it takes less time. The tile itself is not touched.
-    /// It changes no result, and nothing waits for it.
+    /// It changes no result, and nothing waits for it. The box begins where that of a load may.
     ///
     /// ```
     /// use kiln_lang::explicit::*;
@@ -106,6 +110,9 @@ impl<T> SharedTile<T> {
     ///
     /// The boxes that the programs of a launch store do not overlap, and no program reads them in
     /// the same launch.
+    ///
+    /// No offset is negative, and on the last axis the box begins at a multiple of 16 bytes: a copy
+    /// from anywhere else ends the GPU's context. The interpreter reports it as a fault.
     #[track_caller]
     pub unsafe fn store<const R: usize>(&self, view: ViewMut<T, R>, offsets: impl Offsets<R>) {
         self.store_as(ExplicitOp::TmaStore, view.core, &offsets.offsets(), Location::caller());
@@ -144,7 +151,7 @@ macro_rules! combining_stores {
             /// # Safety
             ///
             /// Nothing else in the same launch reads or changes the box's elements but stores that
-            /// combine.
+            /// combine. The box begins where that of [`store`](Self::store) may.
             #[track_caller]
             pub unsafe fn $name<const R: usize>(&self, view: ViewMut<T, R>, offsets: impl Offsets<R>) {
                 self.combine(BulkReduce::$op, view.core, &offsets.offsets(), Location::caller());
