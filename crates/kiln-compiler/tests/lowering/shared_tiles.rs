@@ -94,3 +94,20 @@ fn copies_are_checked_where_they_may_begin_between() {
         }
     }
 }
+
+/// Rows are swizzled eight at a time, so that a stage of others would end between.
+#[test]
+fn tiles_of_other_rows_than_multiples_of_eight_are_refused() {
+    for (rows, refused) in [(8, false), (12, true), (17, true), (24, false)] {
+        let text = format!(
+            "kernel @k() tile {{
+  %tile = shared_tile stages 2 rows {rows} columns 32 : view<f32, 3, shared>
+}}
+"
+        );
+        let kernel = parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let errors = kiln_ir::verify(&kernel).err().map(|errors| format!("{errors:?}")).unwrap_or_default();
+        let expected = format!("a tile of {rows} rows, expected a multiple of 8");
+        assert_eq!(errors.contains(&expected), refused, "{errors}");
+    }
+}

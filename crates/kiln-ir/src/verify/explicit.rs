@@ -116,6 +116,10 @@ pub(super) fn check(s: &Subject, op: &ExplicitOp) -> Outcome {
         SharedTile { stages, rows, columns } => {
             s.counts(0, 1)?.size(&Shape::new(&[*stages, *rows, *columns]))?;
             let elem = s.result_ty(0).elem();
+            // Stages begin where the rows that are swizzled together do.
+            require(rows.is_multiple_of(SWIZZLE_ROWS), || {
+                format!("a tile of {rows} rows, expected a multiple of {SWIZZLE_ROWS}")
+            })?;
             s.result(0, &Type::view(elem, 3, Space::Shared))
         }
         Mbarrier { count, arrivals } => {

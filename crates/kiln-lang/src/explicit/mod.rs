@@ -283,7 +283,8 @@ impl<T> Clone for SharedTile<T> {
 
 impl<T> Copy for SharedTile<T> {}
 
-/// Makes room for `stages` tiles `[rows, columns]`. A row is a multiple of 128 bytes.
+/// Makes room for `stages` tiles `[rows, columns]`. There are a multiple of 8 rows, and each is a
+/// multiple of 128 bytes.
 #[track_caller]
 pub fn shared_tiles<T: Elem>(stages: usize, rows: usize, columns: usize) -> SharedTiles<T> {
     let site = Location::caller();
