@@ -34,8 +34,8 @@ use smallvec::SmallVec;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ExplicitOp {
     /// `() -> view<elem, 3, shared>`: memory for `stages` tiles `[rows, columns]`, uninitialized,
-    /// which only explicit operations reach: how it is laid out is the compiler's choice. Rows are a
-    /// multiple of 8.
+    /// which only explicit operations reach: how it is laid out is the compiler's choice. Rows are
+    /// a multiple of 8.
     SharedTile {
         /// How many tiles.
         stages: u32,
