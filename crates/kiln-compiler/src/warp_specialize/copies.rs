@@ -3,10 +3,9 @@
 
 use super::NotEligible;
 use crate::lower::facts::IntFacts;
-use kiln_ir::{BinaryOp, Builder, Kernel, Op, Scalar, Shape, Value};
+use kiln_ir::{BinaryOp, Builder, ExplicitOp, Kernel, Op, Scalar, Shape, Value};
 
-/// What addresses and distances of rows are multiples of, in bytes, and the beginnings of boxes
-/// within rows.
+/// What addresses and distances of rows are multiples of, in bytes.
 const ALIGNMENT: u64 = 16;
 /// What rows of a shared tile are multiples of, in bytes.
 const PANEL: u32 = 128;
@@ -64,7 +63,8 @@ impl Copied {
                 ),
             );
         }
-        let aligned = |divisor: u64| (divisor * u64::from(elem.bytes())).is_multiple_of(ALIGNMENT);
+        let together = u64::from(ExplicitOp::copied_together(elem));
+        let aligned = |divisor: u64| divisor.is_multiple_of(together);
         if !aligned(facts.of(offsets[unit]).divisor) {
             let reason = format!("it is not known to begin at a multiple of {ALIGNMENT} bytes of a row");
             return NotEligible::new(loc, reason);
@@ -89,8 +89,8 @@ pub(super) fn coordinates(b: &mut Builder<'_>, copied: &Copied, offsets: &[Value
     for (axis, &offset) in offsets.iter().enumerate() {
         let mut end = b.extent(copied.view, axis as u32);
         if axis == unit && !copied.ends_aligned {
-            let elements = ALIGNMENT as i64 / i64::from(copied.elem.bytes());
-            let (more, whole) = (b.index(elements - 1), b.index(-elements));
+            let together = i64::from(ExplicitOp::copied_together(copied.elem));
+            let (more, whole) = (b.index(together - 1), b.index(-together));
             let up = b.binary(BinaryOp::Add, end, more);
             end = b.binary(BinaryOp::And, up, whole);
         }
