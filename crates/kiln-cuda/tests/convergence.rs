@@ -12,7 +12,7 @@ use std::process::Command;
 assembler::tests! {
     text: true;
     branches_around_barriers_behind_loops_are_voted_on a_ballot_that_comes_to_nothing_is_assembled;
-    plain: a_masked_store_does_not_stand_before_a_jump a_masked_store_does_not_stand_before_a_reduced_jump a_masked_store_does_not_stand_before_a_voted_jump threads_that_part_are_not_waited_for barriers_in_while_loops_are_unaligned a_loop_of_a_kernel_that_stays_has_aligned_barriers tasks_have_no_such_barriers lanes_meet_behind_a_loop_that_they_leave_at_different_times lanes_that_leave_a_loop_together_are_not_made_to_meet
+    plain: a_masked_store_does_not_stand_before_a_jump a_masked_store_does_not_stand_before_a_reduced_jump a_masked_store_does_not_stand_before_a_voted_jump a_masked_store_does_not_stand_before_a_jump_around_barriers threads_that_part_are_not_waited_for barriers_in_while_loops_are_unaligned a_loop_of_a_kernel_that_stays_has_aligned_barriers tasks_have_no_such_barriers lanes_meet_behind_a_loop_that_they_leave_at_different_times lanes_that_leave_a_loop_together_are_not_made_to_meet
         a_vote_that_is_used_where_some_lanes_are_is_a_mask a_vote_that_decides_a_branch_is_a_predicate
 }
 
@@ -97,6 +97,31 @@ fn a_masked_store_does_not_stand_before_a_voted_jump() {
   }
 }");
     assert!(has_masked_access(&text), "{text}");
+    assert_eq!(before_jumps(&text), ["bar.warp.sync 0xffffffff;"], "{text}");
+}
+
+/// As above, where the condition comes out of a reduction of elements that each lane loads: of its
+/// shuffles nothing is known, but an aligned barrier in the branch is proof that all lanes take it.
+/// Without this, lanes that had nothing to store went ahead of the others past all barriers to come.
+fn a_masked_store_does_not_stand_before_a_jump_around_barriers() {
+    let text = ptx("kernel @k(%x: view<i64, 1, global>, %y: mut view<i64, 2, global>) tile {
+  %p = program_id x : i64
+  %none = const -1 : i64
+  %0 = const 0 : i64
+  %ones = const 1 : i64[4, 2]
+  %twos = const 2 : i64[2, 4]
+  %v = load %x[%p] pad %none : i64[2]
+  %most = reduce.max %v axis 0 : i64
+  %c = cast %most : bool
+  store %y[%p, %0] = %twos
+  if %c {
+    store %y[%p, %0] = %ones
+    yield
+  } else {
+    yield
+  }
+}");
+    assert!(has_masked_access(&text) && text.contains("bar.sync 0;"), "{text}");
     assert_eq!(before_jumps(&text), ["bar.warp.sync 0xffffffff;"], "{text}");
 }
 

@@ -65,7 +65,8 @@ impl Uniformity {
     /// and looks through shuffles and votes: lanes that read a value from each other which is the
     /// same in all of them have that value, and lanes that vote together have one answer, whatever
     /// other warps get. Elsewhere a shuffle counts as different in each lane, since that is how
-    /// code computes it, and a vote as different in each warp of a block.
+    /// code computes it, and a vote as different in each warp of a block. Lanes that meet at a
+    /// barrier in a branch or loop have all taken it, whatever the condition is computed from.
     ///
     /// ```
     /// use kiln_ir::*;
@@ -295,8 +296,14 @@ impl Uniformity {
         self.fault_regions.split |= own || steps;
     }
 
+    /// Whether control that varies, as far as is known, parts threads. An assembler takes an aligned
+    /// barrier as proof that whole warps come to it.
+    fn splits(&self, kernel: &Kernel, data: &OpData, varies: bool) -> bool {
+        varies && !(self.of_warps && data.regions.iter().any(|&region| meets(kernel, region)))
+    }
+
     fn branch(&mut self, kernel: &Kernel, extents: [u32; 3], data: &OpData, divergent: bool) -> bool {
-        let splits = self.varies(data.condition());
+        let splits = self.splits(kernel, data, self.varies(data.condition()));
         let (before, mut after) = (self.fault_regions.split, false);
         let mut changed = false;
         for &region in &data.regions {
@@ -313,7 +320,7 @@ impl Uniformity {
         let data = kernel.op(op);
         // `for` has the loop variable before what it carries.
         let first_arg = usize::from(data.kind == OpKind::For);
-        let splits = self.loop_diverges(kernel, data);
+        let splits = self.splits(kernel, data, self.loop_diverges(kernel, data));
         let inits = data.inits();
         let mut changed = splits && self.mark(kernel, &data.results);
         let together = !self.fault_regions.split;
@@ -455,6 +462,17 @@ impl Uniformity {
         }
         changed
     }
+}
+
+/// Whether all threads of a block meet in a region.
+fn meets(kernel: &Kernel, region: Block) -> bool {
+    kernel.block(region).ops.iter().any(|&op| {
+        let data = kernel.op(op);
+        let checks = matches!(data.kind, OpKind::BlockCheck(_) | OpKind::DeferFault { together: false, .. });
+        checks
+            || fault::meeting(&data.kind).is_some()
+            || data.regions.iter().any(|&inner| meets(kernel, inner))
+    })
 }
 
 /// The space that an operation loads from, if it does.
