@@ -102,7 +102,7 @@ fn a_masked_store_does_not_stand_before_a_voted_jump() {
 
 /// As above, where the condition comes out of a reduction of elements that each lane loads: of its
 /// shuffles nothing is known, but an aligned barrier in the branch is proof that all lanes take it.
-/// Without this, lanes that had nothing to store went ahead of the others past all barriers to come.
+/// Without this, lanes that had nothing to store went ahead past all barriers to come.
 fn a_masked_store_does_not_stand_before_a_jump_around_barriers() {
     let text = ptx("kernel @k(%x: view<i64, 1, global>, %y: mut view<i64, 2, global>) tile {
   %p = program_id x : i64

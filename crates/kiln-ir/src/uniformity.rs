@@ -296,8 +296,8 @@ impl Uniformity {
         self.fault_regions.split |= own || steps;
     }
 
-    /// Whether control that varies, as far as is known, parts threads. An assembler takes an aligned
-    /// barrier as proof that whole warps come to it.
+    /// Whether control that varies, as far as is known, parts threads. An assembler takes an
+    /// aligned barrier as proof that whole warps come to it.
     fn splits(&self, kernel: &Kernel, data: &OpData, varies: bool) -> bool {
         varies && !(self.of_warps && data.regions.iter().any(|&region| meets(kernel, region)))
     }

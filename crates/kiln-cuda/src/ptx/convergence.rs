@@ -3,11 +3,11 @@
 //! assembler of a driver for CUDA 13.0 alone, the last with ptxas 13.0 and that driver.
 //!
 //! - A predicated store before a jump becomes a branch around the store. Where the assembler has
-//!   proved that the warp enters the block as a whole (an aligned barrier in it is a proof too), the
-//!   new branch has no point of reconvergence (`@!P BRA L; STG; BRA L`). The lanes reach the next
-//!   shuffle in two groups, and each reads the other's as inactive; barriers further down, of the
-//!   warp too, hold neither. A `bar.warp.sync` between store and jump prevents the branch; it costs
-//!   one `NOP`.
+//!   proved that the warp enters the block as a whole (an aligned barrier in it is a proof too),
+//!   the new branch has no point of reconvergence (`@!P BRA L; STG; BRA L`). The lanes reach the
+//!   next shuffle in two groups, and each reads the other's as inactive; barriers further down, of
+//!   the warp too, hold neither. A `bar.warp.sync` between store and jump prevents the branch; it
+//!   costs one `NOP`.
 //! - Aligned barriers in a `while` loop end the assembler with a segmentation fault when the code
 //!   behind the loop has the same stores and barriers. Unaligned ones (`barrier.sync`) do not. They
 //!   cost duplicated code where the assembler cannot prove convergence, so `for` loops, which all
