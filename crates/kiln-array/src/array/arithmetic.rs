@@ -18,6 +18,10 @@ use std::panic::Location;
 /// f16 for an `x` of f16. A float beside integers or bool makes f64 of both, and an integer beside
 /// bool i64. An integer that the array's type cannot hold is an error.
 ///
+/// A number on the left of an operator is an `f64` or an `i64`, so that the compiler knows the type
+/// of one that is written out: `(1.0 - &x).exp()`. Of a variable of another type write
+/// `f64::from(a) - &x`.
+///
 /// ```
 /// use kiln_array::{Array, Operand, Scalar};
 ///
@@ -30,6 +34,7 @@ use std::panic::Location;
 /// let x = Array::new(&device, &[-1.0f32, 0.5, 2.0], &[3]);
 /// assert_eq!(at_least(&x, 0.0).to_vec::<f32>()?, [0.0, 0.5, 2.0]);
 /// assert_eq!(at_least(&x, Array::ones(&device, Scalar::F32, &[1])).to_vec::<f32>()?, [1.0, 1.0, 2.0]);
+/// assert_eq!((2 * (1.0 - &x).abs()).sqrt().to_vec::<f32>()?, [2.0, 1.0, f32::sqrt(2.0)]);
 /// # Ok::<(), kiln_array::Error>(())
 /// ```
 pub trait Operand {
@@ -361,10 +366,10 @@ macro_rules! operators {
 
         operators!(@numbers $trait $method $f);
     )*};
+    // Of one type of floats and one of integers: with two the compiler does not know which a number
+    // is that is written out, and so refuses a method of the result.
     (@numbers $trait:ident $method:ident $f:expr) => {
-        operators!(@number $trait $method $f, f32);
         operators!(@number $trait $method $f, f64);
-        operators!(@number $trait $method $f, i32);
         operators!(@number $trait $method $f, i64);
     };
     (@number $trait:ident $method:ident $f:expr, $t:ty) => {
