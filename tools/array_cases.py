@@ -586,6 +586,26 @@ def paddings():
     case("pad_with reflect 2 1 3 3;sum drop 0", [x], np.pad(x, [(2, 1), (3, 3)], mode="reflect").sum(0))
 
 
+def norms():
+    for dtype in ["f32", "f64", "f16", "i32", "u32", "bool", "i8"]:
+        for shape in [(), (7,), (2, 3, 4), (0,), (3, 0), (5, 33)]:
+            x = array(dtype, shape, special=dtype in ("f32", "f64"))
+            kind = {"f32": np.float32, "f16": np.float16}.get(dtype, np.float64)
+            wide = x.astype(np.float64)
+
+            def root(**along):
+                return np.sqrt((wide * wide).sum(**along)).astype(kind)
+
+            case("norm drop", [x], root())
+            case("zeros_like", [x], np.zeros_like(x))
+            case("ones_like", [x], np.ones_like(x))
+            if x.ndim:
+                case("norm drop 0", [x], root(axis=0))
+                case("norm keep -1", [x], root(axis=-1, keepdims=True))
+            if x.ndim == 3:
+                case("norm drop 0 2", [x], np.linalg.norm(wide, axis=(0, 2)).astype(kind))
+
+
 def main():
     with np.errstate(all="ignore"):
         elementwise()
@@ -610,6 +630,7 @@ def main():
             narrow_elements(dtype)
             narrow_axes(dtype)
         paddings()
+        norms()
 
 
 sys.exit(main())

@@ -150,6 +150,8 @@ CASES = {
     "windows apart": ((7,), 0, lambda x: windows(np.exp(x), 0, 2, 2)),
 
     "sum": ((2, 3, 4), 0, np.sum), "sum_axes": ((2, 3, 4), 0, lambda x: x.sum((0, 2))), "mean": ((2, 3, 4), 0, lambda x: x.mean(0)),
+    "norm": ((2, 3, 4), 0, lambda x: np.sqrt((x * x).sum((0, 2))) * np.linalg.norm(x)),
+    "norm_keep": ((2, 3, 4), 0, lambda x: x / np.linalg.norm(x, axis=2, keepdims=True)),
     "std": ((2, 3, 4), 0, lambda x: x.std(1)), "scan": ((3, 4), 0, scanned),
     "rfft": ((2, 6), 0, lambda x: np.fft.rfft(x, axis=1).imag),
     "irfft": ((4,), 0, lambda x: np.fft.irfft(x + 1j * np.exp(x), 6)),

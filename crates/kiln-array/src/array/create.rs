@@ -117,6 +117,31 @@ impl Array {
         constant(device, "ones", Literal::one(dtype), shape, Location::caller())
     }
 
+    /// Zeros (or `false`) of this array's shape and element type, on its device.
+    ///
+    /// ```
+    /// # use kiln_array::Array;
+    /// /// The steps of a descent that has momentum, from the sum of those before.
+    /// fn momentum(sum: Option<Array>, slope: &Array) -> Array {
+    ///     sum.unwrap_or_else(|| slope.zeros_like()) * 0.9 + slope
+    /// }
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// let slope = Array::new(&device, &[1.0f32, -2.0], &[2]);
+    /// let first = momentum(None, &slope);
+    /// assert_eq!(momentum(Some(first), &slope).to_vec::<f32>()?, [1.9, -3.8]);
+    /// # Ok::<(), kiln_array::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn zeros_like(&self) -> Array {
+        self.filled_like(Literal::zero(self.dtype()), Location::caller())
+    }
+
+    /// Ones (or `true`) of this array's shape and element type, on its device.
+    #[track_caller]
+    pub fn ones_like(&self) -> Array {
+        self.filled_like(Literal::one(self.dtype()), Location::caller())
+    }
+
     /// An array of one number everywhere. It takes no memory.
     ///
     /// ```

@@ -194,6 +194,15 @@ impl Array {
         root(self.cast_at(accumulator(dtype), site).var_along(along, site))
     }
 
+    fn norm_along(&self, along: Along<'_>, site: Site) -> Array {
+        self.along("norm", along, site, |axes| {
+            let dtype = mean_of(self.dtype());
+            let wide = self.cast_at(accumulator(dtype), site);
+            let squares = reduce(ReduceOp::Sum, &wide.square(), axes, site);
+            super::functions::unary(kiln_ir::UnaryOp::Sqrt, &squares, site).cast_at(dtype, site)
+        })
+    }
+
     fn max_along(&self, along: Along<'_>, site: Site) -> Array {
         self.extreme(ReduceOp::Max, "max", along, site)
     }
@@ -318,6 +327,20 @@ reductions! {
     var var_axes var_keep var_along;
     /// The standard deviation: the root of the [variance](Self::var).
     std std_axes std_keep std_along;
+    /// The Euclidean norm, the root of the sum of the squares, in the types of the
+    /// [mean](Self::mean): NumPy's `linalg.norm` of all elements as one vector, and the array API's
+    /// `vector_norm`. Zero of no elements. Where all elements are zero its gradient is NaN, as in
+    /// JAX. Norms of matrices are [`matrix_norm`](Self::matrix_norm).
+    ///
+    /// ```
+    /// # use kiln_array::Array;
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// let x = Array::new(&device, &[3.0f32, 4.0, 0.0, -2.0], &[2, 2]);
+    /// assert_eq!(x.norm_axes(&[1]).to_vec::<f32>()?, [5.0, 2.0]);
+    /// assert_eq!((&x / x.norm_keep(&[1])).to_vec::<f32>()?, [0.6, 0.8, 0.0, -1.0]); // of length 1
+    /// # Ok::<(), kiln_array::Error>(())
+    /// ```
+    norm norm_axes norm_keep norm_along;
     /// The greatest element; NaN where one is. There is none of no elements: the result has an
     /// error.
     max max_axes max_keep max_along;

@@ -167,6 +167,8 @@ fn rows() -> Vec<Case> {
         "sum_axes" all [2, 3, 4], |x| x.sum_axes(&[0, 2]);
         "mean" all [2, 3, 4], |x| x.mean_axes(&[0]);
         "std" all [2, 3, 4], |x| x.std_axes(&[1]);
+        "norm" all [2, 3, 4], |x| x.norm_axes(&[0, 2]) * x.norm();
+        "norm_keep" all [2, 3, 4], |x| x / x.norm_keep(&[2]);
         "scan" all [3, 4], |x| scan(|c: &Array, x: &Array| { let c = c * 0.5 + x.sin(); (c.clone(), c * x) }, x.select(0, 0), x).1;
         "rfft" all [2, 6], |x| x.rfft(1).1;
         "irfft" all [4], |x| x.irfft(&x.exp(), 6, 0);
