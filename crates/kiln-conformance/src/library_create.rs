@@ -3,7 +3,7 @@
 use crate::case::{Case, cases};
 use crate::trial::{Trial, Verdict, close, list, same};
 use half::{bf16, f16};
-use kiln_kernels::Create;
+use kiln_kernels::{Create, Fill};
 use kiln_lang::{Float, Int, Num};
 use kiln_reference::{Host, Sample};
 
@@ -13,6 +13,7 @@ const COUNTS: [usize; 5] = [0, 1, 2, 37, 20_011];
 pub fn cases() -> Vec<Case> {
     cases!["create":
         full for i32 u32 i64 u64 f16 bf16 f32 f64;
+        fill for i32 u32 i64 u64 f16 bf16 f32 f64;
         arange for i32 u32 i64 u64;
         linspace for f16 bf16 f32 f64;
         eye for i32 f16 f32 f64;
@@ -27,6 +28,26 @@ fn full<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
     let value = T::small(3);
     same("full, of three axes", &trial.device.full([3, 5, 7], value)?.to_vec()?, &[value; 105])?;
     same("full, of none", &trial.device.full([], value)?.to_vec()?, &[value])
+}
+
+fn fill<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
+    let (before, value) = (T::small(1), T::sample(&mut trial.rng));
+    for count in COUNTS {
+        let mut y = trial.device.full([count], before)?;
+        y.fill(value)?;
+        same("fill", &y.to_vec()?, &vec![value; count])?;
+    }
+    let y = trial.device.full([5, 4, 3], before)?;
+    y.slice(0, 1..3)?.fill(value)?;
+    let expected = list(0..60, |i| if (12..36).contains(&i) { value } else { before });
+    same("fill, of a part without gaps", &y.to_vec()?, &expected)?;
+    let y = trial.device.full([6, 7], before)?;
+    y.slice(1, 2..6)?.step_by(0, 2)?.transpose().fill(value)?;
+    let inside = |i: usize| (i / 7).is_multiple_of(2) && (2..6).contains(&(i % 7));
+    let expected = list(0..42, |i| if inside(i) { value } else { before });
+    same("fill, of every second row in some columns", &y.to_vec()?, &expected)?;
+    y.slice(1, 3..3)?.fill(value)?;
+    same("fill, of no columns", &y.to_vec()?, &expected)
 }
 
 fn arange<T: Sample + Int>(trial: &mut Trial<'_>) -> Verdict {

@@ -1,4 +1,5 @@
-//! Tensors with contents to begin with, which the device writes itself.
+//! Tensors with contents to begin with, which the device writes itself, and one number in the place
+//! of the contents of others.
 
 use crate::sizes::elements_per_program;
 use kiln_ir::Scalar;
@@ -252,5 +253,50 @@ impl Create for Device {
         let block = elements_per_program(self, size_of::<T>());
         kernels::normal(&mut y.reshape([y.len()])?, seed, block).launch(self)?;
         Ok(y)
+    }
+}
+
+/// Overwrites a tensor's elements by one number, as `cudaMemset` does with bytes: the memory of a
+/// counter, a histogram or a sum, which kernels add to, before another round.
+///
+/// ```
+/// use kiln_kernels::{Create, Fill};
+/// use kiln_runtime::Device;
+///
+/// let device = Device::open("interp")?;
+/// let mut y = device.arange(0, 1, 6)?.reshape([2, 3])?;
+/// y.slice(1, 0..2)?.fill(7)?;
+/// assert_eq!(y.to_vec()?, [7, 7, 2, 7, 7, 5]);
+/// y.fill(0)?;
+/// assert_eq!(y.to_vec()?, [0; 6]);
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
+pub trait Fill<T> {
+    /// One number in the place of every element. The device does it in the order of its other work,
+    /// and the host does not wait. The tensor may be a view with gaps, which keep what they have;
+    /// for those it takes as much memory again for a moment.
+    ///
+    /// ```
+    /// # use kiln_kernels::Fill;
+    /// let mut y = kiln_runtime::Device::open("interp")?.tensor(&[1.0f32, 2.0], [2])?;
+    /// y.fill(f32::NEG_INFINITY)?;
+    /// assert_eq!(y.to_vec()?, [f32::NEG_INFINITY; 2]);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As of a launch with the tensor as an output; out of memory.
+    fn fill(&mut self, value: T) -> Result<()>;
+}
+
+impl<T: Num, const R: usize> Fill<T> for Tensor<T, R> {
+    #[track_caller]
+    fn fill(&mut self, value: T) -> Result<()> {
+        let device = self.device().clone();
+        if self.as_dyn().is_contiguous() {
+            let block = elements_per_program(&device, size_of::<T>());
+            return kernels::fill(&mut self.reshape([self.len()])?, value, block).launch(&device);
+        }
+        self.copy_from(&device.full(self.shape(), value)?)
     }
 }

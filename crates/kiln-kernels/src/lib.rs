@@ -6,7 +6,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `attention/` | [`Attention`], for every device and at the explicit level |
-//! | `create.rs` | [`Create`]: tensors of one number, of numbers in order, identity matrices |
+//! | `create.rs` | [`Create`]: tensors of one number, of numbers in order, identities; [`Fill`] |
 //! | `elementwise.rs` | `add`, `copy` |
 //! | `reduce.rs` | `sum` |
 //! | `rows.rs`, `long_rows.rs` | `softmax`, `layer_norm`; of rows that no program holds |
@@ -51,7 +51,7 @@ pub mod sort;
 mod tuning;
 
 pub use attention::{Attention, attention, attention_with_sums};
-pub use create::Create;
+pub use create::{Create, Fill};
 pub use elementwise::{add, copy};
 pub use matmul::{Matmul, matmul};
 pub use reduce::sum;

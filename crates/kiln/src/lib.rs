@@ -80,7 +80,7 @@ pub use kiln_runtime::{
 /// What programs with kernels import: the language, and devices and tensors.
 pub mod prelude {
     pub use crate::{Device, Event, Mapped, Records, Stream, Tensor};
-    pub use kiln_kernels::Create;
+    pub use kiln_kernels::{Create, Fill};
     pub use kiln_lang::prelude::*;
 }
 
