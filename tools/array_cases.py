@@ -633,4 +633,5 @@ def main():
         norms()
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())
