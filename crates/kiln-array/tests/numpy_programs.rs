@@ -1,108 +1,12 @@
 //! Random programs over arrays against NumPy's results, which `tools/array_programs.py` has written
 //! to `numpy/programs.txt`. `KILN_ARRAY_PROGRAMS` names another file of it.
 
-use kiln_array::{Array, Scalar, concatenate, eval, stack};
+mod steps;
+
+use kiln_array::{Array, eval};
 use kiln_fuzz::GpuCode;
 use kiln_runtime::{Device, DiskCache};
-
-/// An array as the tool writes it: its type, its shape and its elements.
-fn array(device: &Device, text: &str) -> Array {
-    let mut words = text.split(' ');
-    let (dtype, shape) = (words.next().unwrap(), words.next().unwrap());
-    let shape: Vec<usize> =
-        shape[1..shape.len() - 1].split(',').filter_map(|extent| extent.parse().ok()).collect();
-    let elements: Vec<f64> = words.map(|word| word.parse().unwrap()).collect();
-    Array::new(device, &elements, &shape).cast(Scalar::from_name(dtype).unwrap())
-}
-
-/// What a step makes of the values before it.
-fn step(device: &Device, text: &str, before: &[Array]) -> Array {
-    let (name, rest) = text.split_once(' ').unwrap();
-    if name == "in" {
-        return array(device, rest);
-    }
-    let n: Vec<isize> = rest.split(' ').filter_map(|word| word.parse().ok()).collect();
-    let at = |which: usize| &before[n[which] as usize];
-    let size = |which: usize| n[which] as usize;
-    let indices =
-        || Array::new(device, &n[2..].iter().map(|&i| i as i64).collect::<Vec<_>>(), &[n.len() - 2]);
-    let x = at(0);
-    macro_rules! reduced {
-        ($axes:ident $keep:ident) => {
-            if n[2] == 1 { x.$keep(&[n[1]]) } else { x.$axes(&[n[1]]) }
-        };
-    }
-    match name {
-        "sin" => x.sin(),
-        "tanh" => x.tanh(),
-        "floor" => x.floor(),
-        "square" => x.square(),
-        "neg" => -x,
-        "abs" => x.abs(),
-        "sqrt_abs" => x.abs().sqrt(),
-        "add" => x + at(1),
-        "sub" => x - at(1),
-        "mul" => x * at(1),
-        "maximum" => x.maximum(at(1)),
-        "minimum" => x.minimum(at(1)),
-        "less" => x.less(at(1)),
-        "equal" => x.equal(at(1)),
-        "number" => x * n[1] as i64 + 1,
-        "floor_divide" => x.floor_divide(at(1).where_(&at(1).not_equal(0), 1)),
-        "sum" => reduced!(sum_axes sum_keep),
-        "mean" => reduced!(mean_axes mean_keep),
-        "max" => reduced!(max_axes max_keep),
-        "min" => reduced!(min_axes min_keep),
-        "var" => reduced!(var_axes var_keep),
-        "any" => reduced!(any_axes any_keep),
-        "all" => reduced!(all_axes all_keep),
-        "cumsum" => x.cumsum(n[1]),
-        "softmax" => x.softmax(n[1]),
-        "sort" => x.sort(n[1]),
-        "argmax" => x.argmax(n[1]),
-        "argmin" => x.argmin(n[1]),
-        "cast" => x.cast(Scalar::from_name(rest.split_once(' ').unwrap().1).unwrap()),
-        "where" => x.where_(at(1), at(2)),
-        "slice" => x.slice_step(n[1], n[2]..n[3], n[4]),
-        "select" => x.select(n[1], n[2]),
-        "permute" => x.permute(&n[1..]),
-        "reshape" => x.reshape(&n[1..]),
-        "unsqueeze" => x.unsqueeze(n[1]),
-        "flip" => x.flip(&[n[1]]),
-        "roll" => x.roll(n[1], n[2]),
-        "pad" => {
-            let mut widths = vec![(0, 0); x.rank()];
-            widths[size(1)] = (size(2), size(3));
-            x.pad(&widths)
-        }
-        "concatenate" => concatenate(&[x, at(1)], n[2]),
-        "stack" => stack(&[x, at(1)], n[2]),
-        "repeat" => x.repeat(size(1), n[2]),
-        "take" => x.take(&indices(), n[1]),
-        "taken_by" => x.take(&(at(1) % x.shape()[size(2)]), n[2]),
-        "matmul" => x.matmul(at(1)),
-        "scatter_add" => x.scatter_add(&indices(), &(x.take(&indices(), n[1]) * 0.5), n[1]),
-        _ => panic!("unknown step {text}"),
-    }
-}
-
-/// Whether a result is the expected one, or how it differs.
-fn compare(got: &Array, expected: &Array) -> Result<(), String> {
-    let said = |error: kiln_array::Error| error.to_string();
-    let (found, wanted) =
-        ((got.dtype(), got.shape().to_vec()), (expected.dtype(), expected.shape().to_vec()));
-    // One with an error has no shape.
-    let values = got.cast(Scalar::F64).to_vec::<f64>().map_err(said)?;
-    if found != wanted {
-        return Err(format!("{found:?} for {wanted:?}"));
-    }
-    let expected = expected.cast(Scalar::F64).to_vec::<f64>().map_err(said)?;
-    let close = |(a, b): (&f64, &f64)| (a - b).abs() <= 1e-9 * (1.0 + b.abs());
-    match values.iter().zip(&expected).position(|pair| !close(pair)) {
-        None => Ok(()),
-        Some(at) => Err(format!("element {at} is {}, expected {}", values[at], expected[at])),
-    }
-}
+use steps::{array, compare, step};
 
 /// One program: its results computed together, as a plan that may share and fuse what they need.
 fn run(device: &Device, line: &str) -> Result<(), String> {

@@ -1,0 +1,64 @@
+//! Gradients of random programs over arrays against JAX's, which `tools/derivative_programs.py` has
+//! written to `jax/programs.txt`. `KILN_ARRAY_PROGRAMS` names another file of it.
+
+mod steps;
+
+use kiln_array::{Array, Scalar, eval, grad};
+use kiln_fuzz::GpuCode;
+use kiln_runtime::{Device, DiskCache};
+use steps::{array, compare, step};
+
+/// The sum of the sines of the last value of floats that the program computes.
+fn result(device: &Device, program: &[&str], inputs: &[Array], floats: &[Array]) -> Array {
+    let mut floats = floats.iter();
+    let mut values: Vec<Array> = Vec::new();
+    for (at, text) in program.iter().enumerate() {
+        values.push(match inputs.get(at) {
+            Some(input) if input.dtype() == Scalar::F64 => floats.next().unwrap().clone(),
+            Some(input) => input.clone(),
+            None => step(device, text, &values),
+        });
+    }
+    let is_of_floats = |x: &&Array| x.dtype() == Scalar::F64 || x.error().is_some();
+    values[inputs.len()..].iter().rev().find(is_of_floats).unwrap().sin().sum()
+}
+
+fn run(device: &Device, line: &str) -> Result<(), String> {
+    let mut parts = line.split('|');
+    let program: Vec<&str> = parts.next().unwrap().split(';').collect();
+    let inputs: Vec<Array> =
+        program.iter().map_while(|text| text.strip_prefix("in ")).map(|text| array(device, text)).collect();
+    let floats: Vec<Array> = inputs.iter().filter(|x| x.dtype() == Scalar::F64).cloned().collect();
+    let gradients = grad(|floats: &Vec<Array>| result(device, &program, &inputs, floats), &floats);
+    eval(&gradients.iter().collect::<Vec<_>>()).map_err(|error| error.to_string())?;
+    gradients.iter().zip(parts).enumerate().try_for_each(|(at, (gradient, text))| {
+        compare(gradient, &array(device, text)).map_err(|e| format!("gradient {at}: {e}"))
+    })
+}
+
+fn programs_on(device: &Device, every: usize) {
+    let other = std::env::var("KILN_ARRAY_PROGRAMS").ok().map(|path| std::fs::read_to_string(path).unwrap());
+    let text = other.as_deref().unwrap_or(include_str!("jax/programs.txt"));
+    let lines = text.lines().step_by(every);
+    let wrong: Vec<String> =
+        lines.filter_map(|line| run(device, line).err().map(|e| format!("{e}\n{line}"))).collect();
+    assert!(wrong.is_empty(), "{} programs differ on {}:\n{}", wrong.len(), device.id(), wrong.join("\n\n"));
+}
+
+#[test]
+fn on_a_device() {
+    let name = std::env::var("KILN_DEVICE").unwrap_or_else(|_| "cpu".into());
+    programs_on(&Device::open(&name).unwrap(), 1);
+}
+
+#[test]
+fn in_the_interpreter() {
+    programs_on(&Device::open("interp").unwrap(), 3);
+}
+
+/// The code that a GPU is given, run by the interpreter.
+#[test]
+fn as_code_for_gpus() {
+    let backend = GpuCode::named(GpuCode::NAME).unwrap();
+    programs_on(&Device::with_backend(Box::new(backend), DiskCache::none()), 5);
+}
