@@ -215,3 +215,31 @@ fn attention_by_kernels() {
     let outside = grad(|x| total(vmap(|x: &Array| attention.forward(x), x)), &x);
     same(&outside, &by_loop(gradient, &x));
 }
+
+/// Random programs found that a kernel which pads a quotient divided by zero in the places that are
+/// padded, where it read a divisor that another kernel had stored.
+#[test]
+fn whole_quotients_that_are_padded() {
+    let device = device();
+    let numbers = [-4i32, -5, -1, 2, 2, -4, 5, -1];
+    let x = Array::new(&device, &numbers, &[2, 1, 4]);
+    let padded = |x: &Array| {
+        let y = x.permute(&[1, 0]);
+        let quotient = x.floor_divide(y.where_(&y.not_equal(0), 1));
+        (quotient.pad(&[(0, 0), (2, 1)]), (x % y).pad(&[(1, 0), (0, 0)]))
+    };
+    let (quotients, rests) = vmap(padded, &x);
+    for (part, numbers) in numbers.chunks(4).enumerate() {
+        let floor = |a: i32, b: i32| (f64::from(a) / f64::from(b)).floor() as i32;
+        let row = |b: i32| numbers.iter().map(move |&a| (floor(a, b), a - b * floor(a, b)));
+        let quotient = numbers.iter().flat_map(|&b| {
+            let own = row(b).map(|(quotient, _)| quotient);
+            [0, 0].into_iter().chain(own).chain([0])
+        });
+        let rest = [0; 4].into_iter().chain(numbers.iter().flat_map(|&b| row(b).map(|(_, rest)| rest)));
+        let part = part as isize;
+        let got = quotients.select(0, part).to_vec::<i32>().unwrap();
+        assert_eq!(got, quotient.collect::<Vec<_>>(), "part {part}");
+        assert_eq!(rests.select(0, part).to_vec::<i32>().unwrap(), rest.collect::<Vec<_>>(), "part {part}");
+    }
+}

@@ -203,14 +203,14 @@ fn floor_division(a: &Array, b: &Array, site: Site) -> [Array; 2] {
         return [infinite.where_(&by_zero, &quotient), left_of_b];
     }
     let one = a.filled_like(Literal::one(dtype), site);
-    let divisor = one.where_(&by_zero, &b);
-    let (whole, left) = (of(BinaryOp::Div, &a, &divisor), of(BinaryOp::Rem, &a, &divisor));
+    // Anything where the divisor is zero.
+    let (whole, left) = (of(BinaryOp::Div, &a, &b), of(BinaryOp::Rem, &a, &b));
     if !dtype.is_signed() {
         return [zero.where_(&by_zero, &whole), zero.where_(&by_zero, &left)];
     }
     let adjust = other_sign(&left);
     let quotient = (&whole - &one).where_(&adjust, &whole);
-    let rest = (&left + &divisor).where_(&adjust, &left);
+    let rest = (&left + &b).where_(&adjust, &left);
     [zero.where_(&by_zero, &quotient), zero.where_(&by_zero, &rest)]
 }
 

@@ -301,6 +301,10 @@ impl Writer<'_> {
             Op::Full(literal) => Value::Literal(*literal),
             Op::Iota { axis } => Value::Index(index[*axis].clone()),
             Op::Unary(op) => Value::Unary(*op, self.operand(vertex, 0, index, mask)?),
+            Op::Binary(op @ (BinaryOp::Div | BinaryOp::Rem)) if !elem.is_float() => {
+                let [a, b] = self.operands(vertex, index, mask)?;
+                Value::Binary(*op, [a, self.divisor(b, elem)])
+            }
             Op::Binary(op) => Value::Binary(*op, self.operands(vertex, index, mask)?),
             Op::Compare(op) => Value::Compare(*op, self.operands(vertex, index, mask)?),
             Op::Select => Value::Select(self.operands(vertex, index, mask)?),
@@ -383,9 +387,39 @@ impl Writer<'_> {
         Ok(values)
     }
 
+    /// What an integer is divided by: 1 in the place of 0, which a device faults at. Where a mask is
+    /// false, and in a tile beyond the ends of arrays, a divisor may be 0 that is none of the
+    /// program's.
+    fn divisor(&mut self, value: usize, elem: Scalar) -> usize {
+        if let Value::Literal(number) = &self.body.values[value]
+            && *number != Literal::zero(elem)
+        {
+            return value;
+        }
+        let [zero, one] = [Literal::zero(elem), Literal::one(elem)]
+            .map(|number| self.body.push(Value::Literal(number), elem));
+        let is_some = self.body.push(Value::Compare(CompareOp::Ne, [value, zero]), Scalar::Bool);
+        self.body.push(Value::Select([is_some, value, one]), elem)
+    }
+
+    /// The number that all elements of an array are, if they are one, in whatever order.
+    fn number(&self, vertex: usize) -> Option<Literal> {
+        let mut source = vertex;
+        loop {
+            match self.graph[source].op()? {
+                Op::Full(number) => return Some(*number),
+                op if op.is_view() => source = self.graph[source].inputs[0],
+                _ => return None,
+            }
+        }
+    }
+
     /// The element of a reshape's input. In memory it is found by its number, whatever the shapes.
     fn reshaped(&mut self, vertex: usize, index: &[Affine], mask: Option<usize>) -> Written {
         let from = self.graph[vertex].inputs[0];
+        if let Some(number) = self.number(from) {
+            return Ok(self.body.push(Value::Literal(number), number.elem()));
+        }
         let flat = linear(index, &row_major(self.graph[vertex].shape()));
         let extent = |dim: usize| self.body.dims[dim].extent;
         let indivisible = match delinear(&flat, self.graph[from].shape(), extent) {
