@@ -3,8 +3,9 @@
 
     tools/array_programs.py [--count N] [--seed N] > crates/kiln-array/tests/numpy/programs.txt
 
-Needs NumPy (PyPI package `numpy`). A program is a line of steps between `;`. A step is an operation,
-the numbers of its operands among the values before it, and numbers of its own; `in` is an input.
+Needs NumPy (PyPI package `numpy`). A program is a line of steps between `;`. A step is an
+operation, the numbers of its operands among the values before it, and numbers of its own; `in` is
+an input.
 After `|` are the numbers of the results, each with its elements. The other operations of a program
 are part of what fuses, so that a result depends on how views, sums, casts and indices combine.
 """

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Writes random programs over arrays, with the gradients that JAX computes, for a test of kiln-array.
+"""Writes random programs over arrays, with gradients that JAX computes, for a test of kiln-array.
 
     tools/derivative_programs.py [--count N] [--seed N] > crates/kiln-array/tests/jax/programs.txt
 
 Needs JAX and NumPy (PyPI packages `jax` and `numpy`). Programs are those of `array_programs.py`, of
-numbers that are no ties, where the libraries choose differently. The last value that is of floats is
-the result; after each `|` is the gradient of the sum of its sines for an input of floats, in order.
+numbers that are no ties, where the libraries choose differently. The last value that is of floats
+is the result; after each `|` is the gradient of the sum of its sines for an input of floats, in
+order.
 """
 
 import argparse

@@ -3,7 +3,7 @@
 
 mod steps;
 
-use kiln_array::{Array, Scalar, eval, grad};
+use kiln_array::{Array, Scalar, eval, grad, jvp, stack, vmap};
 use kiln_fuzz::GpuCode;
 use kiln_runtime::{Device, DiskCache};
 use steps::{array, compare, step};
@@ -23,12 +23,18 @@ fn result(device: &Device, program: &[&str], inputs: &[Array], floats: &[Array])
     values[inputs.len()..].iter().rev().find(is_of_floats).unwrap().sin().sum()
 }
 
+/// A program's inputs, and those of them that are of floats.
+fn inputs_of(device: &Device, program: &[&str]) -> [Vec<Array>; 2] {
+    let texts = program.iter().map_while(|text| text.strip_prefix("in "));
+    let inputs: Vec<Array> = texts.map(|text| array(device, text)).collect();
+    let floats = inputs.iter().filter(|x| x.dtype() == Scalar::F64).cloned().collect();
+    [inputs, floats]
+}
+
 fn run(device: &Device, line: &str) -> Result<(), String> {
     let mut parts = line.split('|');
     let program: Vec<&str> = parts.next().unwrap().split(';').collect();
-    let inputs: Vec<Array> =
-        program.iter().map_while(|text| text.strip_prefix("in ")).map(|text| array(device, text)).collect();
-    let floats: Vec<Array> = inputs.iter().filter(|x| x.dtype() == Scalar::F64).cloned().collect();
+    let [inputs, floats] = inputs_of(device, &program);
     let gradients = grad(|floats: &Vec<Array>| result(device, &program, &inputs, floats), &floats);
     eval(&gradients.iter().collect::<Vec<_>>()).map_err(|error| error.to_string())?;
     gradients.iter().zip(parts).enumerate().try_for_each(|(at, (gradient, text))| {
@@ -36,7 +42,32 @@ fn run(device: &Device, line: &str) -> Result<(), String> {
     })
 }
 
-fn programs_on(device: &Device, every: usize) {
+/// The tangent is the gradient times that of the inputs, and gradients of two sets of inputs at
+/// once are those of each.
+fn run_otherwise(device: &Device, line: &str) -> Result<(), String> {
+    let program: Vec<&str> = line.split_once('|').unwrap().0.split(';').collect();
+    let [inputs, floats] = inputs_of(device, &program);
+    let value = |floats: &Vec<Array>| result(device, &program, &inputs, floats);
+    let tangents: Vec<Array> = floats.iter().map(|x| (x * 3.0).cos()).collect();
+    let (_, tangent) = jvp(value, &floats, &tangents);
+    let gradients = grad(value, &floats);
+    let along = gradients.iter().zip(&tangents).map(|(gradient, tangent)| (gradient * tangent).sum());
+    let expected = along.reduce(|a, b| a + b).unwrap();
+    compare(&tangent, &expected).map_err(|e| format!("tangent: {e}"))?;
+
+    let others: Vec<Array> = floats.iter().map(|x| x * 0.75 + 0.125).collect();
+    let both: Vec<Array> = floats.iter().zip(&others).map(|(x, y)| stack(&[x, y], 0)).collect();
+    let mapped = vmap(|floats: &Vec<Array>| grad(value, floats), &both);
+    for (part, floats) in [floats, others].iter().enumerate() {
+        for (at, (got, expected)) in mapped.iter().zip(grad(value, floats)).enumerate() {
+            let got = got.select(0, part as isize);
+            compare(&got, &expected).map_err(|e| format!("gradient {at} of part {part}: {e}"))?;
+        }
+    }
+    Ok(())
+}
+
+fn programs_on(device: &Device, run: fn(&Device, &str) -> Result<(), String>, every: usize) {
     let other = std::env::var("KILN_ARRAY_PROGRAMS").ok().map(|path| std::fs::read_to_string(path).unwrap());
     let text = other.as_deref().unwrap_or(include_str!("jax/programs.txt"));
     let lines = text.lines().step_by(every);
@@ -48,17 +79,23 @@ fn programs_on(device: &Device, every: usize) {
 #[test]
 fn on_a_device() {
     let name = std::env::var("KILN_DEVICE").unwrap_or_else(|_| "cpu".into());
-    programs_on(&Device::open(&name).unwrap(), 1);
+    programs_on(&Device::open(&name).unwrap(), run, 1);
 }
 
 #[test]
 fn in_the_interpreter() {
-    programs_on(&Device::open("interp").unwrap(), 3);
+    programs_on(&Device::open("interp").unwrap(), run, 3);
 }
 
 /// The code that a GPU is given, run by the interpreter.
 #[test]
 fn as_code_for_gpus() {
     let backend = GpuCode::named(GpuCode::NAME).unwrap();
-    programs_on(&Device::with_backend(Box::new(backend), DiskCache::none()), 5);
+    programs_on(&Device::with_backend(Box::new(backend), DiskCache::none()), run, 5);
+}
+
+#[test]
+fn forward_and_for_many_inputs() {
+    let name = std::env::var("KILN_DEVICE").unwrap_or_else(|_| "cpu".into());
+    programs_on(&Device::open(&name).unwrap(), run_otherwise, 1);
 }

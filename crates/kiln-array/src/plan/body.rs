@@ -387,8 +387,8 @@ impl Writer<'_> {
         Ok(values)
     }
 
-    /// What an integer is divided by: 1 in the place of 0, which a device faults at. Where a mask is
-    /// false, and in a tile beyond the ends of arrays, a divisor may be 0 that is none of the
+    /// What an integer is divided by: 1 in the place of 0, at which a device faults. Where a mask
+    /// is false, and in a tile beyond the ends of arrays, a divisor may be 0 that is none of the
     /// program's.
     fn divisor(&mut self, value: usize, elem: Scalar) -> usize {
         if let Value::Literal(number) = &self.body.values[value]
