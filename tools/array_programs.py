@@ -289,6 +289,77 @@ def scatter_add(program, name, at, x):
     program.add(" ".join([name, str(at), str(axis), *map(str, index)]), result)
 
 
+def windows(program, name, at, x):
+    axis = program.axis(x)
+    length, by = 1 + program.below(3), 1 + program.below(2)
+    if x.shape[axis] < length:
+        raise Unfit
+    seen = np.lib.stride_tricks.sliding_window_view(x, length, axis)
+    seen = np.moveaxis(seen[(slice(None),) * axis + (slice(None, None, by),)], -1, axis + 1)
+    program.add(f"{name} {at} {axis} {length} {by}", seen)
+
+
+def triangle(function):
+    def step(program, name, at, x):
+        if x.ndim < 2:
+            raise Unfit
+        by = program.below(5) - 2
+        program.add(f"{name} {at} {by}", function(x, by))
+
+    return step
+
+
+def tile(program, name, at, x):
+    times = [1 + program.below(2) for _ in range(x.ndim)]
+    program.add(" ".join([name, str(at), *map(str, times)]), np.tile(x, times))
+
+
+def diagonal(program, name, at, x):
+    if x.ndim < 2:
+        raise Unfit
+    program.add(f"{name} {at}", np.diagonal(x, axis1=-2, axis2=-1))
+
+
+def argsort(program, name, at, x):
+    axis = program.axis(x)
+    steady(x)
+    if x.dtype == np.bool_:
+        raise Unfit
+    program.add(f"{name} {at} {axis}", np.argsort(x, axis, kind="stable"))
+
+
+def take_along(program, name, at, x):
+    other, y = program.operand()
+    axis = program.axis(x)
+    if y.dtype.kind != "i" or y.ndim != x.ndim or x.shape[axis] == 0:
+        raise Unfit
+    if x.shape[:axis] + x.shape[axis + 1 :] != y.shape[:axis] + y.shape[axis + 1 :]:
+        raise Unfit
+    program.add(f"{name} {at} {other} {axis}", np.take_along_axis(x, y % x.shape[axis], axis))
+
+
+def scatter(program, name, at, x):
+    axis = program.axis(x)
+    if x.shape[axis] == 0:
+        raise Unfit
+    index = program.rng.integers(0, x.shape[axis], 3)
+    result, values = x.copy(), np.take(x, index[::-1], axis)
+    for place, value in zip(index, np.moveaxis(values, axis, 0)):
+        np.moveaxis(result, axis, 0)[place] = value
+    program.add(" ".join([name, str(at), str(axis), *map(str, index)]), result)
+
+
+def clip(program, name, at, x):
+    if x.dtype == np.bool_:
+        raise Unfit
+    program.add(f"{name} {at} -2 3", np.clip(x, -2, 3))
+
+
+def logsumexp(x, axis):
+    most = x.max(axis, keepdims=True)
+    return np.log(np.exp(x - most).sum(axis)) + most.squeeze(axis)
+
+
 STEPS = {
     "sin": unary(np.sin), "tanh": unary(np.tanh), "floor": unary(np.floor, jumps=True), "square": unary(np.square),
     "neg": unary(np.negative), "abs": magnitude, "sqrt_abs": unary(lambda x: np.sqrt(np.abs(x))),
@@ -302,7 +373,10 @@ STEPS = {
     "cast": cast, "where": where, "slice": cut, "select": select, "permute": transpose, "reshape": reshape,
     "unsqueeze": unsqueeze, "flip": flip, "roll": roll, "pad": pad, "concatenate": joined(np.concatenate),
     "stack": joined(np.stack), "repeat": repeat, "take": take, "taken_by": taken_by, "matmul": matmul,
-    "scatter_add": scatter_add,
+    "scatter_add": scatter_add, "windows": windows, "tril": triangle(np.tril), "triu": triangle(np.triu), "tile": tile,
+    "diagonal": diagonal, "argsort": argsort, "take_along": take_along, "scatter": scatter, "clip": clip,
+    "diff": along(lambda x, axis: np.diff(x, axis=axis)), "logsumexp": along(logsumexp, True),
+    "std": reduced(np.std, False), "norm": reduced(lambda x, **how: np.sqrt((x.astype(np.float64) ** 2).sum(**how))),
 }
 
 

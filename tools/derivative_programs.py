@@ -22,8 +22,6 @@ from array_cases import text
 
 jax.config.update("jax_enable_x64", True)
 
-# Steps of a slope that is not defined, or that this file has no need of.
-LEFT_OUT = {"floor_divide", "floor", "repeat", "argmax", "argmin", "any", "all"}
 DTYPES = {"f64": jnp.float64, "i32": jnp.int32, "i64": jnp.int64, "bool": jnp.bool_}
 
 
@@ -46,6 +44,8 @@ class Smooth(Program):
         if name in ("maximum", "minimum") and (len(floats) < 2 or (np.abs(floats[0] - floats[1]) < 1e-6).any()):
             raise Unfit
         if name in ("sort", "max", "min") and any(len(np.unique(np.round(x, 6))) < x.size for x in floats):
+            raise Unfit
+        if name in ("std", "norm") and (np.abs(value) < 1e-6).any():
             raise Unfit
         super().add(step, value)
 
@@ -87,7 +87,31 @@ def scatter_add(v, n):
     return x.at[tuple([slice(None)] * n[1] + [index])].add(values)
 
 
+def windows(v, n):
+    x, axis, length, by = v[n[0]], *n[1:]
+    at = jnp.arange(0, x.shape[axis] - length + 1, by)[:, None] + jnp.arange(length)
+    return jnp.take(x, at, axis)
+
+
+def take_along(v, n):
+    return jnp.take_along_axis(v[n[0]], v[n[1]] % v[n[0]].shape[n[2]], n[2])
+
+
+def scatter(v, n):
+    x, index = v[n[0]], n[2:]
+    values = jnp.take(x, jnp.array(index[::-1]), n[1])
+    for number, place in enumerate(index):
+        x = x.at[(slice(None),) * n[1] + (place,)].set(jnp.take(values, number, n[1]))
+    return x
+
+
 STEPS = {
+    "windows": windows, "take_along": take_along, "scatter": scatter,
+    "tril": lambda v, n: jnp.tril(v[n[0]], n[1]), "triu": lambda v, n: jnp.triu(v[n[0]], n[1]),
+    "tile": lambda v, n: jnp.tile(v[n[0]], n[1:]), "diagonal": unary(lambda x: jnp.diagonal(x, axis1=-2, axis2=-1)),
+    "clip": unary(lambda x: jnp.clip(x, -2, 3)), "diff": along(lambda x, axis: jnp.diff(x, axis=axis)),
+    "logsumexp": along(jax.nn.logsumexp), "std": reduced(jnp.std),
+    "norm": reduced(lambda x, **how: jnp.sqrt((x.astype(jnp.float64) ** 2).sum(**how))),
     "sin": unary(jnp.sin), "tanh": unary(jnp.tanh), "square": unary(jnp.square), "neg": unary(jnp.negative),
     "abs": unary(jnp.abs), "sqrt_abs": unary(lambda x: jnp.sqrt(jnp.abs(x))), "add": binary(jnp.add),
     "sub": binary(jnp.subtract), "mul": binary(jnp.multiply), "maximum": binary(jnp.maximum),
@@ -160,7 +184,8 @@ def main():
     options.add_argument("--count", type=int, default=80, help="how many programs (default: 80)")
     options.add_argument("--seed", type=int, default=20261129, help="of the first program (default: 20261129)")
     options = options.parse_args()
-    for name in LEFT_OUT:
+    # Those that have no slope are left out.
+    for name in set(array_programs.STEPS) - set(STEPS) - {"cast"}:
         array_programs.STEPS.pop(name)
     number, written = options.seed, 0
     with np.errstate(all="ignore"):

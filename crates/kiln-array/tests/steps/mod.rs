@@ -80,6 +80,23 @@ pub fn step(device: &Device, text: &str, before: &[Array]) -> Array {
         "taken_by" => x.take(&(at(1) % x.shape()[size(2)]), n[2]),
         "matmul" => x.matmul(at(1)),
         "scatter_add" => x.scatter_add(&indices(), &(x.take(&indices(), n[1]) * 0.5), n[1]),
+        "windows" => x.windows(n[1], size(2), size(3)),
+        "tril" => x.tril(n[1]),
+        "triu" => x.triu(n[1]),
+        "tile" => x.tile(&(1..n.len()).map(size).collect::<Vec<_>>()),
+        "diagonal" => x.diagonal(),
+        "argsort" => x.argsort(n[1]),
+        "take_along" => x.take_along(&(at(1) % x.shape()[size(2)]), n[2]),
+        "scatter" => {
+            let backwards: Vec<i64> = n[2..].iter().rev().map(|&i| i as i64).collect();
+            let values = x.take(&Array::new(device, &backwards, &[n.len() - 2]), n[1]);
+            x.scatter(&indices(), &values, n[1])
+        }
+        "clip" => x.clip(-2, 3),
+        "diff" => x.diff(n[1]),
+        "logsumexp" => x.logsumexp(n[1]),
+        "std" => reduced!(std_axes std_keep),
+        "norm" => reduced!(norm_axes norm_keep),
         _ => panic!("unknown step {text}"),
     }
 }
