@@ -137,6 +137,15 @@ impl Array {
     }
 
     /// Ones (or `true`) of this array's shape and element type, on its device.
+    ///
+    /// ```
+    /// # use kiln_array::{Array, vjp};
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// let x = Array::new(&device, &[1.0f64, 2.0], &[2]);
+    /// let (y, gradient) = vjp(|x: &Array| x.square(), &x);
+    /// assert_eq!(gradient(&y.ones_like()).to_vec::<f64>()?, [2.0, 4.0]);
+    /// # Ok::<(), kiln_array::Error>(())
+    /// ```
     #[track_caller]
     pub fn ones_like(&self) -> Array {
         self.filled_like(Literal::one(self.dtype()), Location::caller())
