@@ -119,6 +119,10 @@ fn numbers(n: usize) -> Vec<f32> {
     (0..n).map(|i| ((i * 37 + 11) % 101) as f32 / 4.0 - 9.0).collect()
 }
 
+/// Elements of which a kernel with a program for one or two takes ten milliseconds, so that a busy
+/// machine, which wakes a thread some milliseconds late, does not hide that it is the slower one.
+const MANY: usize = 3_000_000;
+
 /// What `scale` must give, by f64.
 fn scaled(x: &[f32]) -> Vec<f32> {
     x.iter().map(|&x| (f64::from(x) * 3.0 + 1.0) as f32).collect()
@@ -140,9 +144,9 @@ fn the_fastest_is_chosen_wherever_it_is_in_the_list() {
         let device = cpu(DiskCache::none());
         let tune = Tune::new("scale", blocks);
         // A program costs far more than an element.
-        assert_eq!(scale_tuned(&device, 50_000, &tune), (4096, 3));
+        assert_eq!(scale_tuned(&device, MANY, &tune), (4096, 3));
         // The process knows it.
-        assert_eq!(scale_tuned(&device, 50_000, &tune), (4096, 0));
+        assert_eq!(scale_tuned(&device, MANY, &tune), (4096, 0));
     }
 }
 
@@ -275,10 +279,10 @@ fn kernels_in_place_run_once() {
 #[test]
 fn a_choice_is_found_by_the_next_process_without_a_trial() {
     let folder = Folder::new();
-    let (x, blocks) = (numbers(20_000), [4096, 1, 2]);
+    let (x, blocks) = (numbers(MANY), [4096, 1, 2]);
     let tune = |budget| Tune::new("scale", blocks).budget(budget);
     let run = |device: &Device, tune: Tune<usize>, accepted: usize| {
-        let (source, mut y) = (device.tensor(&x, [20_000]).unwrap(), device.uninit([20_000]).unwrap());
+        let (source, mut y) = (device.tensor(&x, [MANY]).unwrap(), device.uninit([MANY]).unwrap());
         let (block, runs) = (Cell::new(0), Cell::new(0));
         let launch = |&of: &usize| {
             block.set(of);
@@ -307,7 +311,7 @@ fn a_choice_is_found_by_the_next_process_without_a_trial() {
     // Nothing is known of another list, another key, or without the folder.
     let other = Tune::new("scale", [4096, 1]);
     assert_eq!(run(&folder.device(), other, 0), (4096, 2, 2));
-    assert_eq!(scale_tuned(&folder.device(), 20_000, &tune(long)), (4096, 3));
+    assert_eq!(scale_tuned(&folder.device(), MANY, &tune(long)), (4096, 3));
     assert_eq!(run(&cpu(DiskCache::none()), tune(long), 0), (4096, 3, 3));
     assert_eq!(folder.choices().len(), 3);
 }
@@ -315,10 +319,10 @@ fn a_choice_is_found_by_the_next_process_without_a_trial() {
 #[test]
 fn a_choice_is_of_the_kernels_that_were_measured() {
     let folder = Folder::new();
-    let (x, again) = (numbers(20_000), Cell::new(false));
+    let (x, again) = (numbers(MANY), Cell::new(false));
     let tune = Tune::new("scale", [2, 4096]);
     let run = |device: &Device| {
-        let (source, mut y) = (device.tensor(&x, [20_000]).unwrap(), device.uninit([20_000]).unwrap());
+        let (source, mut y) = (device.tensor(&x, [MANY]).unwrap(), device.uninit([MANY]).unwrap());
         let chosen = tune.run(device, (), |&block| match again.get() {
             true => scale_again(&source, &mut y, block).launch(device),
             false => scale(&source, &mut y, block).launch(device),
@@ -333,7 +337,7 @@ fn a_choice_is_of_the_kernels_that_were_measured() {
     assert_eq!((tried, folder.choices().len()), ([2, 2, 0, 0], 2));
     // Of the list's first kernel the same, of the chosen one not.
     let first = |device: &Device| {
-        let (source, mut y) = (device.tensor(&x, [20_000]).unwrap(), device.uninit([20_000]).unwrap());
+        let (source, mut y) = (device.tensor(&x, [MANY]).unwrap(), device.uninit([MANY]).unwrap());
         let chosen = tune.run(device, (), |&block| match block {
             2 => scale(&source, &mut y, block).launch(device),
             _ => scale_again(&source, &mut y, block).launch(device),
@@ -414,20 +418,20 @@ fn the_interpreter_takes_the_first_that_can_be_launched() {
 #[test]
 fn captures_take_what_is_known_or_the_first_that_can_be_launched() {
     let device = cpu(DiskCache::none());
-    let x = numbers(20_000);
-    let (source, mut y) = (device.tensor(&x, [20_000]).unwrap(), device.uninit([20_000]).unwrap());
+    let x = numbers(MANY);
+    let (source, mut y) = (device.tensor(&x, [MANY]).unwrap(), device.uninit([MANY]).unwrap());
     let tune = Tune::new("scale", [1 << 21, 2, 4096]);
     let mut blocks = Vec::new();
     for measured in [false, true] {
         if measured {
-            scale_tuned(&device, 20_000, &tune);
+            scale_tuned(&device, MANY, &tune);
         }
         let (graph, chosen) = device
-            .graph(|_| tune.run(&device, 20_000, |&block| scale(&source, &mut y, block).launch(&device)))
+            .graph(|_| tune.run(&device, MANY, |&block| scale(&source, &mut y, block).launch(&device)))
             .unwrap();
         assert_eq!((graph.len(), chosen.trials().len()), (1, 0));
         blocks.push(*chosen.config());
-        y.write(&vec![0.0; 20_000]).unwrap();
+        y.write(&vec![0.0; MANY]).unwrap();
         graph.replay().unwrap();
         assert_eq!(y.to_vec().unwrap(), scaled(&x));
     }
