@@ -5,9 +5,9 @@
 
 Needs NumPy (PyPI package `numpy`). A program is a line of steps between `;`. A step is an
 operation, the numbers of its operands among the values before it, and numbers of its own; `in` is
-an input.
-After `|` are the numbers of the results, each with its elements. The other operations of a program
-are part of what fuses, so that a result depends on how views, sums, casts and indices combine.
+an input. After `|` are the numbers of the results, each with its elements. The other operations of
+a program are part of what fuses, so that a result depends on how views, sums, casts and indices
+combine.
 """
 
 import argparse
@@ -18,7 +18,7 @@ import numpy as np
 from array_cases import text
 
 DTYPES = ["f64", "f64", "f64", "i32", "i64", "bool"]
-NUMPY = {"f64": np.float64, "i32": np.int32, "i64": np.int64, "bool": np.bool_, "f32": np.float32}
+NUMPY = {"f64": np.float64, "i32": np.int32, "i64": np.int64, "bool": np.bool_}
 SHAPES = [(), (1,), (4,), (3, 4), (1, 4), (3, 1), (2, 3, 4), (2, 1, 4), (5, 3), (4, 3), (17,), (0,), (2, 0)]
 MOST_ELEMENTS = 600
 MOST = 1e5
@@ -83,6 +83,17 @@ class Program:
     def step(self):
         name = self.pick(*STEPS)
         STEPS[name](self, name, *self.operand())
+
+    def grow(self, length, tries):
+        """Adds so many steps, or those that fit after so many tries."""
+        end = len(self.steps) + length
+        for _ in range(tries):
+            if len(self.steps) == end:
+                break
+            try:
+                self.step()
+            except (Unfit, ValueError, TypeError, ZeroDivisionError, IndexError, np.exceptions.AxisError):
+                continue
 
 
 def unary(function, jumps=False):
@@ -384,14 +395,8 @@ def program(rng):
     made = Program(rng)
     for _ in range(3 + made.below(3)):
         made.input()
-    inputs, length = len(made.steps), 6 + made.below(12)
-    for _ in range(400):
-        if len(made.steps) == inputs + length:
-            break
-        try:
-            made.step()
-        except (Unfit, ValueError, TypeError, ZeroDivisionError, IndexError, np.exceptions.AxisError):
-            continue
+    inputs = len(made.steps)
+    made.grow(6 + made.below(12), tries=400)
     count = len(made.steps)
     results = sorted({count - 1, *(inputs + made.below(count - inputs) for _ in range(2))})
     return ";".join(made.steps) + "".join(f"|{at} {text(made.values[at])}" for at in results)

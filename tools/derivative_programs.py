@@ -157,14 +157,8 @@ def program(rng):
     made = Smooth(rng)
     for _ in range(3 + made.below(3)):
         made.input()
-    inputs, length = len(made.steps), 6 + made.below(10)
-    for _ in range(600):
-        if len(made.steps) == inputs + length:
-            break
-        try:
-            made.step()
-        except (Unfit, ValueError, TypeError, ZeroDivisionError, IndexError, np.exceptions.AxisError):
-            continue
+    inputs = len(made.steps)
+    made.grow(6 + made.below(10), tries=600)
     floats = [at for at in range(inputs) if made.values[at].dtype == np.float64]
     if not floats or not any(x.dtype == np.float64 for x in made.values[inputs:]):
         return None

@@ -4,9 +4,8 @@
 mod steps;
 
 use kiln_array::{Array, Scalar, eval, grad, jvp, stack, vmap};
-use kiln_fuzz::GpuCode;
-use kiln_runtime::{Device, DiskCache};
-use steps::{array, compare, step};
+use kiln_runtime::Device;
+use steps::{array, compare, device, gpu_code, programs_on, step};
 
 /// The sum of the sines of the last value of floats that the program computes.
 fn result(device: &Device, program: &[&str], inputs: &[Array], floats: &[Array]) -> Array {
@@ -67,35 +66,24 @@ fn run_otherwise(device: &Device, line: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn programs_on(device: &Device, run: fn(&Device, &str) -> Result<(), String>, every: usize) {
-    let other = std::env::var("KILN_ARRAY_PROGRAMS").ok().map(|path| std::fs::read_to_string(path).unwrap());
-    let text = other.as_deref().unwrap_or(include_str!("jax/programs.txt"));
-    let lines = text.lines().step_by(every);
-    let wrong: Vec<String> =
-        lines.filter_map(|line| run(device, line).err().map(|e| format!("{e}\n{line}"))).collect();
-    assert!(wrong.is_empty(), "{} programs differ on {}:\n{}", wrong.len(), device.id(), wrong.join("\n\n"));
-}
+const PROGRAMS: &str = include_str!("jax/programs.txt");
 
 #[test]
 fn on_a_device() {
-    let name = std::env::var("KILN_DEVICE").unwrap_or_else(|_| "cpu".into());
-    programs_on(&Device::open(&name).unwrap(), run, 1);
+    programs_on(&device(), PROGRAMS, run, 1);
 }
 
 #[test]
 fn in_the_interpreter() {
-    programs_on(&Device::open("interp").unwrap(), run, 3);
+    programs_on(&Device::open("interp").unwrap(), PROGRAMS, run, 3);
 }
 
-/// The code that a GPU is given, run by the interpreter.
 #[test]
 fn as_code_for_gpus() {
-    let backend = GpuCode::named(GpuCode::NAME).unwrap();
-    programs_on(&Device::with_backend(Box::new(backend), DiskCache::none()), run, 5);
+    programs_on(&gpu_code(), PROGRAMS, run, 5);
 }
 
 #[test]
 fn forward_and_for_many_inputs() {
-    let name = std::env::var("KILN_DEVICE").unwrap_or_else(|_| "cpu".into());
-    programs_on(&Device::open(&name).unwrap(), run_otherwise, 1);
+    programs_on(&device(), PROGRAMS, run_otherwise, 1);
 }

@@ -1,7 +1,8 @@
 //! Steps of programs that `tools/array_programs.py` and `derivative_programs.py` write.
 
 use kiln_array::{Array, Scalar, concatenate, stack};
-use kiln_runtime::Device;
+use kiln_fuzz::GpuCode;
+use kiln_runtime::{Device, DiskCache};
 
 /// An array as the tool writes it: its type, its shape and its elements.
 pub fn array(device: &Device, text: &str) -> Array {
@@ -117,4 +118,24 @@ pub fn compare(got: &Array, expected: &Array) -> Result<(), String> {
         None => Ok(()),
         Some(at) => Err(format!("element {at} is {}, expected {}", values[at], expected[at])),
     }
+}
+
+/// Runs every so many of the programs, or of those in the file that `KILN_ARRAY_PROGRAMS` names.
+pub fn programs_on(device: &Device, text: &str, run: fn(&Device, &str) -> Result<(), String>, every: usize) {
+    let other = std::env::var("KILN_ARRAY_PROGRAMS").ok().map(|path| std::fs::read_to_string(path).unwrap());
+    let lines = other.as_deref().unwrap_or(text).lines().step_by(every);
+    let wrong: Vec<String> =
+        lines.filter_map(|line| run(device, line).err().map(|e| format!("{e}\n{line}"))).collect();
+    assert!(wrong.is_empty(), "{} programs differ on {}:\n{}", wrong.len(), device.id(), wrong.join("\n\n"));
+}
+
+/// The device that `KILN_DEVICE` names, or the CPU.
+pub fn device() -> Device {
+    Device::open(&std::env::var("KILN_DEVICE").unwrap_or_else(|_| "cpu".into())).unwrap()
+}
+
+/// The code that a GPU is given, run by the interpreter.
+pub fn gpu_code() -> Device {
+    let backend = GpuCode::named(GpuCode::NAME).unwrap();
+    Device::with_backend(Box::new(backend), DiskCache::none())
 }
