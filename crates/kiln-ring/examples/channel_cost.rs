@@ -1,5 +1,5 @@
 //! What a message costs the host: sending, and receiving with every word compared, by a thread that
-//! has its core for itself.
+//! has its core for itself; and one that finds nothing in the caches, as after a pause.
 //!
 //! ```console
 //! $ cargo run --release -p kiln-ring --example channel_cost
@@ -68,19 +68,40 @@ fn echo(form: &Form, requests: *const u32, answers: *mut u32, positions: std::op
     }
 }
 
+/// A channel of so many messages, its form, and its rings as the played device reaches them.
+struct Played {
+    channel: Channel<Ping, Ping>,
+    form: Form,
+    requests: *mut u32,
+    answers: *mut u32,
+}
+
+impl Played {
+    fn new(window: usize, write_combined: bool) -> Result<Played, Box<dyn std::error::Error>> {
+        let config = ChannelConfig::default().capacity(window);
+        let form = config.form::<Ping, Ping>(Protocol::Stamped)?;
+        let (requests, request_words) = ring(form.requests.words(), write_combined);
+        let (answers, answer_words) = ring(form.answers.words(), false);
+        let letters = Arc::new(DeadLetters::new(1));
+        let parts =
+            Parts { actor: 0, requests, answers, passed: Vec::new(), letters, device: Arc::new(Idle) };
+        let channel = Channel::new(&config, Protocol::Stamped, parts)?;
+        Ok(Played { channel, form, requests: request_words, answers: answer_words })
+    }
+
+    fn echo(&self, positions: std::ops::Range<u64>) {
+        echo(&self.form, self.requests, self.answers, positions);
+    }
+}
+
 /// Nanoseconds a message: sending, receiving with comparison.
 fn cost(
     window: usize,
     write_combined: bool,
     one_by_one: bool,
 ) -> Result<(f64, f64), Box<dyn std::error::Error>> {
-    let config = ChannelConfig::default().capacity(window);
-    let form = config.form::<Ping, Ping>(Protocol::Stamped)?;
-    let (requests, request_words) = ring(form.requests.words(), write_combined);
-    let (answers, answer_words) = ring(form.answers.words(), false);
-    let letters = Arc::new(DeadLetters::new(1));
-    let parts = Parts { actor: 0, requests, answers, passed: Vec::new(), letters, device: Arc::new(Idle) };
-    let channel: Channel<Ping, Ping> = Channel::new(&config, Protocol::Stamped, parts)?;
+    let played = Played::new(window, write_combined)?;
+    let channel = &played.channel;
     let mut batch = Vec::with_capacity(window);
     let (mut sending, mut receiving) = (Vec::new(), Vec::new());
     let rounds = (4 << 20) / window;
@@ -97,7 +118,7 @@ fn cost(
             channel.send_many(&batch)?;
         }
         sending.push(begun.elapsed());
-        echo(&form, request_words, answer_words, u64::from(first)..u64::from(first) + window as u64);
+        played.echo(u64::from(first)..u64::from(first) + window as u64);
         let begun = Instant::now();
         let mut seen = first;
         let mut good = true;
@@ -119,12 +140,43 @@ fn cost(
         receiving.push(begun.elapsed());
         assert!(good && seen == first + window as u32, "a reply was wrong or missing");
     }
-    // The median round: now and then the thread has to give way to others.
-    let each = |mut times: Vec<Duration>| {
-        times.sort();
-        times[rounds / 2].as_secs_f64() * 1e9 / window as f64
-    };
-    Ok((each(sending), each(receiving)))
+    Ok((median_ns(sending) / window as f64, median_ns(receiving) / window as f64))
+}
+
+/// The median round: now and then the thread has to give way to others.
+fn median_ns(mut times: Vec<Duration>) -> f64 {
+    times.sort();
+    times[times.len() / 2].as_secs_f64() * 1e9
+}
+
+/// Nanoseconds of one message, before whose sending and receiving all of a large array was written,
+/// so that neither code nor data is in a cache.
+fn cold_cost(write_combined: bool) -> Result<(f64, f64), Box<dyn std::error::Error>> {
+    const ROUNDS: u32 = 200;
+    let played = Played::new(64, write_combined)?;
+    let mut array = vec![0u64; 12 << 20];
+    let mut evict = || array.iter_mut().step_by(8).for_each(|word| *word += 1);
+    let (mut sending, mut receiving) = (Vec::new(), Vec::new());
+    for number in 0..ROUNDS {
+        let message = Ping::numbered(number);
+        evict();
+        let begun = Instant::now();
+        played.channel.send(&message)?;
+        sending.push(begun.elapsed());
+        played.echo(u64::from(number)..u64::from(number) + 1);
+        evict();
+        let begun = Instant::now();
+        let reply = played.channel.recv()?;
+        receiving.push(begun.elapsed());
+        assert!(reply.words == message.words.map(|word| word.wrapping_add(1)), "a reply was wrong");
+    }
+    std::hint::black_box(&array);
+    Ok((median_ns(sending), median_ns(receiving)))
+}
+
+fn print(window: usize, memory: &str, how: &str, (send, receive): (f64, f64)) {
+    let both = send + receive;
+    println!("{window:>7} {memory:>15} {how:>11} {send:>6.1} ns {receive:>6.1} ns {both:>6.1} ns");
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -137,12 +189,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             for window in [64, 1024] {
                 let (send, receive) = cost(window, write_combined, one_by_one)?;
                 let how = if one_by_one { "one by one" } else { "many" };
-                println!(
-                    "{window:>7} {memory:>15} {how:>11} {send:>6.1} ns {receive:>6.1} ns {:>6.1} ns",
-                    send + receive
-                );
+                print(window, memory, how, (send, receive));
             }
         }
+        print(1, memory, "cold", cold_cost(write_combined)?);
     }
     Ok(())
 }

@@ -497,6 +497,9 @@ impl<M: Message, R: Layout> Channel<M, R> {
         header: Option<[u32; PAYLOAD]>,
         send: impl FnOnce(&[u32]) -> Result<Sent, SendError>,
     ) -> Result<Sent, SendError> {
+        if !M::HOLDS {
+            return laid(message, header, send);
+        }
         let holds = self.mailbox.settled(message)?;
         let sent = laid(message, header, send)?;
         Ok(self.mailbox.keep(sent, holds))

@@ -17,6 +17,10 @@ use std::sync::Arc;
 /// ended.
 const LOOKS: usize = 32;
 
+/// And before the first such check: so few that the time limit is not read meanwhile, and a channel
+/// that has ended is said to have.
+const FIRST_LOOKS: usize = 31;
+
 /// What a receiver saw of a priority: how many replies it took, whether it dealt with other
 /// answers, and whether it came to one that is not there yet.
 struct Seen {
@@ -137,6 +141,19 @@ impl<P: Platform> Mailbox<P> {
     /// yet.
     #[inline]
     fn receive_once(&self, most: usize, buffer: &mut [u32], take: &mut impl FnMut(&[u32])) -> (usize, bool) {
+        let Seen { taken, settled, pending } = match self.higher.is_empty() {
+            true => self.receive_of(&self.lowest, most, buffer, take),
+            false => self.receive_by_priority(most, buffer, take),
+        };
+        if taken > 0 || settled {
+            self.wake_ready();
+        }
+        (taken, pending)
+    }
+
+    /// As [`receive_once`](Self::receive_once), where there are several priorities.
+    #[inline(never)]
+    fn receive_by_priority(&self, most: usize, buffer: &mut [u32], take: &mut impl FnMut(&[u32])) -> Seen {
         let (mut taken, mut settled, mut pending) = (0, false, true);
         let mut receive = |ring: &PriorityRing<P>| {
             let seen = self.receive_of(ring, most - taken, buffer, take);
@@ -153,10 +170,7 @@ impl<P: Platform> Mailbox<P> {
             }
             receive(ring);
         }
-        if taken > 0 || settled {
-            self.wake_ready();
-        }
-        (taken, pending)
+        Seen { taken, settled, pending }
     }
 
     /// Takes up to `most` replies of a priority.
@@ -195,6 +209,12 @@ impl<P: Platform> Mailbox<P> {
             sweep.pass();
         }
         seen
+    }
+
+    /// Whether the next answer of some priority is there.
+    #[inline]
+    fn has_next(&self) -> bool {
+        self.lowest.queue.has_next() || self.higher.iter().any(|ring| ring.queue.has_next())
     }
 
     /// Why no reply will come, where none is there. See [`receive`](Self::receive) for `for_ever`.
@@ -236,22 +256,28 @@ impl<P: Platform> Mailbox<P> {
         buffer: &mut [u32],
         mut take: impl FnMut(&[u32]),
     ) -> Result<usize, RecvError> {
-        let mut wait: Option<Wait> = None;
+        let mut wait = Wait::new(self.policy.wait, until.map(Deadline::end));
+        // An answer that is on its way is awaited before anything else: to find out whether one is
+        // takes longer where the caches are cold than the answer does.
+        let mut first = wait.is_spinning();
         loop {
-            let taken = self.receive(most, until.is_none(), buffer, &mut take)?;
+            let taken = match first {
+                true => self.receive_once(most, buffer, &mut take).0,
+                false => self.receive(most, until.is_none(), buffer, &mut take)?,
+            };
             if taken > 0 || most == 0 {
                 return Ok(taken);
             }
-            let wait = wait.get_or_insert_with(|| Wait::new(self.policy.wait, until.map(Deadline::end)));
             // Polls the next answer alone: of what else may arrive, nothing is urgent.
-            for _ in 0..LOOKS {
-                if !P::step(wait) {
+            for _ in 0..if first { FIRST_LOOKS } else { LOOKS } {
+                if !P::step(&mut wait) {
                     return Err(RecvError::TimedOut { actor: self.actor(), waited: Deadline::waited(until) });
                 }
-                if self.rings().any(|ring| ring.queue.has_next()) || !wait.is_spinning() {
+                if self.has_next() || !wait.is_spinning() {
                     break;
                 }
             }
+            first = false;
         }
     }
 
@@ -309,7 +335,14 @@ impl<P: Platform> Mailbox<P> {
         until: Option<Deadline>,
         reply: &mut [u32],
     ) -> Result<bool, AskError> {
-        let mut wait: Option<Wait> = None;
+        let mut wait = Wait::new(self.policy.wait, until.map(Deadline::end));
+        // As in `receive_until`.
+        for _ in 0..FIRST_LOOKS {
+            if !wait.is_spinning() || self.of(position).queue.answered(position).is_some() {
+                break;
+            }
+            P::step(&mut wait);
+        }
         loop {
             if let Some(answer) = self.poll_request(position, reply) {
                 return answer;
@@ -317,8 +350,7 @@ impl<P: Platform> Mailbox<P> {
             if self.policy.device.pump() && self.of(position).queue.answered(position).is_some() {
                 continue;
             }
-            let wait = wait.get_or_insert_with(|| Wait::new(self.policy.wait, until.map(Deadline::end)));
-            if !P::step(wait) {
+            if !P::step(&mut wait) {
                 self.of(position).queue.give_up(position);
                 return Err(AskError::TimedOut { actor: self.actor(), waited: Deadline::waited(until) });
             }

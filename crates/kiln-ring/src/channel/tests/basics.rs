@@ -304,6 +304,26 @@ fn closing() {
     assert_eq!(rig.channel.send(&5), Ok(Sent::Queued(2)));
 }
 
+/// Where there is no time to wait, why no reply will come is said all the same, however a thread
+/// waits.
+#[test]
+fn a_reason_comes_before_a_time_limit() {
+    let gentle = WaitPolicy { spins: 0, yields: 0, sleep: Some(SHORT) };
+    for wait in [WaitPolicy::SPIN, WaitPolicy::default(), gentle] {
+        let rig: Rig<u32, u32> = rig(config(4).wait(wait), Protocol::Stamped);
+        rig.channel.close();
+        assert_eq!(rig.channel.recv_timeout(Duration::ZERO), Err(RecvError::Closed { actor: 3 }));
+        rig.channel.reopen();
+        rig.channel.send(&1).unwrap();
+        let timed_out = rig.channel.recv_timeout(Duration::ZERO);
+        assert!(matches!(timed_out, Err(RecvError::TimedOut { actor: 3, .. })), "{timed_out:?}");
+        rig.channel.abandon();
+        let lost = Err(RecvError::Lost { actor: 3, unanswered: 1 });
+        assert_eq!(rig.channel.recv_timeout(Duration::ZERO), lost);
+        assert_eq!(rig.channel.recv(), lost);
+    }
+}
+
 #[test]
 fn a_device_that_is_lost() {
     let mut rig: Rig<u32, u32> = rig(config(4), Protocol::Stamped);
