@@ -16,7 +16,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from compare import commit_of_this_tree
@@ -119,9 +119,8 @@ def training(options: argparse.Namespace) -> list[dict]:
     return [{**rows[0], "process_of_one_step_s": seconds}]
 
 
-def decoding(options: argparse.Namespace) -> list[dict]:
+def decoding(options: argparse.Namespace) -> Iterator[dict]:
     """Tokens a second of one conversation with a resident model, random weights."""
-    rows = []
     for shape, (word, name) in SHAPES.items():
         llm = [f"{options.programs}/llm", "--resident", "--random", "1", "--greedy", "--tokens", "256"]
         own, peer = [], []
@@ -135,8 +134,7 @@ def decoding(options: argparse.Namespace) -> list[dict]:
                 peer.append(max(map(float, modes)))
         title = f"{name.removesuffix(' shape')}, decoding, bf16, one conversation, resident"
         rate = statistics.median(own) * megabytes / 1e3
-        rows.append(row(f"decode_{shape}", title, "tokens/s", own, ("torch.compile", peer), weights_gb_s=rate))
-    return rows
+        yield row(f"decode_{shape}", title, "tokens/s", own, ("torch.compile", peer), weights_gb_s=rate)
 
 
 def main() -> None:
@@ -156,7 +154,7 @@ def main() -> None:
     hardware = torch.cuda.get_device_name()
     slug = re.sub(r"[^a-z0-9]+", "-", hardware.lower()).strip("-")
     out = options.out or HERE / "results" / f"models-{slug}.json"
-    parts: dict[str, Callable[[argparse.Namespace], list[dict]]] = {
+    parts: dict[str, Callable[[argparse.Namespace], Iterable[dict]]] = {
         "gradients": gradients,
         "training": training,
         "decoding": decoding,
@@ -165,11 +163,12 @@ def main() -> None:
     rows = {found["name"]: found for found in old}
     stamp = {"commit": options.commit, "date": datetime.date.today().isoformat()}
     for part in [part for name, part in parts.items() if options.only in name]:
+        # A row is kept as soon as it was measured: the next one may take minutes, or fail.
         for found in part(options):
             rows[found["name"]] = found | stamp
-        versions = {"PyTorch": torch.__version__}
-        result = {"device": hardware, "peers": versions, "rows": list(rows.values())}
-        out.write_text(json.dumps(result, indent=1) + "\n")
+            versions = {"PyTorch": torch.__version__}
+            result = {"device": hardware, "peers": versions, "rows": list(rows.values())}
+            out.write_text(json.dumps(result, indent=1) + "\n")
     print(f"wrote {out}")
 
 
