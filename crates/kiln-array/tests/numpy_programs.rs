@@ -5,7 +5,7 @@ mod steps;
 
 use kiln_array::{Array, Scalar, eval, stack, vmap_axes};
 use kiln_runtime::Device;
-use steps::{array, compare, device, gpu_code, programs_on, step};
+use steps::{array, compare, compare_within, device, gpu_code, programs_on, step};
 
 /// The values of a program of these inputs.
 fn values_of(device: &Device, program: &[&str], inputs: &[Array]) -> Vec<Array> {
@@ -38,13 +38,39 @@ fn run(device: &Device, line: &str) -> Result<(), String> {
     })
 }
 
+/// The steps of a program, and the numbers of its results.
+fn parts_of(line: &str) -> (Vec<&str>, Vec<usize>) {
+    let (program, results) = line.split_once('|').unwrap();
+    let number = |part: &str| part.split_once(' ').unwrap().0.parse().unwrap();
+    (program.split(';').collect(), results.split('|').map(number).collect())
+}
+
+/// The program in 32 and in 16 bits, whose results are those of the CPU.
+fn run_narrowed(device: &Device, line: &str) -> Result<(), String> {
+    let cpu = Device::open("cpu").unwrap();
+    let (program, results) = parts_of(line);
+    for (float, tolerance) in [(Scalar::F32, 1e-4), (Scalar::F16, 1e-2)] {
+        let narrowed = |x: &Array| match x.dtype() {
+            Scalar::F64 => x.cast(float),
+            Scalar::I64 => x.cast(Scalar::I32),
+            _ => x.clone(),
+        };
+        let [got, expected] = [device, &cpu].map(|device| {
+            let inputs: Vec<Array> = inputs_of(device, &program).iter().map(narrowed).collect();
+            values_of(device, &program, &inputs)
+        });
+        for &at in &results {
+            compare_within(tolerance, &got[at], &expected[at])
+                .map_err(|e| format!("value {at} in {float:?}: {e}"))?;
+        }
+    }
+    Ok(())
+}
+
 /// The program for two sets of inputs at once, some of which are the same for both, and for each
 /// alone.
 fn run_mapped(device: &Device, line: &str) -> Result<(), String> {
-    let (program, results) = line.split_once('|').unwrap();
-    let program: Vec<&str> = program.split(';').collect();
-    let results: Vec<usize> =
-        results.split('|').map(|part| part.split_once(' ').unwrap().0.parse().unwrap()).collect();
+    let (program, results) = parts_of(line);
     let inputs = inputs_of(device, &program);
     let is_shared = |at: usize| at % 3 == 1;
     let others: Vec<Array> = inputs.iter().enumerate().map(|(at, x)| other(x, is_shared(at))).collect();
@@ -91,6 +117,12 @@ fn in_the_interpreter() {
 #[test]
 fn as_code_for_gpus() {
     programs_on(&gpu_code(), PROGRAMS, run, 5);
+}
+
+/// Registers hold more elements of narrower numbers, so that their tiles lie otherwise.
+#[test]
+fn of_narrower_numbers() {
+    programs_on(&gpu_code(), PROGRAMS, run_narrowed, 4);
 }
 
 /// `vmap` of a program is the program of each part.

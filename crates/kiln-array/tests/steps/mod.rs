@@ -104,6 +104,11 @@ pub fn step(device: &Device, text: &str, before: &[Array]) -> Array {
 
 /// Whether a result is the expected one, or how it differs.
 pub fn compare(got: &Array, expected: &Array) -> Result<(), String> {
+    compare_within(1e-9, got, expected)
+}
+
+/// Whether a result is the expected one but for so much, or how it differs.
+pub fn compare_within(tolerance: f64, got: &Array, expected: &Array) -> Result<(), String> {
     let said = |error: kiln_array::Error| error.to_string();
     let (found, wanted) =
         ((got.dtype(), got.shape().to_vec()), (expected.dtype(), expected.shape().to_vec()));
@@ -113,7 +118,9 @@ pub fn compare(got: &Array, expected: &Array) -> Result<(), String> {
         return Err(format!("{found:?} for {wanted:?}"));
     }
     let expected = expected.cast(Scalar::F64).to_vec::<f64>().map_err(said)?;
-    let close = |(a, b): (&f64, &f64)| (a - b).abs() <= 1e-9 * (1.0 + b.abs());
+    let close = |(a, b): (&f64, &f64)| {
+        a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= tolerance * (1.0 + b.abs())
+    };
     match values.iter().zip(&expected).position(|pair| !close(pair)) {
         None => Ok(()),
         Some(at) => Err(format!("element {at} is {}, expected {}", values[at], expected[at])),
