@@ -162,11 +162,11 @@ def main() -> None:
     old = json.loads(out.read_text())["rows"] if out.exists() else []
     rows = {found["name"]: found for found in old}
     stamp = {"commit": options.commit, "date": datetime.date.today().isoformat()}
+    versions = {"PyTorch": torch.__version__}
     for part in [part for name, part in parts.items() if options.only in name]:
-        # A row is kept as soon as it was measured: the next one may take minutes, or fail.
+        # A row is kept as soon as its part gives it: the next one may take minutes, or fail.
         for found in part(options):
             rows[found["name"]] = found | stamp
-            versions = {"PyTorch": torch.__version__}
             result = {"device": hardware, "peers": versions, "rows": list(rows.values())}
             out.write_text(json.dumps(result, indent=1) + "\n")
     print(f"wrote {out}")

@@ -99,7 +99,8 @@ use words::{decoded, laid, laid_many};
 /// let form: Form = config.form::<u64, u32>(Protocol::Stamped)?;
 /// assert_eq!((form.capacity, form.priorities, form.reply_words), (100, 2, 1));
 /// assert_eq!((form.requests.slots(), form.requests.slot().quads()), (128, 2));
-/// assert_eq!(config.capacity(0).form::<u64, u32>(Protocol::Stamped), Err(ConfigError::ZeroCapacity));
+/// let none = config.capacity(0).form::<u64, u32>(Protocol::Stamped);
+/// assert_eq!(none, Err(ConfigError::ZeroCapacity));
 /// # Ok::<(), ConfigError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -342,7 +343,9 @@ impl fmt::Debug for Parts {
 ///
 /// ```
 /// use kiln_lang::prelude::*;
-/// use kiln_ring::{AskError, Channel, RingConfig, RingCtx, RingRuntime, SendOptions, Sent, ring_kernel};
+/// use kiln_ring::{
+///     AskError, Channel, RingConfig, RingCtx, RingRuntime, SendOptions, Sent, ring_kernel,
+/// };
 /// use std::time::Duration;
 ///
 /// #[ring_kernel(crate = kiln_ring)]

@@ -257,8 +257,8 @@ impl<P: Platform> Mailbox<P> {
         mut take: impl FnMut(&[u32]),
     ) -> Result<usize, RecvError> {
         let mut wait = Wait::new(self.policy.wait, until.map(Deadline::end));
-        // An answer that is on its way is awaited before anything else: to find out whether one is
-        // takes longer where the caches are cold than the answer does.
+        // An answer that is on its way is awaited before anything else: why none may come is found
+        // out by code that is in no cache after a pause.
         let mut first = wait.is_spinning();
         loop {
             let taken = match first {
