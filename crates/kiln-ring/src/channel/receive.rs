@@ -5,7 +5,7 @@ use super::overflow::{Counter, Replies};
 use super::platform::Platform;
 use super::priority_ring::PriorityRing;
 use super::queue::{Answer, Next};
-use super::wait::{Deadline, Wait};
+use super::wait::{Deadline, LOOKS_PER_CLOCK, Wait};
 use crate::dead_letter::Letter;
 use crate::error::{AskError, RecvError};
 use crate::reason::Reason;
@@ -19,7 +19,7 @@ const LOOKS: usize = 32;
 
 /// And before the first such check: so few that the time limit is not read meanwhile, and a channel
 /// that has ended is said to have.
-const FIRST_LOOKS: usize = 31;
+const FIRST_LOOKS: usize = LOOKS_PER_CLOCK as usize - 1;
 
 /// What a receiver saw of a priority: how many replies it took, whether it dealt with other
 /// answers, and whether it came to one that is not there yet.

@@ -2,6 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+/// A thread that spins reads the clock once in so many looks.
+pub const LOOKS_PER_CLOCK: u32 = 32;
+
 /// How to wait: first spinning, then giving way to other threads, then sleeping between polls.
 ///
 /// A device cannot wake a thread of the host, so all waiting is polling. Spinning finds an answer
@@ -95,7 +98,8 @@ impl Wait {
         // At its end the count no longer grows; it is beyond whatever is finite in the policy.
         self.looks = look.saturating_add(1);
         // Reading the clock costs more than a pause: while spinning, it is read now and then.
-        if (!spinning || look % 32 == 31) && self.until.is_some_and(|until| Instant::now() >= until) {
+        let reads_clock = !spinning || look % LOOKS_PER_CLOCK == LOOKS_PER_CLOCK - 1;
+        if reads_clock && self.is_over() {
             return false;
         }
         if spinning {

@@ -7,9 +7,10 @@
 
 use super::device::Device;
 use crate::DeadLetters;
+use crate::channel::DeviceSide;
 use crate::channel::credits::Credits;
 use crate::channel::lines::SLACK;
-use crate::channel::mailbox::{ChannelPolicy, DeviceSide, Mailbox, Sent};
+use crate::channel::mailbox::{ChannelPolicy, Mailbox, Sent};
 use crate::channel::platform::{Atomic, Platform, QueueMemory};
 use crate::channel::queue::{Form, Protocol, Queue};
 use crate::channel::wait::Wait;
