@@ -1,9 +1,9 @@
 //! Each operation and error by itself.
 
 use super::device::{Rig, memory, rig, rig_from};
-use crate::channel::{Channel, ChannelConfig, MAX_CAPACITY, Overflow, Parts, Protocol, Sent, WaitPolicy};
+use crate::channel::{Channel, ChannelConfig, Overflow, Parts, Protocol, Sent, WaitPolicy};
 use crate::error::{AskError, ConfigError, RecvError, SendError, SendManyError};
-use crate::wire::slot::Kind;
+use crate::wire::slot::{Kind, MAX_CAPACITY};
 use crate::{DeadLetters, Layout, Reason};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
