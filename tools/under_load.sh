@@ -42,10 +42,21 @@ one_run() {
 export -f one_run
 export logs skip
 
+# The test programs as README's command builds them: for one package they would have features of
+# their own. A line for each, package first.
+built=$(cargo test --workspace --no-run --quiet --message-format json | python3 -c '
+import json, sys
+
+for line in sys.stdin:
+    made = json.loads(line)
+    if made.get("executable") and made["profile"]["test"]:
+        print(made["manifest_path"].split("/")[-2], made["executable"])
+')
+
 failed=0
 for package in "$@"; do
     export package
-    programs=$(cargo test -p "$package" --no-run 2>&1 | sed -nE 's/^ *Executable .*\((.*)\)$/\1/p')
+    programs=$(awk -v package="$package" '$1 == package { print $2 }' <<<"$built")
     [[ -n $programs ]] || { echo "under_load.sh: no test programs in $package" >&2 && exit 2; }
     for program in $programs; do
         name=$(basename "$program")

@@ -12,9 +12,10 @@
 //! | `rewrite.rs` | how passes walk and change a kernel |
 //!
 //! Every pass keeps a well-formed kernel well-formed, the results of every element-wise operation
-//! to the bit, and the faults; debug builds verify after each. A new pass is a function
-//! `run(&mut Kernel) -> bool` in a file of its own, a line in [`PASSES`](crate::passes::PASSES) and
-//! a file test. Fault regions are gone before any of them runs.
+//! to the bit, and the faults; debug builds verify after each that changed something. A new pass is
+//! a function `run(&mut Kernel) -> bool` in a file of its own, a line in
+//! [`PASSES`](crate::passes::PASSES) and a file test. Fault regions are gone before any of them
+//! runs.
 
 pub(crate) mod cse;
 pub(crate) mod dce;
