@@ -1,5 +1,5 @@
 //! What newcomers write in their first hour and what is right, or is refused by the launch. What
-//! the compiler refuses is in `tests/first_hour/`.
+//! the compiler refuses is in `tests/first_hour/` of kiln-macros.
 
 use kiln::prelude::*;
 
