@@ -44,7 +44,7 @@ export logs skip
 
 # The test programs as README's command builds them: for one package they would have features of
 # their own. A line for each, package first.
-built=$(cargo test --workspace --no-run --quiet --message-format json | python3 -c '
+built=$(cargo test --workspace --no-run --quiet --message-format json-render-diagnostics | python3 -c '
 import json, sys
 
 for line in sys.stdin:

@@ -28,7 +28,8 @@ const ROUNDS: usize = 6;
 /// Runs all passes until nothing changes.
 ///
 /// ```
-/// let text = "kernel @k(%y: mut view<i64, 1, global>) tile {\n  %0 = const 2 : i64\n  %1 = const 3 : i64\n  \
+/// let text = "kernel @k(%y: mut view<i64, 1, global>) tile {\n  \
+///             %0 = const 2 : i64\n  %1 = const 3 : i64\n  \
 ///             %2 = add %0, %1 : i64\n  %3 = broadcast %2 : i64[4]\n  store %y[%2] = %3\n}\n";
 /// let mut kernel = kiln_ir::parse(text)?;
 /// kiln_compiler::optimize(&mut kernel)?;
@@ -46,9 +47,9 @@ pub fn optimize(kernel: &mut Kernel) -> Result<(), CompileError> {
         if run(kernel) {
             unchanged = 0;
             verify_after(name, kernel)?;
-            continue;
+        } else {
+            unchanged += 1;
         }
-        unchanged += 1;
         if unchanged == PASSES.len() {
             break;
         }

@@ -16,8 +16,8 @@ use crate::standing::Standing;
 /// ```
 /// use kiln_ring::slot::{Kind, is_of_lap, stamp};
 /// use kiln_ring::{
-///     Channel, ChannelConfig, DeadLetters, DeviceSide, Form, Hold, Lifecycle, Overflow, Parts, Protocol, Reason,
-///     RecvError, RingMemory, Standing,
+///     Channel, ChannelConfig, DeadLetters, DeviceSide, Form, Hold, Lifecycle, Overflow, Parts,
+///     Protocol, Reason, RecvError, RingMemory, Standing,
 /// };
 /// use std::ptr::NonNull;
 /// use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};

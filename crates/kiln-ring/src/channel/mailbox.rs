@@ -31,7 +31,8 @@ use std::time::{Duration, Instant};
 /// }
 ///
 /// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
-/// let actor = runtime.launch(double, RingConfig::default().capacity(1).overflow(Overflow::DropNewest))?;
+/// let config = RingConfig::default().capacity(1).overflow(Overflow::DropNewest);
+/// let actor = runtime.launch(double, config)?;
 /// assert_eq!(actor.send(1)?, Sent::Queued(0));
 /// assert_eq!(actor.send(2)?, Sent::Dropped);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
