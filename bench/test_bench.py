@@ -264,6 +264,16 @@ class TwoBuilds(unittest.TestCase):
         values = {row["name"]: row["values"] for row in self.results()["rows"]}
         self.assertEqual(values, {"ring.rate (bar)": [8, 8], COPY: [2, 2], "ring.trip (bar)": [2, 2]})
 
+    def test_a_process_that_does_not_end_is_ended_and_its_last_row_named(self) -> None:
+        kiln = self.folder / "kiln-endless"
+        kiln.write_text("#!/bin/sh\necho ' ring.trip  bar  2 us'\nexec sleep 60\n")
+        kiln.chmod(0o755)
+        ring = before.Ring({"before": str(kiln), "after": self.kiln(2.0)}, "a device")
+        with mock.patch.object(before, "RING_TIMEOUT_S", 1):
+            ring.run("", 1)
+        self.assertEqual(ring.problems, ["ring: before: did not end in 1 s, after 'ring.trip  bar  2 us'"])
+        self.assertEqual(ring.pairs(), [])
+
     def test_processes_on_a_processor_that_others_use_do_not_count(self) -> None:
         def value(rate: float, loop_us: float, undisturbed: int = 12) -> before.RingValue:
             row = {"name": "r", "transport": "t", "msgs_per_s": rate, "arithmetic_us": loop_us, "undisturbed": undisturbed}

@@ -79,16 +79,33 @@ pub fn soaked(device: &Device, length: Duration, rate: u64) -> Result<Row, Failu
     soak::run(device, ways.best(), ways.most.min(4), length, rate)
 }
 
-/// The rows whose names contain a text.
+/// The rows so far, and who is told of each.
+struct Rows<'a> {
+    rows: Vec<Row>,
+    each: &'a mut dyn FnMut(&Row),
+}
+
+impl Rows<'_> {
+    fn push(&mut self, row: Row) {
+        (self.each)(&row);
+        self.rows.push(row);
+    }
+
+    fn extend(&mut self, rows: impl IntoIterator<Item = Row>) {
+        rows.into_iter().for_each(|row| self.push(row));
+    }
+}
+
+/// The rows whose names contain a text. `each` gets every one as soon as it is measured.
 ///
 /// # Errors
 /// Kiln's, and replies that are wrong.
-pub fn measured(device: &Device, only: &str) -> Result<Vec<Row>, Failure> {
+pub fn measured(device: &Device, only: &str, each: &mut dyn FnMut(&Row)) -> Result<Vec<Row>, Failure> {
     let ways = Ways::of(device);
     let Ways { device, places, most } = &ways;
     let wanted = |name: &str| name.contains(only);
     let gpu = has_warps(device);
-    let mut rows = Vec::new();
+    let mut rows = Rows { rows: Vec::new(), each };
     if wanted(baseline::LAUNCH) {
         rows.push(baseline::launch(device)?);
     }
@@ -156,5 +173,5 @@ pub fn measured(device: &Device, only: &str) -> Result<Vec<Row>, Failure> {
         }
         rows.extend(idle::rows(device, ways.best(), wanted)?);
     }
-    Ok(rows)
+    Ok(rows.rows)
 }

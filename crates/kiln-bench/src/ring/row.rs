@@ -85,28 +85,32 @@ fn histogram(sorted: &[f64]) -> Vec<(f64, usize)> {
 }
 
 impl Row {
-    /// Prints a table, and below it what else the rows say.
-    pub fn print(rows: &[Row]) {
+    /// Prints the head of a table of rows.
+    pub fn print_head() {
         println!(
             "{:28} {:8} {:>9} {:>9} {:>9} {:>14}",
             "row", "through", "p50", "p99", "p99.9", "messages/s"
         );
-        for row in rows {
-            let [p50, p99, p999] =
-                row.quantiles().map(|time| time.map_or(String::new(), |time| format!("{time:.2} us")));
-            let rate = match row.per_second {
-                None => String::new(),
-                Some(many) if many >= 1e6 => format!("{:.2} M", many / 1e6),
-                Some(few) => format!("{few:.0}"),
-            };
-            println!("{:28} {:8} {p50:>9} {p99:>9} {p999:>9} {rate:>14}", row.name, row.transport);
-        }
-        for row in rows {
-            for (key, value) in row.more.as_object().into_iter().flatten() {
-                // A line for each second belongs into the file.
-                if key != "each_second" && !key.ends_with("_us") {
-                    println!("{}: {key} = {value}", row.name);
-                }
+    }
+
+    /// Prints the row.
+    pub fn print(&self) {
+        let [p50, p99, p999] =
+            self.quantiles().map(|time| time.map_or(String::new(), |time| format!("{time:.2} us")));
+        let rate = match self.per_second {
+            None => String::new(),
+            Some(many) if many >= 1e6 => format!("{:.2} M", many / 1e6),
+            Some(few) => format!("{few:.0}"),
+        };
+        println!("{:28} {:8} {p50:>9} {p99:>9} {p999:>9} {rate:>14}", self.name, self.transport);
+    }
+
+    /// Prints what else the row says, a line each.
+    pub fn print_more(&self) {
+        for (key, value) in self.more.as_object().into_iter().flatten() {
+            // A line for each second belongs into the file.
+            if key != "each_second" && !key.ends_with("_us") {
+                println!("{}: {key} = {value}", self.name);
             }
         }
     }

@@ -24,12 +24,26 @@ pub struct Options {
 
 /// Measures, prints, and writes the results if asked to.
 pub fn run(device: &Device, options: &Options, json: Option<&Path>, commit: &str) -> Result<(), Failure> {
-    let rows = match options.soak {
-        Some(seconds) => vec![soaked(device, Duration::from_secs(seconds), options.rate)?],
-        None => measured(device, options.only.as_deref().unwrap_or_default())?,
+    let prints = json != Some(Path::new("-"));
+    if prints {
+        Row::print_head();
+    }
+    // At once: measuring all of them takes a minute, and whoever waits sees how far it is.
+    let mut each = |row: &Row| {
+        if prints {
+            row.print();
+        }
     };
-    if json != Some(Path::new("-")) {
-        Row::print(&rows);
+    let rows = match options.soak {
+        Some(seconds) => {
+            let row = soaked(device, Duration::from_secs(seconds), options.rate)?;
+            each(&row);
+            vec![row]
+        }
+        None => measured(device, options.only.as_deref().unwrap_or_default(), &mut each)?,
+    };
+    if prints {
+        rows.iter().for_each(Row::print_more);
     }
     if let Some(path) = json {
         write(path, &rows, device, commit)?;

@@ -3,28 +3,30 @@
 //! the exit status says so too.
 //!
 //! ```text
-//! cargo run --release -p kiln-cuda --example resident_check [stalls] [mailbox] [backend] [peers]
+//! cargo run --release -p kiln-cuda --example resident_check [stalls] [streams] [mailbox] [backend] [peers]
 //! ```
 //!
-//! `stalls` runs in two processes of its own, since the driver's mode of loading modules is chosen
-//! once a process.
+//! `stalls` and `streams` run in two processes of their own each, since the driver's mode of
+//! loading modules and the number of its queues are chosen once a process.
 
 mod backend;
 mod mailbox;
 mod peers;
 mod rig;
 mod stalls;
+mod streams;
 
 use rig::{Outcome, Rig};
 use std::process::{Command, ExitCode};
 
-/// Set in the processes that measure stalls.
-const STALLS: &str = "KILN_CHECK_STALLS";
+/// Set in the processes of one check: `stalls` or `streams`.
+const ALONE: &str = "KILN_CHECK_ALONE";
 
 fn main() -> ExitCode {
-    let outcome = match std::env::var_os(STALLS) {
-        Some(_) => Rig::new().and_then(|rig| stalls::measure(&rig)),
-        None => check_all(),
+    let outcome = match std::env::var(ALONE).as_deref() {
+        Ok("streams") => Rig::new().and_then(|rig| streams::measure(&rig)),
+        Ok(_) => Rig::new().and_then(|rig| stalls::measure(&rig)),
+        Err(_) => check_all(),
     };
     match outcome {
         Ok(()) => {
@@ -50,7 +52,14 @@ fn check_all() -> Outcome {
     };
     if wanted("stalls") {
         for mode in ["LAZY", "EAGER"] {
-            run(&format!("stalls, {mode}"), &|| stalls_in_a_process(mode));
+            run(&format!("stalls, {mode}"), &|| in_a_process("stalls", "CUDA_MODULE_LOADING", mode));
+        }
+    }
+    if wanted("streams") {
+        for queues in ["8", "32"] {
+            run(&format!("streams, {queues}"), &|| {
+                in_a_process("streams", "CUDA_DEVICE_MAX_CONNECTIONS", queues)
+            });
         }
     }
     if wanted("mailbox") {
@@ -65,9 +74,9 @@ fn check_all() -> Outcome {
     if failed.is_empty() { Ok(()) } else { Err(failed.join(", ").into()) }
 }
 
-fn stalls_in_a_process(mode: &str) -> Outcome {
-    println!("\nbeside a resident kernel, CUDA_MODULE_LOADING={mode}:");
+fn in_a_process(check: &str, variable: &str, value: &str) -> Outcome {
+    println!("\n{check} beside a resident kernel, {variable}={value}:");
     let program = std::env::current_exe()?;
-    let status = Command::new(program).env(STALLS, "1").env("CUDA_MODULE_LOADING", mode).status()?;
+    let status = Command::new(program).env(ALONE, check).env(variable, value).status()?;
     if status.success() { Ok(()) } else { Err(format!("the process ended with {status}").into()) }
 }

@@ -36,27 +36,37 @@ impl Rig {
     }
 
     /// Starts a resident kernel until it is let go, or until the limit.
-    pub fn stay(&self, limit: Duration) -> Result<Staying<'_>, Box<dyn Error>> {
+    pub fn stay(&self, limit: Duration) -> Result<Staying, Box<dyn Error>> {
+        self.stay_in(&self.resident, limit)
+    }
+
+    /// The same in a stream.
+    pub fn stay_in(&self, stream: &Stream, limit: Duration) -> Result<Staying, Box<dyn Error>> {
         let words = MappedWords::new(&self.context, 2)?;
         let arguments = [words.device_pointer().0, limit.as_nanos() as u64];
         let shape = LaunchShape::new([1, 1, 1], [1, 1, 1]);
         // SAFETY: two words, which live until the kernel has ended: see `Staying::end`.
-        unsafe { self.function("stay")?.launch(&self.resident, &shape, &arguments)? };
-        Ok(Staying { rig: self, words })
+        unsafe { self.function("stay")?.launch(stream, &shape, &arguments)? };
+        Ok(Staying { stream: stream.clone(), words })
     }
 }
 
 /// A resident kernel.
-pub struct Staying<'a> {
-    rig: &'a Rig,
+pub struct Staying {
+    stream: Stream,
     words: MappedWords,
 }
 
-impl Staying<'_> {
-    /// Lets it go. Whether it was still there.
-    pub fn end(self) -> Result<bool, Box<dyn Error>> {
+impl Staying {
+    /// Lets it go.
+    pub fn release(&self) {
         self.words.words()[0].store(1, Ordering::Release);
-        self.rig.resident.synchronize()?;
+    }
+
+    /// Lets it go, and waits until it has ended. Whether it was still there.
+    pub fn end(self) -> Result<bool, Box<dyn Error>> {
+        self.release();
+        self.stream.synchronize()?;
         Ok(self.words.words()[1].load(Ordering::Acquire) == 1)
     }
 }

@@ -91,6 +91,14 @@ impl<P: Platform> Mailbox<P> {
         self.policy.letters.push(letter);
     }
 
+    /// The position of a message that the device has not answered and that stands whole in its ring,
+    /// of those that come next in the priorities.
+    pub fn next_whole_request(&self) -> Option<u64> {
+        let next = self.rings().map(|ring| (ring.queue.first_unanswered(), ring.queue.tail()));
+        let mut waiting = next.filter(|(next, tail)| next < tail).map(|(next, _)| next);
+        waiting.find(|&position| self.request_at(position).is_some())
+    }
+
     /// The message in a position whose answer was not taken: its slot is not used again before
     /// that. `None` where the request ring cannot be read back.
     fn request_at(&self, position: u64) -> Option<Vec<u32>> {

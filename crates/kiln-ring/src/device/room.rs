@@ -33,7 +33,7 @@ type Way = (Val<u32>, Val<u32>);
 impl GridPlan {
     /// The plan with what its handlers may send and change, for which each is traced once by
     /// itself. A handler that cannot be traced says so when the plan is.
-    pub(super) fn with_effects(&self) -> GridPlan {
+    pub(crate) fn with_effects(&self) -> GridPlan {
         let mut plan = self.clone();
         for kind in &mut plan.kinds {
             let effects = effects(kind, self.lanes);
@@ -44,7 +44,7 @@ impl GridPlan {
     }
 
     /// Whether there may be messages that wait for room.
-    pub(super) fn may_wait(&self) -> bool {
+    pub(crate) fn may_wait(&self) -> bool {
         self.kinds.iter().any(|kind| kind.may_wait(self))
     }
 }

@@ -6,6 +6,7 @@ use super::cluster_mate::ClusterMate;
 use super::events::What;
 use super::limit::Limit;
 use super::restart_policy::{Decision, History, Restart};
+use super::untaken::Waiting;
 use crate::channel::{ChannelConfig, Mailbox, Native, Settled};
 use crate::device::ActorKind;
 use crate::error::{Result, RingError};
@@ -36,6 +37,8 @@ pub(crate) struct Body {
     /// The arrays to which that and the state refer that was set last.
     held: Mutex<[Vec<Hold>; 2]>,
     life: Mutex<Life>,
+    /// What its worker does while its next message waits.
+    pub(super) waiting: Mutex<Waiting>,
     /// Why its worker answers no more.
     stranded: OnceLock<String>,
     last_checkpoint: Mutex<Option<Arc<Checkpoint>>>,
@@ -142,6 +145,7 @@ impl Body {
             first_state,
             held,
             life: Mutex::new(life),
+            waiting: Mutex::default(),
             stranded: OnceLock::new(),
             last_checkpoint: Mutex::default(),
             links: Mutex::default(),

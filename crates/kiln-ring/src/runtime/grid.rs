@@ -411,6 +411,17 @@ impl Grid {
         self.resident.is_some()
     }
 
+    /// The launch that is on the device.
+    pub fn resident(&self) -> Option<ResidentId> {
+        self.resident
+    }
+
+    /// Whether any message may wait because there is no room for what its handler sends. Traces the
+    /// handlers.
+    pub fn may_hold_up(&self) -> bool {
+        self.plan.with_effects().may_wait()
+    }
+
     /// Launches the grid, if it is not there and may be.
     pub fn ensure_resident(&mut self, memory: &SharedMemory) -> Result<()> {
         let Some(program) = self.program.clone().filter(|_| self.away == 0) else { return Ok(()) };

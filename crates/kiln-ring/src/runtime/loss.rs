@@ -3,7 +3,8 @@
 //! A device is lost when a call fails that only a working device answers, or when the resident
 //! kernel ends without a command: after a trap, NVIDIA's driver fails every call of the process. A
 //! worker is lost when its heartbeat stops: a handler without a step budget that never ends holds
-//! it for ever. All waits end with an error; nothing that the device may still touch is freed.
+//! it for ever. An actor is lost when its worker goes on and does not take its messages (see
+//! `untaken.rs`). All waits end with an error; nothing that the device may still touch is freed.
 
 use super::body::Body;
 use super::cluster::has_clusters;
@@ -59,6 +60,7 @@ impl Shared {
         }
         let Ok(mut grid) = self.grid.try_lock() else { return };
         let stalled = grid.stalled(&self.memory, self.config.stalled_after);
+        let resident = grid.resident();
         drop(grid);
         for worker in self.record_loss(stalled).unwrap_or_default() {
             let why =
@@ -72,6 +74,7 @@ impl Shared {
                 self.events.publish(None, self.device.id(), What::Stalled { worker });
             }
         }
+        self.find_untaken(resident);
     }
 }
 

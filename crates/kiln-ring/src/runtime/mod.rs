@@ -25,6 +25,7 @@
 //! | `snapshot.rs` | [`Snapshot`]: actors that send to each other, all at one moment |
 //! | `checkpoint.rs`, `capture.rs` | [`Checkpoint`]: saved state of an actor; how it is taken |
 //! | `loss.rs` | lost devices, and how actors come back |
+//! | `untaken.rs` | messages that a worker does not take, although it goes on |
 //! | `events.rs` | [`Events`]: what happened to actors |
 //! | `faults.rs` | what is said of checks that failed |
 //! | `telemetry.rs` | reading what actors do |
@@ -73,6 +74,7 @@ mod supervisor;
 mod telemetry;
 mod topic;
 mod transport;
+mod untaken;
 mod worker_time;
 
 pub use actor::Actor;

@@ -10,7 +10,7 @@ use super::body::Body;
 use crate::channel::QueueMemory;
 use crate::wire::record::{HEARTBEAT, LINE};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// How long a grid has had nothing to do, by the last readings.
@@ -42,20 +42,25 @@ impl Shared {
             .map(|worker| self.memory.outbox_words.load_quad(worker * LINE + HEARTBEAT)[1])
             .collect();
         if rest.is_over(works, busy, for_long, Instant::now()) {
-            self.park(wards);
+            self.park();
             *rest = Rest::default();
         }
     }
 
     /// Has the grid leave, unless a message came meanwhile.
-    fn park(&self, wards: &[Arc<Body>]) {
+    fn park(&self) {
+        // Dropped after the grid, which the end of an actor locks.
+        let wards: Vec<Arc<Body>>;
         // Held until the grid has left: who wakes it waits for that.
         let mut grid = self.grid();
         if !grid.is_here() {
             return;
         }
+        // Those of now. An actor may have been launched and activated since its supervisor listed
+        // them: one that is not told would not bring the grid back.
+        wards = self.supervisor.wards().iter().filter_map(Weak::upgrade).collect();
         let mut parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
-        for ward in wards {
+        for ward in &wards {
             ward.mailbox.set_parked(true);
             parked.push(Arc::downgrade(ward));
         }
@@ -72,7 +77,7 @@ impl Shared {
 
     fn unpark(&self) {
         let parked = std::mem::take(&mut *self.parked.lock().unwrap_or_else(PoisonError::into_inner));
-        for ward in parked.iter().filter_map(std::sync::Weak::upgrade) {
+        for ward in parked.iter().filter_map(Weak::upgrade) {
             ward.mailbox.set_parked(false);
         }
     }
@@ -105,6 +110,29 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{RingConfig, RingCtx, RingRuntime, RuntimeConfig, ring_kernel};
+    use kiln_runtime::Device;
+
+    #[ring_kernel(crate = crate)]
+    fn twice(_ctx: &RingCtx, x: u32) -> u32 {
+        x * 2
+    }
+
+    /// An actor that was activated after the supervisor had listed those that it looks after: its
+    /// message brings the grid back all the same.
+    #[test]
+    fn an_actor_that_came_in_between_wakes_the_grid() {
+        let config = RuntimeConfig::default().workers(1).park_after(Some(Duration::ZERO));
+        let rt = RingRuntime::with(&Device::open("cpu").unwrap(), config).unwrap();
+        let actor = rt.launch(twice, RingConfig::default()).unwrap();
+        actor.activate().unwrap();
+        let (mut rest, parkings) = (Rest::default(), rt.parkings());
+        while rt.parkings() == parkings {
+            rt.0.consider_parking(&[], &mut rest);
+        }
+        actor.send(4).unwrap();
+        assert_eq!(actor.recv_timeout(Duration::from_secs(60)), Ok(8));
+    }
 
     #[test]
     fn rest_is_counted_from_the_last_work() {
