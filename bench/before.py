@@ -162,7 +162,7 @@ class Ring:
 
 
 def _last_line(endless: subprocess.TimeoutExpired) -> str:
-    """The last line that a process printed before it was ended. It is bytes, whatever was asked for."""
+    """The last line that a process printed before it was ended. The output is bytes here."""
     lines = (endless.stdout or b"").decode(errors="replace").splitlines()
     return lines[-1].strip() if lines else "nothing"
 

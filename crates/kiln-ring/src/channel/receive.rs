@@ -91,8 +91,8 @@ impl<P: Platform> Mailbox<P> {
         self.policy.letters.push(letter);
     }
 
-    /// The position of a message that the device has not answered and that stands whole in its ring,
-    /// of those that come next in the priorities.
+    /// The position of a message that the device has not answered and that stands whole in its
+    /// ring, of those that come next in the priorities.
     pub fn next_whole_request(&self) -> Option<u64> {
         let next = self.rings().map(|ring| (ring.queue.first_unanswered(), ring.queue.tail()));
         let mut waiting = next.filter(|(next, tail)| next < tail).map(|(next, _)| next);

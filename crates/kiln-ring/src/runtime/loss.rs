@@ -9,12 +9,18 @@
 use super::body::Body;
 use super::cluster::has_clusters;
 use super::events::What;
+use super::untaken::{Waiting, turns_of};
 use super::{Actor, RingRuntime, RuntimeConfig, Shared, Transport};
+use crate::channel::QueueMemory;
 use crate::error::{Result, RingError};
 use crate::handler::Handler;
+use crate::lifecycle::Lifecycle;
+use crate::wire::record::{HEARTBEAT, LINE};
+use kiln_backend::ResidentId;
 use kiln_runtime::Device;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, PoisonError, Weak};
+use std::time::Instant;
 
 impl Shared {
     /// The error of commanding a device that is lost.
@@ -75,6 +81,46 @@ impl Shared {
             }
         }
         self.find_untaken(resident);
+    }
+
+    /// Gives up the actors whose messages their workers do not take. `grid` is on the device.
+    fn find_untaken(&self, grid: Option<ResidentId>) {
+        // Elsewhere it is the host that has the device go on.
+        let Some(grid) = grid.filter(|_| !self.within) else { return };
+        for ward in self.supervisor.wards().iter().filter_map(Weak::upgrade) {
+            if let Some(why) = ward.untaken(grid) {
+                // First: a caller that is notified of a lost actor may request recovery at once.
+                self.stalled.store(true, Ordering::Release);
+                ward.strand(&why);
+            }
+        }
+    }
+}
+
+impl Body {
+    /// Why the actor answers no more, if its worker does not take its next message.
+    fn untaken(&self, grid: ResidentId) -> Option<String> {
+        let (shared, worker) = (&self.side.shared, self.side.endpoints.first.worker);
+        let (sent, answered) = self.mailbox.progress();
+        let active = || self.try_life().is_some_and(|life| life.stage == Lifecycle::Active);
+        let waits = sent > answered && active();
+        let turns = shared.memory.outbox_words.load_quad(worker * LINE + HEARTBEAT)[0];
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let (turns, time) = waiting.read(waits.then_some((answered, grid, turns)), Instant::now())?;
+        let enough = turns_of(shared.config.endpoints_per_worker);
+        if time < shared.config.stalled_after || turns < enough {
+            return None;
+        }
+        // What follows takes long, and is done again after as much time.
+        *waiting = Waiting::default();
+        let position = self.mailbox.next_whole_request()?;
+        // A handler that sends may wait for room for as long as others like.
+        if shared.grid().may_hold_up() || self.mailbox.progress().1 != answered {
+            return None;
+        }
+        Some(format!(
+            "worker {worker} has polled for {time:.1?}, {turns} turns, and not taken message {position}"
+        ))
     }
 }
 

@@ -6,19 +6,17 @@
 //! driver or the transport, or with Kiln: an answer will never come, and nothing else would tell
 //! the caller that waits for it.
 
-use super::Shared;
-use super::body::Body;
-use crate::channel::QueueMemory;
-use crate::lifecycle::Lifecycle;
-use crate::wire::record::{HEARTBEAT, LINE};
 use kiln_backend::ResidentId;
-use std::sync::atomic::Ordering;
-use std::sync::{PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// Turns of its loop, more than four for each of its endpoints, in which a worker takes whatever is
 /// there: some heartbeats, of 64 turns each.
 const TURNS: u32 = 256;
+
+/// Turns in which a worker with so many endpoints has polled all of them more than once.
+pub(super) fn turns_of(endpoints: usize) -> u32 {
+    TURNS.saturating_add(4u32.saturating_mul(u32::try_from(endpoints).unwrap_or(u32::MAX)))
+}
 
 /// What a worker does while the next message of an actor waits.
 #[derive(Default)]
@@ -36,7 +34,7 @@ impl Waiting {
     /// Takes a reading: how many messages were answered, in which launch of the grid, and the turns
     /// of the worker; `None` where no message waits. Returns for how many turns and how long the
     /// same message has been the next.
-    fn read(&mut self, seen: Option<(u64, ResidentId, u32)>, now: Instant) -> Option<(u32, Duration)> {
+    pub fn read(&mut self, seen: Option<(u64, ResidentId, u32)>, now: Instant) -> Option<(u32, Duration)> {
         let Some((answered, grid, turns)) = seen else {
             self.0 = None;
             return None;
@@ -44,48 +42,6 @@ impl Waiting {
         let same = self.0.take().filter(|since| (since.answered, since.grid) == (answered, grid));
         let since = self.0.insert(same.unwrap_or(Since { answered, grid, turns, at: now }));
         Some((turns.wrapping_sub(since.turns), now.saturating_duration_since(since.at)))
-    }
-}
-
-impl Shared {
-    /// Gives up the actors whose messages their workers do not take. `grid` is on the device.
-    pub(super) fn find_untaken(&self, grid: Option<ResidentId>) {
-        // Elsewhere it is the host that has the device go on.
-        let Some(grid) = grid.filter(|_| !self.within) else { return };
-        for ward in self.supervisor.wards().iter().filter_map(Weak::upgrade) {
-            if let Some(why) = ward.untaken(grid) {
-                // First: a caller that is notified of a lost actor may request recovery at once.
-                self.stalled.store(true, Ordering::Release);
-                ward.strand(&why);
-            }
-        }
-    }
-}
-
-impl Body {
-    /// Why the actor answers no more, if its worker does not take its next message.
-    fn untaken(&self, grid: ResidentId) -> Option<String> {
-        let (shared, worker) = (&self.side.shared, self.side.endpoints.first.worker);
-        let (sent, answered) = self.mailbox.progress();
-        let takes = |stage| stage == Lifecycle::Active;
-        let waits = sent > answered && self.try_life().is_some_and(|life| takes(life.stage));
-        let turns = shared.memory.outbox_words.load_quad(worker * LINE + HEARTBEAT)[0];
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let (turns, time) = waiting.read(waits.then_some((answered, grid, turns)), Instant::now())?;
-        let endpoints = shared.config.endpoints_per_worker.min(1 << 16) as u32;
-        if time < shared.config.stalled_after || turns < TURNS + 4 * endpoints {
-            return None;
-        }
-        // What follows takes long, and is done again after as much time.
-        *waiting = Waiting::default();
-        let position = self.mailbox.next_whole_request()?;
-        // A handler that sends may wait for room for as long as others like.
-        if shared.grid().may_hold_up() || self.mailbox.progress().1 != answered {
-            return None;
-        }
-        Some(format!(
-            "worker {worker} has polled for {time:.1?}, {turns} turns, and not taken message {position}"
-        ))
     }
 }
 
