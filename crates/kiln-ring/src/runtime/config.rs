@@ -96,10 +96,10 @@ pub struct RuntimeConfig {
     /// The longest time until the loss of an idle device is reported; 100 ms by default. (A command
     /// that waits for the device reports it sooner.)
     pub lost_within: Duration,
-    /// How long a worker's heartbeat may stop before its actors count as lost, and how long one that
-    /// goes on may leave a message of an active actor in its ring before that actor does; 10 s by
-    /// default. It must be longer than any handler takes for a message, than 64 times `sleep`, and
-    /// than 10 ms.
+    /// How long a worker's heartbeat may stop before its actors count as lost, and how long one
+    /// that goes on may leave a message of an active actor in its ring before that actor does; 10 s
+    /// by default. It must be longer than any handler takes for a message, than 64 times `sleep`,
+    /// and than 10 ms.
     pub stalled_after: Duration,
     /// How often the runtime takes checkpoints of its active actors by itself, where something has
     /// changed; `None`, the default, for never. An actor is held for that moment. Those whose
