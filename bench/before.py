@@ -13,10 +13,12 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
+import where
+
 BEFORE, AFTER = "before", "after"
 # A run of all ring rows takes about a minute on a GPU. One that does not end must not take the time
 # of the others, and is a defect to be found: the last row that it printed says where it is.
-RING_TIMEOUT_S = 300
+RING_TIMEOUT_S = 200
 # How much longer than the quickest a loop of arithmetic may take on a processor that is quiet.
 TOLERANCE = 0.06
 # Of the twelve slices that count in a process, how many its processor was quiet in, at least.
@@ -148,23 +150,23 @@ class Ring:
         command = [self._binaries[label], "bench", "ring", "--device", self._device, "--json", str(path)]
         command += ["--only", only] if only else []
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=RING_TIMEOUT_S)
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         except OSError as error:
             self.problems.append(f"ring: {label}: {error}")
             return {}
-        except subprocess.TimeoutExpired as endless:
-            self.problems.append(f"ring: {label}: did not end in {RING_TIMEOUT_S} s, after {_last_line(endless)!r}")
-            return {}
-        if done.returncode != 0:
-            said = done.stderr.strip()[-300:]
-            self.problems.append(f"ring: {label}: ended with code {done.returncode}: {said}")
+        with process:
+            try:
+                _, said = process.communicate(timeout=RING_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                found = where.threads(process.pid)
+                process.kill()
+                lines = process.communicate()[0].splitlines() or ["nothing"]
+                endless = f"did not end in {RING_TIMEOUT_S} s, after {lines[-1].strip()!r}"
+                self.problems.append(f"ring: {label}: {endless}\n{found}")
+                return {}
+        if process.returncode != 0:
+            self.problems.append(f"ring: {label}: ended with code {process.returncode}: {said.strip()[-300:]}")
         return ring_rows(json.loads(path.read_text())) if path.exists() else {}
-
-
-def _last_line(endless: subprocess.TimeoutExpired) -> str:
-    """The last line that a process printed before it was ended. The output is bytes here."""
-    lines = (endless.stdout or b"").decode(errors="replace").splitlines()
-    return lines[-1].strip() if lines else "nothing"
 
 
 def _undisturbed(*builds: list[RingValue]) -> list[list[float]]:

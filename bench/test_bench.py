@@ -25,6 +25,7 @@ import adapter  # noqa: E402
 import before  # noqa: E402
 import compare  # noqa: E402
 import render  # noqa: E402
+import where  # noqa: E402
 
 COPY, ADD, SUM = "copy_f32_2^25", "add_f32_2^25", "sum_f32_2^25"
 
@@ -271,8 +272,23 @@ class TwoBuilds(unittest.TestCase):
         ring = before.Ring({"before": str(kiln), "after": self.kiln(2.0)}, "a device")
         with mock.patch.object(before, "RING_TIMEOUT_S", 1):
             ring.run("", 1)
-        self.assertEqual(ring.problems, ["ring: before: did not end in 1 s, after 'ring.trip  bar  2 us'"])
+        [problem] = ring.problems
+        first, *threads = problem.splitlines()
+        self.assertEqual(first, "ring: before: did not end in 1 s, after 'ring.trip  bar  2 us'")
+        self.assertRegex("\n".join(threads), r"^(sleep \d+: |where its threads are )")
         self.assertEqual(ring.pairs(), [])
+
+    def test_addresses_are_those_of_files(self) -> None:
+        maps = """\
+5500-5600 r--p 0 08:01 7 /opt/a tool
+5600-5800 r-xp 100 08:01 7 /opt/a tool
+7000-7100 rw-p 0 00:00 0
+7100-7200 r-xp 0 00:00 0 [vdso]
+"""
+        code = where.code_of(maps)
+        self.assertEqual(code, [where.Code(0x5600, 0x5800, 0x5500, "a tool"), where.Code(0x7100, 0x7200, 0x7100, "[vdso]")])
+        found = [where.named(address, code) for address in (0x5600, 0x57FF, 0x5800, 0x5510, 0x7104)]
+        self.assertEqual(found, ["a tool+0x100", "a tool+0x2ff", None, None, "[vdso]+0x4"])
 
     def test_processes_on_a_processor_that_others_use_do_not_count(self) -> None:
         def value(rate: float, loop_us: float, undisturbed: int = 12) -> before.RingValue:

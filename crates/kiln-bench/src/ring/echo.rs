@@ -1,6 +1,6 @@
 //! Round trips of one message, and rates of many.
 
-use super::message::{Ping, active, config, echo, transport, wrong};
+use super::message::{Ping, active, config, echo, explained, transport, wrong};
 use super::row::Row;
 use super::undisturbed;
 use crate::failure::Failure;
@@ -63,6 +63,7 @@ pub fn round_trip_ordered(device: &Device) -> Result<Row, Failure> {
 
 fn round_trips(device: &Device, name: &str, config: RuntimeConfig, transport: &str) -> Result<Row, Failure> {
     let runtime = RingRuntime::with(device, config)?;
+    let events = runtime.events();
     let actor = active(&runtime, echo, RingConfig::default().capacity(64))?;
     let rounds = match device.properties().residency {
         Residency::Within => 20,
@@ -73,7 +74,7 @@ fn round_trips(device: &Device, name: &str, config: RuntimeConfig, transport: &s
     let slices = undisturbed::measure(&mut || {
         let mut times_us = Vec::with_capacity(rounds);
         for round in 0..warm_up + rounds {
-            let time = one(&actor, number)?;
+            let time = explained(one(&actor, number), &events)?;
             number += 1;
             if round >= warm_up {
                 times_us.push(time.as_secs_f64() * 1e6);

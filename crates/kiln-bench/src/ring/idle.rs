@@ -2,7 +2,7 @@
 //! workers wait.
 
 use super::echo;
-use super::message::{active, config, echo as echo_handler, transport};
+use super::message::{active, config, echo as echo_handler, explained, transport};
 use super::power::Meter;
 use super::process::cpu_time;
 use super::row::Row;
@@ -76,13 +76,14 @@ pub fn rows(device: &Device, place: MappedPlace, wanted: impl Fn(&str) -> bool) 
         let config = RuntimeConfig { spins: stage.spins, sleep: stage.sleep, ..config(place, workers) };
         let config = config.park_after(stage.park);
         let runtime = RingRuntime::with(device, config)?;
+        let events = runtime.events();
         let actor = active(&runtime, echo_handler, RingConfig::default().capacity(64))?;
         echo::one(&actor, 0)?;
         let rest = rest(meter.as_ref());
         let mut times_us = Vec::new();
         for number in 0..stage.wakes {
             sleep(stage.rest);
-            times_us.push(echo::one(&actor, number)?.as_secs_f64() * 1e6);
+            times_us.push(explained(echo::one(&actor, number), &events)?.as_secs_f64() * 1e6);
         }
         let more = json!({
             "workers": workers,

@@ -3,10 +3,11 @@
 use crate::failure::Failure;
 use kiln_backend::MappedPlace;
 use kiln_ring::{
-    Actor, Handler, Message, RingConfig, RingCtx, RingRuntime, RuntimeConfig, Transport, WaitPolicy,
-    ring_kernel,
+    Actor, Events, Handler, Message, RingConfig, RingCtx, RingRuntime, RuntimeConfig, Transport, WaitPolicy,
+    What, ring_kernel,
 };
 use kiln_runtime::{Device, Execution};
+use std::time::Duration;
 
 /// Words of a message: 48 bytes.
 pub const WORDS: usize = 12;
@@ -68,6 +69,18 @@ pub fn active<H: Handler>(
     let actor = runtime.launch(handler, config.wait(WaitPolicy::SPIN))?;
     actor.activate()?;
     Ok(actor)
+}
+
+/// A result, with the reason where it is an error because an actor was lost. The events are those
+/// of its runtime.
+pub fn explained<T>(result: Result<T, Failure>, events: &Events) -> Result<T, Failure> {
+    /// Until the supervisor has found the loss.
+    const SOON: Duration = Duration::from_millis(200);
+    result.map_err(|failure| {
+        let lost = std::iter::from_fn(|| events.next_timeout(SOON))
+            .find(|event| matches!(event.what, What::Lost { .. } | What::DeviceLost { .. }));
+        lost.map_or(failure, |event| Failure::Wrong(event.to_string()))
+    })
 }
 
 /// What messages go through.

@@ -56,7 +56,8 @@ mod tests {
     use kiln_runtime::Device;
     use std::thread::sleep;
 
-    const PATIENCE: Duration = Duration::from_millis(200);
+    /// Processor time of a worker, which must not pass between two of its heartbeats.
+    const PATIENCE: Duration = Duration::from_millis(500);
 
     fn runtime() -> RingRuntime {
         let config = RuntimeConfig { stalled_after: PATIENCE, ..RuntimeConfig::default() }.workers(2);
