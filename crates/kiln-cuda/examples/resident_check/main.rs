@@ -3,13 +3,14 @@
 //! the exit status says so too.
 //!
 //! ```text
-//! cargo run --release -p kiln-cuda --example resident_check [stalls] [streams] [mailbox] [backend] [peers]
+//! cargo run --release -p kiln-cuda --example resident_check [stalls] [streams] [lanes] [mailbox] [backend] [peers]
 //! ```
 //!
 //! `stalls` and `streams` run in two processes of their own each, since the driver's mode of
 //! loading modules and the number of its queues are chosen once a process.
 
 mod backend;
+mod lanes;
 mod mailbox;
 mod peers;
 mod rig;
@@ -61,6 +62,9 @@ fn check_all() -> Outcome {
                 in_a_process("streams", "CUDA_DEVICE_MAX_CONNECTIONS", queues)
             });
         }
+    }
+    if wanted("lanes") {
+        run("lanes", &|| lanes::check(&Rig::new()?));
     }
     if wanted("mailbox") {
         run("mailbox", &|| mailbox::measure(&Rig::new()?));
