@@ -14,11 +14,11 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-# ptrace's requests, and the flag with which every kind of thread is waited for (ptrace(2), wait(2)).
+# ptrace's requests, and the flag by which any thread can be waited for (ptrace(2), wait(2)).
 GETREGS, ATTACH, DETACH = 12, 16, 17
 WAIT_ALL = 0x40000000
-# Registers of `struct user_regs_struct` on x86-64 (sys/user.h): how many, the instruction's address,
-# and the stack's.
+# Registers of `struct user_regs_struct` on x86-64 (sys/user.h): how many, the instruction's
+# address, and the stack's.
 REGISTERS, INSTRUCTION, STACK = 27, 16, 19
 # What of a stack is read, in bytes, and how many addresses of it are printed.
 STACK_BYTES = 16384
