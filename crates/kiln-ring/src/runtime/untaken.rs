@@ -104,8 +104,8 @@ mod tests {
         assert_eq!(bad.ask(4).unwrap(), Some(8));
         // Behind the host's back: for the host the actor is active.
         bad.body.side.command(Operation::Gate, gate::HELD).unwrap();
-        bad.send(5).unwrap();
         let begun = Instant::now();
+        bad.send(5).unwrap();
         assert_eq!(bad.recv(), Err(RecvError::Lost { actor: bad.number(), unanswered: 1 }));
         assert!(begun.elapsed() >= PATIENCE, "{:?}", begun.elapsed());
         let why = loop {
