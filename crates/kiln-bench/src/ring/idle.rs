@@ -78,7 +78,7 @@ pub fn rows(device: &Device, place: MappedPlace, wanted: impl Fn(&str) -> bool) 
         let runtime = RingRuntime::with(device, config)?;
         let events = runtime.events();
         let actor = active(&runtime, echo_handler, RingConfig::default().capacity(64))?;
-        echo::one(&actor, 0)?;
+        explained(echo::one(&actor, 0), &events)?;
         let rest = rest(meter.as_ref());
         let mut times_us = Vec::new();
         for number in 0..stage.wakes {

@@ -3,9 +3,10 @@
 //! the exit status says so too.
 //!
 //! ```text
-//! cargo run --release -p kiln-cuda --example resident_check [stalls] [streams] [lanes] [mailbox] [backend] [peers]
+//! cargo run --release -p kiln-cuda --example resident_check [CHECK]...
 //! ```
 //!
+//! The checks are `stalls`, `streams`, `lanes`, `mailbox`, `backend` and `peers`, by default all.
 //! `stalls` and `streams` run in two processes of their own each, since the driver's mode of
 //! loading modules and the number of its queues are chosen once a process.
 

@@ -416,10 +416,9 @@ impl Grid {
         self.resident
     }
 
-    /// Whether any message may wait because there is no room for what its handler sends. Traces the
-    /// handlers.
-    pub fn may_hold_up(&self) -> bool {
-        self.plan.with_effects().may_wait()
+    /// What it works by.
+    pub fn plan(&self) -> GridPlan {
+        self.plan.clone()
     }
 
     /// Launches the grid, if it is not there and may be.

@@ -114,8 +114,10 @@ impl Body {
         // What follows takes long, and is done again after as much time.
         *waiting = Waiting::default();
         let position = self.mailbox.next_whole_request()?;
+        // Handlers are traced for it, and no other thread has to wait for the grid meanwhile.
+        let plan = shared.grid().plan();
         // A handler that sends may wait for room for as long as others like.
-        if shared.grid().may_hold_up() || self.mailbox.progress().1 != answered {
+        if plan.with_effects().may_wait() || self.mailbox.progress().1 != answered {
             return None;
         }
         Some(format!(

@@ -9,8 +9,8 @@
 use kiln_backend::ResidentId;
 use std::time::{Duration, Instant};
 
-/// Turns of its loop, more than four for each of its endpoints, in which a worker takes whatever is
-/// there: some heartbeats, of 64 turns each.
+/// Turns of its loop, beside those for its endpoints, in which a worker takes whatever is there:
+/// some heartbeats, of 64 turns each.
 const TURNS: u32 = 256;
 
 /// Turns in which a worker with so many endpoints has polled all of them more than once.
