@@ -1,5 +1,6 @@
 //! The example `embed` against what NumPy computes in f64 (`reference.py`), on a small model of
-//! random weights, and on MiniLM where pip has installed it or `KILN_EMBED_MODEL` names its folder.
+//! random weights, and on MiniLM where pip has installed it or `KILN_EMBED_MODEL` names its folder;
+//! on interp (the small one), cpu, and the device that `KILN_DEVICE` names, if it does.
 
 #[path = "model.rs"]
 mod model;
@@ -25,14 +26,18 @@ fn main() -> ExitCode {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/embed/data");
     let (tiny, minilm) = (data.join("tiny"), minilm());
     let mut trials = Vec::new();
-    for device in ["interp", "cpu"] {
+    let named = std::env::var("KILN_DEVICE").ok().filter(|name| !["interp", "cpu"].contains(&name.as_str()));
+    for device in ["interp", "cpu"].map(String::from).into_iter().chain(named) {
         let (folder, expected) = (tiny.clone(), data.join("tiny.json"));
-        let test = move || is_as_expected(device, &folder, &expected);
+        let (there, alike) = (minilm.clone().unwrap_or_default(), data.join("minilm.json"));
+        let (small, whole) = (device.clone(), device.clone());
+        let test = move || is_as_expected(&small, &folder, &expected);
         trials.push(Trial::test(format!("tiny_model_on_{device}"), test));
+        if device != "interp" {
+            let test = move || is_as_expected(&whole, &there, &alike);
+            trials.push(Trial::test(format!("minilm_on_{device}"), test).with_ignored_flag(minilm.is_none()));
+        }
     }
-    let (there, expected) = (minilm.clone().unwrap_or_default(), data.join("minilm.json"));
-    let test = move || is_as_expected("cpu", &there, &expected);
-    trials.push(Trial::test("minilm_on_cpu", test).with_ignored_flag(minilm.is_none()));
     let folder = tiny.clone();
     trials.push(Trial::test("a_text_alone_is_as_among_others", move || alone_as_among_others(&folder)));
     trials.push(Trial::test("other_models_are_refused", move || other_models_are_refused(&tiny)));
