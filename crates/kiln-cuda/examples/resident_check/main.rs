@@ -21,12 +21,14 @@ mod streams;
 use rig::{Outcome, Rig};
 use std::process::{Command, ExitCode};
 
-/// Set in the processes of one check: `stalls` or `streams`.
+/// Set in the processes of one check: `stalls`, or what `streams` does before.
 const ALONE: &str = "KILN_CHECK_ALONE";
 
 fn main() -> ExitCode {
     let outcome = match std::env::var(ALONE).as_deref() {
-        Ok("streams") => Rig::new().and_then(|rig| streams::measure(&rig)),
+        Ok(alone) if streams::BEFORE.contains(&alone) => {
+            Rig::new().and_then(|rig| streams::measure(&rig, alone))
+        }
         Ok(_) => Rig::new().and_then(|rig| stalls::measure(&rig)),
         Err(_) => check_all(),
     };
@@ -59,9 +61,11 @@ fn check_all() -> Outcome {
     }
     if wanted("streams") {
         for queues in ["8", "32"] {
-            run(&format!("streams, {queues}"), &|| {
-                in_a_process("streams", "CUDA_DEVICE_MAX_CONNECTIONS", queues)
-            });
+            for before in streams::BEFORE {
+                run(&format!("streams, {queues}, {before} before"), &|| {
+                    in_a_process(before, "CUDA_DEVICE_MAX_CONNECTIONS", queues)
+                });
+            }
         }
     }
     if wanted("lanes") {
@@ -80,7 +84,7 @@ fn check_all() -> Outcome {
 }
 
 fn in_a_process(check: &str, variable: &str, value: &str) -> Outcome {
-    println!("\n{check} beside a resident kernel, {variable}={value}:");
+    println!("\n{check}, beside a resident kernel, {variable}={value}:");
     let program = std::env::current_exe()?;
     let status = Command::new(program).env(ALONE, check).env(variable, value).status()?;
     if status.success() { Ok(()) } else { Err(format!("the process ended with {status}").into()) }

@@ -1,48 +1,109 @@
-//! How many streams there may be beside resident kernels. The driver hands work to the GPU in a few
+//! What many streams wait for beside resident kernels. The driver hands work to the GPU in a few
 //! queues (`CUDA_DEVICE_MAX_CONNECTIONS`, 8 by default), which streams share where there are more:
-//! work behind a resident kernel in the same queue waits for its end.
+//! work behind a resident kernel in the same queue would wait for its end. And the driver makes
+//! room for streams that are more than there ever were, which may wait too.
 //!
 //! What waits is reported and is no failure.
 
-use crate::rig::{Outcome, Rig, Staying};
+use crate::rig::{Outcome, Rig, Staying, timed};
 use kiln_cuda::driver::{DeviceBuffer, LaunchShape, Stream};
 use std::error::Error;
 use std::time::{Duration, Instant};
 
 /// How long the kernels are resident if the host does not release them.
-const STAY: Duration = Duration::from_secs(20);
-/// Work that takes as long waits for one of them: it takes some microseconds.
-const LONG: Duration = Duration::from_millis(20);
+const STAY: Duration = Duration::from_secs(2);
+/// A call, or work, that takes as long waits for one of them: it takes some microseconds.
+const LONG: Duration = Duration::from_millis(100);
 const SHAPE: LaunchShape = LaunchShape::new([1, 1, 1], [16, 1, 1]);
 /// Streams, and resident kernels, at most.
 const MOST: usize = 40;
 
-/// Streams that are made one by one beside one resident kernel, and resident kernels that are
-/// begun one by one beside one stream.
-pub fn measure(rig: &Rig) -> Outcome {
+/// What was done before a kernel was resident, in as many streams as there are then.
+pub const BEFORE: [&str; 3] = ["nothing", "made", "used"];
+
+type Found<T> = Result<T, Box<dyn Error>>;
+
+/// A resident kernel, begun anew whenever something has waited for its end.
+struct Beside<'a> {
+    rig: &'a Rig,
+    own: Stream,
+    staying: Option<Staying>,
+    /// Calls that waited, each with the number of its stream.
+    waits: Vec<(&'static str, usize)>,
+}
+
+impl<'a> Beside<'a> {
+    fn new(rig: &'a Rig) -> Found<Self> {
+        let own = Stream::new(&rig.context)?;
+        Ok(Beside { staying: Some(rig.stay_in(&own, STAY)?), rig, own, waits: Vec::new() })
+    }
+
+    /// Calls something for the stream of a number, and says so if that took long.
+    fn call<T>(&mut self, what: &'static str, number: usize, call: impl FnOnce() -> Found<T>) -> Found<T> {
+        let (value, took) = timed(call)?;
+        if took >= LONG {
+            self.waits.push((what, number));
+            self.end()?;
+            self.staying = Some(self.rig.stay_in(&self.own, STAY)?);
+        }
+        Ok(value)
+    }
+
+    /// Ends the kernel. Its memory is freed before there is another, which that would wait for.
+    fn end(&mut self) -> Outcome {
+        self.staying.take().map_or(Ok(()), |staying| staying.end().map(drop))
+    }
+
+    /// Makes a stream, and copies, launches and waits in it.
+    fn stream(&mut self, number: usize, buffer: &DeviceBuffer) -> Found<Stream> {
+        let (rig, at) = (self.rig, buffer.pointer());
+        let stream = self.call("make", number, || Ok(Stream::new(&rig.context)?))?;
+        // SAFETY: the buffer has 64 bytes, and outlives all of this; what stands in it when several
+        // streams write to it is of no account.
+        self.call("copy", number, || Ok(unsafe { stream.upload(at, &[1; 64]) }?))?;
+        self.call("launch", number, || launch(rig, &stream, buffer))?;
+        self.call("work", number, || ends(&stream).map(drop))?;
+        Ok(stream)
+    }
+}
+
+/// Streams that are made one by one beside one resident kernel, and resident kernels that are begun
+/// one by one beside one stream.
+pub fn measure(rig: &Rig, before: &str) -> Outcome {
     let buffer = DeviceBuffer::new(&rig.stream, 128)?;
     rig.stream.synchronize()?;
     // Loaded before any kernel is resident, which loading would wait for.
-    waits(rig, &rig.stream, &buffer)?;
-    for (what, priority) in [("as other streams", 0), ("of the highest priority", i32::MIN)] {
-        let own = Stream::with_priority(&rig.context, priority)?;
-        let staying = rig.stay_in(&own, STAY)?;
-        // All live, and then each gone before the next.
-        let mut kept = Vec::new();
-        let kept_wait = waiting(rig, &buffer, |stream| kept.push(stream))?;
-        let gone_wait = waiting(rig, &buffer, drop)?;
-        let (streams, was_there) = (kept.len(), staying.end()?);
-        println!(
-            "  the kernel's stream {what}: of {streams} streams {kept_wait:?} wait, of as many that are gone {gone_wait:?}"
-        );
-        if !was_there {
-            println!("  and something waited for its end");
+    launch(rig, &rig.stream, &buffer)?;
+    rig.stream.synchronize()?;
+    if before != "nothing" {
+        let made: Found<Vec<Stream>> = (0..=MOST).map(|_| Ok(Stream::new(&rig.context)?)).collect();
+        for stream in made?.iter().filter(|_| before == "used") {
+            launch(rig, stream, &buffer)?;
+            stream.synchronize()?;
         }
     }
+    let mut beside = Beside::new(rig)?;
+    for time in ["first", "second"] {
+        let kept: Found<Vec<Stream>> = (0..MOST).map(|number| beside.stream(number, &buffer)).collect();
+        for (number, stream) in kept?.into_iter().enumerate() {
+            beside.call("destroy", number, || {
+                drop(stream);
+                Ok(())
+            })?;
+        }
+        println!("  the {time} time, of {MOST} streams: {:?}", std::mem::take(&mut beside.waits));
+    }
+    beside.end()?;
+    residents(rig, &buffer)
+}
+
+/// How many resident kernels there are when the work of another stream waits.
+fn residents(rig: &Rig, buffer: &DeviceBuffer) -> Outcome {
     let (mut staying, mut stopped) = (Vec::new(), None);
     while staying.len() < MOST && stopped.is_none() {
         staying.push(rig.stay_in(&Stream::new(&rig.context)?, STAY)?);
-        stopped = waits(rig, &rig.stream, &buffer)?.then_some(staying.len());
+        launch(rig, &rig.stream, buffer)?;
+        stopped = (!ends(&rig.stream)?).then_some(staying.len());
     }
     println!("  resident kernels beside which the work of another stream waits: {stopped:?} of {MOST}");
     // All of them first: what one of them used is freed when none is there.
@@ -50,37 +111,20 @@ pub fn measure(rig: &Rig) -> Outcome {
     staying.into_iter().try_for_each(|staying| staying.end().map(drop))
 }
 
-/// Which of [`MOST`] new streams wait, by their numbers. Each is then handed to `keep`.
-fn waiting(
-    rig: &Rig,
-    buffer: &DeviceBuffer,
-    mut keep: impl FnMut(Stream),
-) -> Result<Vec<usize>, Box<dyn Error>> {
-    let mut found = Vec::new();
-    for number in 0..MOST {
-        let stream = Stream::new(&rig.context)?;
-        if waits(rig, &stream, buffer)? {
-            found.push(number);
-        }
-        keep(stream);
-    }
-    Ok(found)
-}
-
-/// Whether a copy and a launch in a stream are not done in time.
-fn waits(rig: &Rig, stream: &Stream, buffer: &DeviceBuffer) -> Result<bool, Box<dyn Error>> {
+fn launch(rig: &Rig, stream: &Stream, buffer: &DeviceBuffer) -> Outcome {
     let at = buffer.pointer();
     // SAFETY: the buffer has the two lines of 64 bytes that the kernel takes, and outlives all of
-    // this; what stands in it when several streams write to it is of no account.
-    unsafe {
-        stream.upload(at, &[1; 64])?;
-        rig.function("answer_once")?.launch(stream, &SHAPE, &[at.0, at.0 + 64])?;
-    }
+    // this.
+    Ok(unsafe { rig.function("answer_once")?.launch(stream, &SHAPE, &[at.0, at.0 + 64]) }?)
+}
+
+/// Whether the work of a stream ends in time; waits no longer.
+fn ends(stream: &Stream) -> Found<bool> {
     let begun = Instant::now();
     while !stream.is_idle()? {
         if begun.elapsed() > LONG {
-            return Ok(true);
+            return Ok(false);
         }
     }
-    Ok(false)
+    Ok(true)
 }
