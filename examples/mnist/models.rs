@@ -121,10 +121,10 @@ impl Network for Transformer {
     }
 
     fn forward(&self, images: &Array) -> Array {
-        let [count, side] = [images.shape()[0], images.shape()[1]].map(|extent| extent as isize);
-        let patch = self.patch as isize;
-        let parts = images.reshape(&[count, side / patch, patch, side / patch, patch]);
-        let patches = parts.swap_axes(2, 3).reshape(&[count, -1, patch * patch]);
+        let (count, patch) = (images.shape()[0], self.patch);
+        let side = images.shape()[1] / patch;
+        let parts = images.reshape(&[count, side, patch, side, patch]);
+        let patches = parts.swap_axes(2, 3).reshape(&[count, side * side, patch * patch]);
         let x = self.patches.forward(&patches) + &self.places;
         let x = self.blocks.iter().fold(x, |x, block| block.forward(&x));
         self.classes.forward(&self.norm.forward(&x).mean_axes(&[1]))

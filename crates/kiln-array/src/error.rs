@@ -3,6 +3,8 @@
 use kiln_ir::Scalar;
 use std::fmt;
 use std::panic::Location;
+#[cfg(feature = "files")]
+use std::path::PathBuf;
 
 /// A place in the user's source.
 ///
@@ -132,6 +134,51 @@ pub enum Error {
     /// The runtime failed outside of arrays, where a program opens a device for example.
     #[error(transparent)]
     Runtime(Box<kiln_runtime::Error>),
+    /// A file of parameters or tensors could not be written or read.
+    #[cfg(feature = "files")]
+    #[error(transparent)]
+    File(Box<FileError>),
+}
+
+/// Why parameters could not be saved or loaded. In a function that returns
+/// [`Result`] a `?` makes an [`Error`] of it.
+///
+/// ```
+/// use kiln_array::nn::{FileError, Key, Linear, load, save};
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("layer.safetensors");
+/// let device = kiln_runtime::Device::open("interp")?;
+/// save(&Linear::new(&device, Key::new(1), 3, 2), &path)?;
+/// let mut wider = Linear::new(&device, Key::new(1), 4, 2);
+/// let Err(FileError::Mismatch { problems, .. }) = load(&mut wider, &path) else { panic!() };
+/// assert_eq!(problems.len(), 1);
+/// assert!(problems[0].contains("weight"), "{problems:?}");
+///
+/// fn restored(mut layer: Linear) -> kiln_array::Result<Linear> {
+///     load(&mut layer, "no such file.safetensors")?;
+///     Ok(layer)
+/// }
+/// assert!(matches!(restored(wider), Err(kiln_array::Error::File(_))));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[cfg(feature = "files")]
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FileError {
+    /// The file cannot be read or written.
+    #[error(transparent)]
+    File(#[from] kiln_files::Error),
+    /// The file's tensors are not the module's parameters.
+    #[error("{}: {}", path.display(), problems.join("; "))]
+    Mismatch {
+        /// The file.
+        path: PathBuf,
+        /// What is missing, of another shape or type, in excess, or there twice, each by its name.
+        problems: Vec<String>,
+    },
+    /// A parameter has an error or cannot be computed.
+    #[error(transparent)]
+    Array(#[from] Error),
 }
 
 /// Where the first NaN or infinity of arrays was made, as
@@ -204,5 +251,22 @@ impl Error {
 impl From<kiln_runtime::Error> for Error {
     fn from(error: kiln_runtime::Error) -> Error {
         Error::Runtime(Box::new(error))
+    }
+}
+
+#[cfg(feature = "files")]
+impl From<FileError> for Error {
+    fn from(error: FileError) -> Error {
+        match error {
+            FileError::Array(error) => error,
+            error => Error::File(Box::new(error)),
+        }
+    }
+}
+
+#[cfg(feature = "files")]
+impl From<kiln_files::Error> for Error {
+    fn from(error: kiln_files::Error) -> Error {
+        Error::File(Box::new(error.into()))
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Both work on rows: those of a matrix's transpose, each followed by the row of what the same
 //! operations are applied to. A launch reads from one buffer and writes to another, a program for
-//! each pair of rows or each row, so that no program waits for another one.
+//! each pair of rows or each row, so that no program waits for another one. Matrices are along the
+//! axis of a grid that may be longest: there may be millions of small ones.
 
 use kiln_lang::prelude::*;
 use kiln_runtime::{DynTensor, Result, Tensor};
@@ -25,7 +26,7 @@ mod kernels {
         odd: bool,
         block: usize,
     ) {
-        let (pair, matrix, pairs) = (program_id(0), program_id(1), to.extent(1));
+        let (matrix, pair, pairs) = (program_id(0), program_id(1), to.extent(1));
         let before = select(pair.eq(1), 1, pair * 2 - 2);
         let last = select(pairs.eq(1), 1, pairs * 2 - 2);
         let places = [select(pair.eq(0), 0, before), select(pair.eq(pairs - 1), last, pair * 2 + 3)];
@@ -57,7 +58,7 @@ mod kernels {
     /// (Golub and Van Loan, 5.1.2). A row that has them leaves all as they are.
     #[kernel(crate = kiln_runtime)]
     pub fn reflect<T: Float>(from: &Tensor<T, 3>, to: &mut Tensor<T, 3>, step: Val<i64>, block: usize) {
-        let (row, matrix) = (program_id(0), program_id(1));
+        let (matrix, row) = (program_id(0), program_id(1));
         let [by, own] = [step, row].map(|row| from.row(matrix).row(row).load(block, 0));
         let at = iota::<i64>(block);
         let behind = select(at.gt(step), by, 0);

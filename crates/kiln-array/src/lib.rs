@@ -138,8 +138,8 @@ mod spare;
 mod weight_products;
 
 pub use array::{
-    Convolution, MatrixNorm, Operand, Padding, Pairs, Side, SliceRange, concatenate, einsum, eval, meshgrid,
-    stack,
+    Convolution, Extent, MatrixNorm, Operand, Padding, Pairs, Side, SliceRange, concatenate, einsum, eval,
+    meshgrid, stack,
 };
 pub use batch::{vmap, vmap_axes};
 pub use control::{cond, scan};

@@ -165,7 +165,7 @@ fn gradients() {
     let step = 1e-4;
     let moved = |of: &Array, at: usize, by: f64| {
         let unit = Array::arange(&device(), of.len()).equal(at as i64).cast(Scalar::F64);
-        of + unit.reshape(&of.shape().iter().map(|&n| n as isize).collect::<Vec<_>>()) * by
+        of + unit.reshape(of.shape()) * by
     };
     let slope = |f: &dyn Fn(f64) -> Array| (f(step) - f(-step)).item::<f64>().unwrap() / (2.0 * step);
     let expected: Vec<f64> = (0..x.len()).map(|at| slope(&|by| number(&moved(&x, at, by), &w))).collect();

@@ -103,6 +103,57 @@ fn singular_values() {
     }
 }
 
+/// More rows than are decomposed at once, in one part, in several, and in parts of parts; and as
+/// many columns.
+#[test]
+fn singular_values_of_many_rows_or_columns() {
+    for (m, n) in [(129, 1), (300, 7), (1000, 3), (4100, 2), (131, 33), (3, 1000)] {
+        for (name, a) in kinds(m, n) {
+            check_svd(name, &a);
+            check_svd(name, &a.cast(Scalar::F32));
+        }
+    }
+    for (name, a) in kinds(600, 128).into_iter().step_by(5) {
+        check_svd(name, &a);
+    }
+    check_svd("stack", &random(1, &[2, 3, 150, 4]));
+    check_svd("empty", &random(1, &[0, 150, 4]));
+    check_svd("empty", &random(1, &[150, 0]));
+}
+
+/// More than a grid has programs along its second axis.
+#[test]
+fn singular_values_of_many_matrices() {
+    let many = 65_600;
+    let device = if device().id() == "cpu" { Device::open("interp:fast").unwrap() } else { device() };
+    let numbers: Vec<f32> = (0..many).map(|i| i as f32 - 30_000.5).collect();
+    let a = Array::new(&device, &numbers, &[many, 1, 1]);
+    let (u, s, vt) = a.svd();
+    let magnitudes: Vec<f32> = numbers.iter().map(|number| number.abs()).collect();
+    assert_eq!(s.to_vec::<f32>().unwrap(), magnitudes);
+    assert_eq!((u * s.unsqueeze(1) * vt).to_vec::<f32>().unwrap(), numbers);
+}
+
+/// A line through points, and others: what is left is orthogonal to all columns, and nothing is
+/// left where the right side is a sum of columns.
+#[test]
+fn least_squares_of_many_rows() {
+    for (m, n) in [(129, 2), (1000, 10), (20_000, 3), (300, 128)] {
+        let (a, x, b) = (random(1, &[m, n]), random(2, &[n, 2]), random(3, &[m, 2]));
+        assert!(far(&a.lstsq(&a.matmul(&x)), &x) < 1e-13 * m as f64, "{m} {n}");
+        let left = transposed(&a).matmul(&(a.matmul(&a.lstsq(&b)) - &b));
+        assert!(largest(&left) < 1e-13 * m as f64, "{m} {n}: {}", largest(&left));
+        let single = a.cast(Scalar::F32).lstsq(&a.matmul(&x).cast(Scalar::F32));
+        assert!(far(&single, &x) < 1e-3, "{m} {n}: {}", far(&single, &x));
+    }
+    // The least of all solutions, of more unknowns than equations.
+    let (wide, b) = (random(1, &[3, 500]), random(2, &[3]));
+    let x = wide.lstsq(&b);
+    assert!(far(&wide.matmul(&x), &b) < 1e-13);
+    let in_rows = wide.pinv().matmul(&wide.matmul(&x.unsqueeze(1)));
+    assert!(far(&in_rows, &x.unsqueeze(1)) < 1e-13);
+}
+
 /// The values of a product of two orthogonal matrices with known ones between them.
 #[test]
 fn known_singular_values() {
@@ -221,6 +272,12 @@ fn derivatives() {
         }
         check("slogdet", |a| a.slogdet().1, &a);
     }
+    for (m, n) in [(150, 2), (2, 150)] {
+        let (a, b) = (random(1, &[m, n]), random(2, &[m, 2]));
+        check("singular values", |a| a.svd().1, &a);
+        check("pinv", Array::pinv, &a);
+        check("lstsq", |a| a.lstsq(&b), &a);
+    }
     // Where singular values are equal, the pseudo-inverse has a gradient all the same.
     check("pinv of I", Array::pinv, &(Array::eye(&device(), Scalar::F64, 3) * 2.0));
 }
@@ -249,7 +306,9 @@ fn what_does_not_fit_is_refused() {
     refused(x.eigh().0, "`eigh`: matrices of 2 by 3 are not square");
     refused(x.slogdet().1, "`slogdet`: matrices of 2 by 3 are not square");
     refused(x.select(0, 0).svd().2, "`svd`: shape [3] has no rows and columns");
-    refused(random(1, &[129, 2]).svd().0, "`svd`: matrices of 129 by 2: at most 128 rows and columns");
+    let both = "`svd`: matrices of 129 by 130: at most 128 rows or at most 128 columns";
+    refused(random(1, &[129, 130]).svd().0, both);
+    refused(random(1, &[129, 2]).qr().0, "`qr`: matrices of 129 by 2: at most 128 rows and columns");
     refused(random(1, &[129, 129]).eigh().1, "`eigh`: matrices of 129 by 129");
     refused(x.select(0, 0).pinv(), "`pinv`: shape [3]");
     refused(x.lstsq(&x.select(0, 0)), "`lstsq`: matrices of shape [2, 3] and right sides of [3]");

@@ -75,9 +75,7 @@ fn derivatives_outside() {
 fn one_inside_of_another() {
     for case in cases().into_iter().filter(|case| case.name != "long sum") {
         let all = batch(&case, 6);
-        let shape: Vec<isize> =
-            [2, 3].into_iter().chain(case.shape.iter().map(|&extent| extent as isize)).collect();
-        let nested = all.reshape(&shape);
+        let nested = all.reshape(&[&[2, 3], case.shape].concat());
         let got = vmap(|part: &Array| vmap(case.f, part), &nested);
         close(case.name, &got, &by_loop(|part| by_loop(case.f, part), &nested));
     }

@@ -107,18 +107,16 @@ fn written_down(q: &Array, k: &Array, v: &Array, lengths: &Array, site: Site) ->
     let (dtype, wide) = (q.dtype(), accumulator(q.dtype()));
     let [sequences, room, key_heads, width] = [0, 1, 2, 3].map(|axis| k.shape()[axis]);
     let shared = q.shape()[1] / key_heads.max(1);
-    let extents = [sequences, key_heads, shared, width].map(|extent| extent as isize);
-    let queries = q.cast_at(wide, site).reshape(&extents);
+    let queries = q.cast_at(wide, site).reshape(&[sequences, key_heads, shared, width]);
     let [keys, values] = [k, v].map(|x| x.cast_at(wide, site).swap_axes(1, 2));
     let scores = queries.matmul(&keys.swap_axes(-1, -2)) * (1.0 / (width as f64).sqrt());
     let Some(device) = q.device() else { return q.clone() };
     let seen = Array::arange(device, room).less(lengths.reshape(&[-1, 1]).cast_at(Scalar::I64, site));
-    let mask = seen.reshape(&[sequences as isize, 1, 1, room as isize]);
+    let mask = seen.reshape(&[sequences, 1, 1, room]);
     let scores = scores.where_(&mask, -1e30);
     let weights = if room == 0 { scores } else { scores.softmax(-1) };
     // Those of a sequence without keys are equal, and no number behind the keys may count.
     let weights = weights.where_(&mask, 0.0);
-    let values = values.where_(&seen.reshape(&[sequences as isize, 1, room as isize, 1]), 0.0);
-    let q_shape: Vec<isize> = q.shape().iter().map(|&extent| extent as isize).collect();
-    weights.matmul(&values).reshape(&q_shape).cast_at(dtype, site)
+    let values = values.where_(&seen.reshape(&[sequences, 1, room, 1]), 0.0);
+    weights.matmul(&values).reshape(q.shape()).cast_at(dtype, site)
 }

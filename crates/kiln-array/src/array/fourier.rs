@@ -213,17 +213,15 @@ impl Complex {
     /// The axes of this shape in place of the last one.
     fn divided(&self, last: &[usize]) -> Complex {
         let rank = self.re.rank();
-        let shape: Vec<isize> =
-            self.re.shape()[..rank - 1].iter().chain(last).map(|&extent| extent as isize).collect();
+        let shape = [&self.re.shape()[..rank - 1], last].concat();
         self.map(|x| x.reshape(&shape))
     }
 
     /// The last two axes as one.
     fn joined(&self) -> Complex {
         let rank = self.re.rank();
-        let len: usize = self.re.shape()[rank - 2..].iter().product();
-        let shape: Vec<isize> =
-            self.re.shape()[..rank - 2].iter().chain(&[len]).map(|&extent| extent as isize).collect();
+        let len = self.re.shape()[rank - 2..].iter().product();
+        let shape = [&self.re.shape()[..rank - 2], &[len]].concat();
         self.map(|x| x.reshape(&shape))
     }
 }

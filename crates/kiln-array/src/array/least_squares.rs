@@ -1,6 +1,6 @@
 //! Least squares, and numbers of matrices: determinants by their logarithms, and norms.
 
-use super::matrices::{matrices, reflections, square, transposed};
+use super::matrices::{long_matrices, reflections, square, transposed};
 use super::spectral::{epsilon, svd_of};
 use crate::dtype::{accumulator, mean_of, promote};
 use crate::error::{Error, Result, Site};
@@ -53,7 +53,7 @@ impl Array {
     #[track_caller]
     pub fn pinv(&self) -> Array {
         let site = Location::caller();
-        let inverse = matrices("pinv", self, site).map(|a| pinv(&a, site));
+        let inverse = long_matrices("pinv", self, site).map(|a| pinv(&a, site));
         inverse.map_or_else(|error| Array::failed(error, site), |x| x.cast_at(mean_of(self.dtype()), site))
     }
 
@@ -83,7 +83,7 @@ impl Array {
             common_device(&[self, b], "lstsq", site)?;
             let dtype = mean_of(promote(self.dtype(), b.dtype()));
             let wide = accumulator(dtype);
-            let a = matrices("lstsq", self, site)?.cast_at(wide, site);
+            let a = long_matrices("lstsq", self, site)?.cast_at(wide, site);
             let rows_of_b = b.shape().len().checked_sub(2).map_or(b.shape().first(), |at| b.shape().get(at));
             if rows_of_b != Some(&a.shape()[a.rank() - 2]) {
                 let problem = format!("matrices of shape {:?} and right sides of {:?}", a.shape(), b.shape());
@@ -156,7 +156,7 @@ impl Array {
             MatrixNorm::Frobenius => Ok(x().square().sum_axes(&[-2, -1]).sqrt()),
             MatrixNorm::One => Ok(x().abs().sum_axes(&[-2]).max_axes(&[-1])),
             MatrixNorm::Infinity => Ok(x().abs().sum_axes(&[-1]).max_axes(&[-1])),
-            MatrixNorm::Nuclear | MatrixNorm::Spectral => matrices("matrix_norm", self, site).map(|a| {
+            MatrixNorm::Nuclear | MatrixNorm::Spectral => long_matrices("matrix_norm", self, site).map(|a| {
                 let (_, values, _) = svd_of(&a, site);
                 if norm == MatrixNorm::Nuclear { values.sum_axes(&[-1]) } else { values.max_axes(&[-1]) }
             }),
@@ -188,13 +188,22 @@ fn pinv(a: &Array, site: Site) -> Array {
         },
         |of, p, g| {
             let (a, of_p, pt) = (&of[0], transposed(g), transposed(p));
-            let rows = of_p.matmul(p).matmul(&pt);
-            let columns = pt.matmul(p).matmul(&of_p);
-            let outside_rows = &rows - a.matmul(&p.matmul(&rows));
-            let outside_columns = &columns - columns.matmul(p).matmul(a);
-            vec![outside_rows + outside_columns - pt.matmul(g).matmul(&pt)]
+            let rows = product_of_three(&of_p, p, &pt);
+            let columns = product_of_three(&pt, p, &of_p);
+            let outside_rows = &rows - product_of_three(a, p, &rows);
+            let outside_columns = &columns - product_of_three(&columns, p, a);
+            vec![outside_rows + outside_columns - product_of_three(&pt, g, &pt)]
         },
     )
+}
+
+/// A B C, of A and C `[.., m, n]` and B `[.., n, m]`, by the product that is the smaller matrix: of
+/// many rows and few columns the other would have the square of the rows.
+fn product_of_three(a: &Array, b: &Array, c: &Array) -> Array {
+    match a.shape() {
+        [.., m, n] if m < n => a.matmul(b).matmul(c),
+        _ => a.matmul(&b.matmul(c)),
+    }
 }
 
 /// Of a triangle by reflections, of which each changes the sign.

@@ -12,10 +12,11 @@ use crate::grad::custom_vjp;
 use crate::node::{Array, common_device};
 use crate::shape::{self, Extents};
 use kiln_ir::Literal;
+use std::fmt;
 use std::panic::Location;
 
 /// The most rows and columns of a matrix: each is a step of the plan.
-const MOST_ROWS: usize = 128;
+pub(super) const MOST_ROWS: usize = 128;
 
 /// Rows of a block that is written out.
 const WRITTEN_OUT: usize = 4;
@@ -175,8 +176,25 @@ impl Array {
     }
 }
 
-/// Matrices in the floats that they are computed in.
+/// Matrices in the floats that they are computed in, of a limited number of rows and columns.
 pub(super) fn matrices(op: &'static str, a: &Array, location: Site) -> Result<Array> {
+    let limit = format_args!("at most {MOST_ROWS} rows and columns");
+    matrices_within(op, a, |rows, columns| rows.max(columns) <= MOST_ROWS, limit, location)
+}
+
+/// The same, of a limited number of rows or columns.
+pub(super) fn long_matrices(op: &'static str, a: &Array, location: Site) -> Result<Array> {
+    let limit = format_args!("at most {MOST_ROWS} rows or at most {MOST_ROWS} columns");
+    matrices_within(op, a, |rows, columns| rows.min(columns) <= MOST_ROWS, limit, location)
+}
+
+fn matrices_within(
+    op: &'static str,
+    a: &Array,
+    fits: impl Fn(usize, usize) -> bool,
+    limit: fmt::Arguments<'_>,
+    location: Site,
+) -> Result<Array> {
     if let Some(error) = a.error() {
         return Err(error);
     }
@@ -184,8 +202,8 @@ pub(super) fn matrices(op: &'static str, a: &Array, location: Site) -> Result<Ar
     let &[.., rows, columns] = a.shape() else {
         return refused(format!("shape {:?} has no rows and columns", a.shape()));
     };
-    if rows.max(columns) > MOST_ROWS {
-        return refused(format!("matrices of {rows} by {columns}: at most {MOST_ROWS} rows and columns"));
+    if !fits(rows, columns) {
+        return refused(format!("matrices of {rows} by {columns}: {limit}"));
     }
     if kind(a.dtype()) == Kind::Bool {
         let hint = "it is for numbers; cast first";
@@ -211,7 +229,7 @@ pub(super) fn transposed(x: &Array) -> Array {
 }
 
 /// The elements on and below the diagonal, or on and above it; zero elsewhere.
-fn triangle(x: &Array, lower: bool) -> Array {
+pub(super) fn triangle(x: &Array, lower: bool) -> Array {
     let Some((rows, columns)) = positions(x) else { return x.clone() };
     let kept = if lower { rows.greater_equal(&columns) } else { rows.less_equal(&columns) };
     x.where_(&kept, 0.0)
@@ -453,7 +471,7 @@ fn determinant(a: &Array) -> Array {
             let n = of[0].shape()[of[0].rank() - 1];
             let (r, sign) = reflections(of[0].clone(), n, n);
             let product = r.diagonal().prod_axes(&[-1]);
-            &product * sign.reshape(&product.shape().iter().map(|&n| n as isize).collect::<Vec<_>>())
+            &product * sign.reshape(product.shape())
         },
         |of, y, g| {
             let scaled = (g * y).unsqueeze(-1).unsqueeze(-1);

@@ -6,7 +6,8 @@
 //! zero, reflections complete the left ones.
 
 use super::join::concatenate;
-use super::matrices::{matrices, square, transposed};
+use super::matrices::{MOST_ROWS, long_matrices, square, transposed};
+use super::tall::tall_qr;
 use crate::custom_kernel::kernel_of_parts;
 use crate::dtype::mean_of;
 use crate::error::Site;
@@ -78,11 +79,12 @@ impl Array {
     /// ```
     ///
     /// # Errors
-    /// All have an error if there are fewer than two axes, or more than 128 rows or columns.
+    /// All have an error if there are fewer than two axes, or if rows and columns both are more
+    /// than 128.
     #[track_caller]
     pub fn svd(&self) -> (Array, Array, Array) {
         let site = Location::caller();
-        let (a, dtype) = match matrices("svd", self, site) {
+        let (a, dtype) = match long_matrices("svd", self, site) {
             Ok(a) => (a, mean_of(self.dtype())),
             Err(error) => {
                 let failed = || Array::failed(error.clone(), site);
@@ -230,6 +232,16 @@ fn decomposed(a: &Array, site: Site) -> Array {
     // Of numbers near 1, whose squares are no overflow.
     let scale = flat.abs().max_keep(&[1, 2]);
     let some = scale.where_(&scale.greater(0.0), 1.0);
+    let mut shape = a.shape().to_vec();
+    shape[rank - 2] += n + 1;
+    if m > MOST_ROWS {
+        // Q U, the values and V, of R's U, values and V.
+        let (q, r) = tall_qr(&(&flat / some), site);
+        let of_r = decomposed(&r, site);
+        let u = q.matmul(&of_r.part(1, 0, n, 1, site));
+        let values = of_r.part(1, n, 1, 1, site) * scale;
+        return concatenate(&[&u, &values, &of_r.part(1, n + 1, n, 1, site)], 1).reshaped(&shape, site);
+    }
     let unit = |rows: usize| Array::eye(device, a.dtype(), rows).stretched(&[matrices, rows, rows], site);
     let rows = concatenate(&[&transposed(&(&flat / some)), &unit(n)], 2);
     let rows = orthogonal(&rows, m, sweeps(n), site);
@@ -251,8 +263,6 @@ fn decomposed(a: &Array, site: Site) -> Array {
     let q = all.part(1, n, m, 1, site).part(2, 0, n, 1, site);
     let u = (-&q).where_(&diagonal.less(0.0), &q);
     let values = (values * scale.reshaped(&[matrices, 1], site)).unsqueeze(1);
-    let mut shape = a.shape().to_vec();
-    shape[rank - 2] += n + 1;
     concatenate(&[&u, &values, &transposed(&v)], 1).reshaped(&shape, site)
 }
 

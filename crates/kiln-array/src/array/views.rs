@@ -1,11 +1,13 @@
 //! Other shapes, parts, other orders of axes: indices of what reads them, and no work of their own.
 
 use super::create::checked_size;
+use super::extent::Extent;
 use super::slice_range::SliceRange;
 use crate::error::{Error, Site};
 use crate::node::{Array, Made};
 use crate::op::Op;
 use crate::shape::{self, Extents, count};
+use smallvec::SmallVec;
 use std::ops::Range;
 use std::panic::Location;
 
@@ -73,13 +75,14 @@ impl Array {
     }
 
     /// The same elements in row-major order under another shape. One extent may be -1: it is what
-    /// the others leave.
+    /// the others leave. An empty shape has to say its type: `&[0usize; 0]`.
     ///
     /// ```
     /// # use kiln_array::Array;
     /// let device = kiln_runtime::Device::open("interp")?;
     /// let x = Array::arange(&device, 6).reshape(&[2, -1]);
     /// assert_eq!(x.shape(), [2, 3]);
+    /// assert_eq!(x.flatten().reshape(x.shape()).shape(), [2, 3]);
     /// # Ok::<(), kiln_array::Error>(())
     /// ```
     ///
@@ -87,8 +90,13 @@ impl Array {
     /// The result has an error if the shape has another number of elements, or leaves more than one
     /// extent open.
     #[track_caller]
-    pub fn reshape(&self, shape: &[isize]) -> Array {
-        let site = Location::caller();
+    pub fn reshape<E: Extent>(&self, shape: &[E]) -> Array {
+        let shape: SmallVec<[isize; 4]> = shape.iter().map(|extent| extent.signed()).collect();
+        self.filled(&shape, Location::caller())
+    }
+
+    /// The same under a shape of which one extent may be -1.
+    fn filled(&self, shape: &[isize], site: Site) -> Array {
         if self.error().is_some() {
             return self.clone();
         }

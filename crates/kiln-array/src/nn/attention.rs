@@ -76,13 +76,12 @@ impl Attention {
             let problem = format!("{} heads do not divide a width of {width}", self.heads);
             return Array::failed(Error::Shape { op: "attention", problem, location }, location);
         }
-        let [b, l, h, d] = [batch, length, self.heads, width / self.heads].map(|extent| extent as isize);
-        let qkv = self.qkv.forward(x).reshape(&[b, l, 3, h, d]);
+        let qkv = self.qkv.forward(x).reshape(&[batch, length, 3, self.heads, width / self.heads]);
         // The layer may be of another width, or on another device.
         if let Some(error) = qkv.error() {
             return Array::failed(error, location);
         }
-        let joined = attention(&qkv, self.causal, location).reshape(&[b, l, width as isize]);
+        let joined = attention(&qkv, self.causal, location).reshape(&[batch, length, width]);
         self.out.forward(&joined)
     }
 }

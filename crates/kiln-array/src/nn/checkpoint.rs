@@ -1,7 +1,8 @@
 //! Checkpoints: training that goes on where it was interrupted.
 
-use super::file::{FileError, read, write};
+use super::file::{read, write};
 use super::module::Module;
+use crate::error::FileError;
 use crate::node::Array;
 use crate::optimizer::Optimizer;
 use kiln_files::Safetensors;

@@ -144,8 +144,7 @@ impl Conv2d {
         let [rows, columns] = extents.map(places);
         let windows = padded.windows(1, self.size, self.stride).windows(3, self.size, self.stride);
         let windows = windows.permute(&[0, 1, 3, 2, 4, 5]);
-        let flat = [batch, rows, columns, elements].map(|extent| extent as isize);
-        self.windows.forward(&windows.reshape(&flat))
+        self.windows.forward(&windows.reshape(&[batch, rows, columns, elements]))
     }
 }
 

@@ -2,45 +2,12 @@
 
 use super::module::Module;
 use crate::array::eval;
-use crate::error::Error;
+use crate::error::{Error, FileError};
 use crate::node::Array;
 use kiln_files::{Safetensors, write_safetensors};
 use kiln_runtime::DynTensor;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-
-/// Why parameters could not be saved or loaded.
-///
-/// ```
-/// use kiln_array::nn::{FileError, Key, Linear, load, save};
-/// let folder = tempfile::tempdir()?;
-/// let path = folder.path().join("layer.safetensors");
-/// let device = kiln_runtime::Device::open("interp")?;
-/// save(&Linear::new(&device, Key::new(1), 3, 2), &path)?;
-/// let mut wider = Linear::new(&device, Key::new(1), 4, 2);
-/// let Err(FileError::Mismatch { problems, .. }) = load(&mut wider, &path) else { panic!() };
-/// assert_eq!(problems.len(), 1);
-/// assert!(problems[0].contains("weight"), "{problems:?}");
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum FileError {
-    /// The file cannot be read or written.
-    #[error(transparent)]
-    File(#[from] kiln_files::Error),
-    /// The file's tensors are not the module's parameters.
-    #[error("{}: {}", path.display(), problems.join("; "))]
-    Mismatch {
-        /// The file.
-        path: PathBuf,
-        /// What is missing, of another shape or type, in excess, or there twice, each by its name.
-        problems: Vec<String>,
-    },
-    /// A parameter has an error or cannot be computed.
-    #[error(transparent)]
-    Array(#[from] Error),
-}
+use std::path::Path;
 
 /// Writes a module's parameters with their names. A file that is there is replaced when the new one
 /// is complete.

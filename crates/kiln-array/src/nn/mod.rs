@@ -66,13 +66,15 @@ mod quantized;
 mod random;
 
 pub use crate::array::decoding::decode_attention;
+#[cfg(feature = "files")]
+pub use crate::error::FileError;
 pub use attention::Attention;
 #[cfg(feature = "files")]
 pub use checkpoint::{load_checkpoint, save_checkpoint};
 pub use conv::Conv2d;
 pub use data::{Batches, Prefetched, prefetch};
 #[cfg(feature = "files")]
-pub use file::{FileError, load, save};
+pub use file::{load, save};
 pub use layers::{Embedding, GroupNorm, LayerNorm, Linear, RmsNorm, SwiGlu};
 pub use mixed::Mixed;
 pub use module::{Module, Visitor};
