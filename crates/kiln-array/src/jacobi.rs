@@ -2,8 +2,8 @@
 //!
 //! Both work on rows: those of a matrix's transpose, each followed by the row of what the same
 //! operations are applied to. A launch reads from one buffer and writes to another, a program for
-//! each pair of rows or each row, so that no program waits for another one. Matrices are along the
-//! axis of a grid that may be longest: there may be millions of small ones.
+//! each pair of rows or each row, so that no program waits for another one. Those of a matrix are
+//! neighbors, but where there are more matrices than the other axes of a grid may have programs.
 
 use kiln_lang::prelude::*;
 use kiln_runtime::{DynTensor, Result, Tensor};
@@ -24,9 +24,11 @@ mod kernels {
         to: &mut Tensor<T, 4>,
         height: Val<i64>,
         odd: bool,
+        many: bool,
         block: usize,
     ) {
-        let (matrix, pair, pairs) = (program_id(0), program_id(1), to.extent(1));
+        let ids = [program_id(0), program_id(1)];
+        let (pair, matrix, pairs) = (ids[usize::from(many)], ids[usize::from(!many)], to.extent(1));
         let before = select(pair.eq(1), 1, pair * 2 - 2);
         let last = select(pairs.eq(1), 1, pairs * 2 - 2);
         let places = [select(pair.eq(0), 0, before), select(pair.eq(pairs - 1), last, pair * 2 + 3)];
@@ -57,8 +59,15 @@ mod kernels {
     /// Reflects rows, a program each, so that the row at `step` has zeros behind the element there
     /// (Golub and Van Loan, 5.1.2). A row that has them leaves all as they are.
     #[kernel(crate = kiln_runtime)]
-    pub fn reflect<T: Float>(from: &Tensor<T, 3>, to: &mut Tensor<T, 3>, step: Val<i64>, block: usize) {
-        let (matrix, row) = (program_id(0), program_id(1));
+    pub fn reflect<T: Float>(
+        from: &Tensor<T, 3>,
+        to: &mut Tensor<T, 3>,
+        step: Val<i64>,
+        many: bool,
+        block: usize,
+    ) {
+        let ids = [program_id(0), program_id(1)];
+        let (row, matrix) = (ids[usize::from(many)], ids[usize::from(!many)]);
         let [by, own] = [step, row].map(|row| from.row(matrix).row(row).load(block, 0));
         let at = iota::<i64>(block);
         let behind = select(at.gt(step), by, 0);
@@ -72,6 +81,13 @@ mod kernels {
         let factor = select(is_done, 0, (own * v).sum() * 2 / square);
         to.row(matrix).row(row).tile(0, block).store(own - v * factor);
     }
+}
+
+/// Whether the first axis of a grid alone has room for so many matrices: the others have 65,535
+/// programs at most (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability";
+/// WebGPU, "Limits").
+fn many(matrices: usize) -> bool {
+    matrices > 65_535
 }
 
 /// How rows are made orthogonal.
@@ -101,7 +117,7 @@ fn rotated<T: Float>(sweeps: Sweeps, x: &Tensor<T, 3>, result: &Tensor<T, 3>) ->
     in_turns(rounds, x, result, &scratch, |_, from, to| {
         let mut pairs = to.reshape([matrices, rows / 2, 2, width])?;
         let block = width.next_power_of_two();
-        kernels::rotate(from, &mut pairs, height as i64, odd, block).launch(&device)
+        kernels::rotate(from, &mut pairs, height as i64, odd, many(matrices), block).launch(&device)
     })
 }
 
@@ -118,7 +134,7 @@ fn reflected<T: Float>(steps: usize, x: &Tensor<T, 3>, result: &Tensor<T, 3>) ->
     let scratch = device.uninit(x.shape())?;
     let block = x.shape()[2].next_power_of_two();
     in_turns(steps, x, result, &scratch, |step, from, to| {
-        kernels::reflect(from, &mut to.alias(), step as i64, block).launch(&device)
+        kernels::reflect(from, &mut to.alias(), step as i64, many(x.shape()[0]), block).launch(&device)
     })
 }
 
