@@ -154,3 +154,34 @@ fn in_turns<T: Float>(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kiln_runtime::Device;
+
+    /// More matrices than a GPU's grid has programs along its second axis. The interpreter has
+    /// the same limits.
+    #[test]
+    fn more_matrices_than_the_second_axis_has_programs() -> Result<()> {
+        let (device, count) = (Device::open("interp:fast")?, 65_600);
+        let rows: Vec<f32> = (1..=count).flat_map(|i| [3.0 * i as f32, 4.0 * i as f32, 1.0, 0.0]).collect();
+        let x = device.tensor(&rows, [count, 2, 2])?;
+        let result = device.uninit([count, 2, 2])?;
+        reflected(1, &x, &result)?;
+        for (i, rows) in (1..=count).zip(result.to_vec()?.chunks(4)) {
+            let size = 5.0 * i as f32;
+            assert!((rows[0] + size).abs().max(rows[1].abs()) < 1e-6 * size, "{i}: {rows:?}");
+            assert!((rows[2] + 0.6).abs().max((rows[3] + 0.8).abs()) < 1e-6, "{i}: {rows:?}");
+        }
+        rotated(Sweeps { count: 1, height: 2, odd: false }, &x, &result)?;
+        for (i, rows) in (1..=count).zip(result.to_vec()?.chunks(4)) {
+            let along = rows[0] * rows[2] + rows[1] * rows[3];
+            let whole: f32 = rows.iter().map(|x| x * x).sum();
+            let expected = 25.0 * (i as f32).powi(2) + 1.0;
+            assert!(along.abs() < 1e-5 * i as f32, "{i}: {rows:?}");
+            assert!((whole - expected).abs() < 1e-6 * expected, "{i}: {rows:?}");
+        }
+        Ok(())
+    }
+}

@@ -113,25 +113,12 @@ fn singular_values_of_many_rows_or_columns() {
             check_svd(name, &a.cast(Scalar::F32));
         }
     }
-    for (name, a) in kinds(600, 128).into_iter().step_by(5) {
+    for (name, a) in kinds(300, 128).into_iter().step_by(6) {
         check_svd(name, &a);
     }
     check_svd("stack", &random(1, &[2, 3, 150, 4]));
     check_svd("empty", &random(1, &[0, 150, 4]));
     check_svd("empty", &random(1, &[150, 0]));
-}
-
-/// More than a grid has programs along its second axis.
-#[test]
-fn singular_values_of_many_matrices() {
-    let many = 65_600;
-    let device = if device().id() == "cpu" { Device::open("interp:fast").unwrap() } else { device() };
-    let numbers: Vec<f32> = (0..many).map(|i| i as f32 - 30_000.5).collect();
-    let a = Array::new(&device, &numbers, &[many, 1, 1]);
-    let (u, s, vt) = a.svd();
-    let magnitudes: Vec<f32> = numbers.iter().map(|number| number.abs()).collect();
-    assert_eq!(s.to_vec::<f32>().unwrap(), magnitudes);
-    assert_eq!((u * s.unsqueeze(1) * vt).to_vec::<f32>().unwrap(), numbers);
 }
 
 /// A line through points, and others: what is left is orthogonal to all columns, and nothing is
