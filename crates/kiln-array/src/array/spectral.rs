@@ -7,7 +7,7 @@
 
 use super::join::concatenate;
 use super::matrices::{MOST_ROWS, long_matrices, square, transposed};
-use super::tall::tall_qr;
+use super::tall::{reflected_columns, tall_qr};
 use crate::custom_kernel::kernel_of_parts;
 use crate::dtype::mean_of;
 use crate::error::Site;
@@ -242,8 +242,8 @@ fn decomposed(a: &Array, site: Site) -> Array {
         let values = of_r.part(1, n, 1, 1, site) * scale;
         return concatenate(&[&u, &values, &of_r.part(1, n + 1, n, 1, site)], 1).reshaped(&shape, site);
     }
-    let unit = |rows: usize| Array::eye(device, a.dtype(), rows).stretched(&[matrices, rows, rows], site);
-    let rows = concatenate(&[&transposed(&(&flat / some)), &unit(n)], 2);
+    let unit = Array::eye(device, a.dtype(), n).stretched(&[matrices, n, n], site);
+    let rows = concatenate(&[&transposed(&(&flat / some)), &unit], 2);
     let rows = orthogonal(&rows, m, sweeps(n), site);
     let values = rows.part(2, 0, m, 1, site).square().sum_axes(&[2]).sqrt();
     let order = (-&values).argsort(1);
@@ -254,11 +254,7 @@ fn decomposed(a: &Array, site: Site) -> Array {
     let is_column = values.greater(&least);
     let length = values.where_(&is_column, 1.0).unsqueeze(2);
     let w = (w / length).where_(&is_column.unsqueeze(2), 0.0);
-    // The reflections that make a triangle of these columns, applied to them and to rows of I.
-    let of = (a.dtype(), &[matrices, n + m, m][..]);
-    let all = kernel_of_parts(&[&concatenate(&[&w, &unit(m)], 1)], of, n, site, |&steps, inputs, result| {
-        jacobi::reflect(steps, &inputs[0], result)
-    });
+    let all = reflected_columns(&w, site);
     let diagonal = all.part(1, 0, n, 1, site).diagonal().unsqueeze(1);
     let q = all.part(1, n, m, 1, site).part(2, 0, n, 1, site);
     let u = (-&q).where_(&diagonal.less(0.0), &q);

@@ -1,5 +1,6 @@
 //! Matrices of many rows and few columns.
 
+use super::join::concatenate;
 use super::matrices::{transposed, triangle};
 use crate::custom_kernel::kernel_of_parts;
 use crate::error::Site;
@@ -34,14 +35,20 @@ pub(super) fn tall_qr(a: &Array, site: Site) -> (Array, Array) {
 
 /// The same of matrices of at least as many rows as columns, each at once.
 fn part_qr(a: &Array, site: Site) -> (Array, Array) {
-    let [matrices, m, n] = [0, 1, 2].map(|axis| a.shape()[axis]);
-    let Some(device) = a.device() else { return (a.clone(), a.clone()) };
-    let unit = Array::eye(device, a.dtype(), m).stretched(&[matrices, m, m], site);
-    let rows = super::join::concatenate(&[&transposed(a), &unit], 1);
-    let of = (a.dtype(), &[matrices, n + m, m][..]);
-    let all = kernel_of_parts(&[&rows], of, n, site, |&steps, inputs, result| {
-        jacobi::reflect(steps, &inputs[0], result)
-    });
+    let (m, n) = (a.shape()[1], a.shape()[2]);
+    let all = reflected_columns(&transposed(a), site);
     let corner = |from: usize, count: usize| all.part(1, from, count, 1, site).part(2, 0, n, 1, site);
     (corner(n, m), triangle(&transposed(&corner(0, n)), false))
+}
+
+/// The reflections that make a triangle of columns, applied to them and to the rows of I, which
+/// become those of Q: of `[matrices, n, m]`, a row for each column, `[matrices, n + m, m]`.
+pub(super) fn reflected_columns(columns: &Array, site: Site) -> Array {
+    let [matrices, n, m] = [0, 1, 2].map(|axis| columns.shape()[axis]);
+    let Some(device) = columns.device() else { return columns.clone() };
+    let unit = Array::eye(device, columns.dtype(), m).stretched(&[matrices, m, m], site);
+    let of = (columns.dtype(), &[matrices, n + m, m][..]);
+    kernel_of_parts(&[&concatenate(&[columns, &unit], 1)], of, n, site, |&steps, inputs, result| {
+        jacobi::reflect(steps, &inputs[0], result)
+    })
 }
