@@ -168,6 +168,10 @@ pub trait Backend: Send + Sync {
     unsafe fn launch(&self, program: &dyn Program, launch: Launch<'_>) -> Result<()>;
 
     /// A new stream.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] where the device has no room for one more beside a resident launch that
+    /// no [`Tenant`] ends; failures of the device.
     fn create_stream(&self) -> Result<StreamId>;
 
     /// Releases a stream after its work. From then on its number means the default stream, which is

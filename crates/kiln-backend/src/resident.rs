@@ -57,9 +57,10 @@ pub trait Residents {
     }
 
     /// Registers who can end resident launches for a moment. A device that cannot load a program
-    /// beside them requests that every tenant leave first; without one,
-    /// [`compile`](crate::Backend::compile) and [`load`](crate::Artifacts::load) fail there while a
-    /// resident launch runs.
+    /// beside them requests that every tenant leave first, also those that other backends of it
+    /// have; without one, [`compile`](crate::Backend::compile) and [`load`](crate::Artifacts::load)
+    /// fail there while a resident launch runs. So does
+    /// [`create_stream`](crate::Backend::create_stream), if the device has no room for one more.
     fn add_tenant(&self, tenant: Weak<dyn Tenant>);
 }
 
@@ -70,9 +71,11 @@ pub trait Residents {
 /// program before every kernel of the process has ended.
 /// [`Backend::add_tenant`](Residents::add_tenant) registers a tenant.
 ///
-/// The calls come from within [`Backend::compile`](crate::Backend::compile) and
-/// [`Backend::load`](crate::Artifacts::load), on whatever thread made those: neither method may
-/// compile or load, nor wait for a lock whose holder does.
+/// The calls come from within [`Backend::compile`](crate::Backend::compile),
+/// [`Backend::load`](crate::Artifacts::load) and
+/// [`Backend::create_stream`](crate::Backend::create_stream), on whatever thread made those, and
+/// from where a device is opened once more: neither method may do any of these, nor wait for a lock
+/// whose holder does.
 pub trait Tenant: Send + Sync {
     /// Ends the tenant's resident launches, and returns when
     /// [`Backend::resident_done`](Residents::resident_done) has said so of each. What they

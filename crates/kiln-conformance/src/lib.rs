@@ -49,6 +49,7 @@
 
 mod actors;
 mod actors_bad_input;
+mod actors_beside;
 mod actors_clusters;
 mod actors_conversations;
 mod actors_faults;
@@ -207,6 +208,7 @@ pub fn suite() -> Vec<Case> {
         actors_references::cases,
         actors_tiles::cases,
         actors_bad_input::cases,
+        actors_beside::cases,
         actors_many::cases,
         supervision::cases,
         telemetry::cases,

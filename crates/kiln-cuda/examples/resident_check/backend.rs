@@ -101,6 +101,7 @@ pub fn check() -> Outcome {
             )?;
         }
     }
+    apart(&gpu, &program)?;
     faults(&gpu, &program)?;
     too_many_blocks(&gpu, &program)?;
     println!("  passed: the backend");
@@ -240,9 +241,24 @@ fn resident(gpu: &Arc<Cuda>, program: &Arc<dyn Program>, place: MappedPlace) -> 
     ensure(gpu.resident_done(id)?, "told to leave, it leaves")
 }
 
+/// What another backend of the same GPU loads beside them.
+fn apart(gpu: &Arc<Cuda>, program: &Arc<dyn Program>) -> Outcome {
+    let keeper = Keeper::new(gpu, program, MappedPlace::Host)?;
+    let other = Cuda::open(0)?;
+    for (round, (what, work)) in (2000..).zip(BESIDE) {
+        let asked = keeper.asked.load(Ordering::Relaxed);
+        let ((), took) = timed(|| work(&other))?;
+        let made_room = keeper.asked.load(Ordering::Relaxed) - asked;
+        println!("  beside kernels of another backend: {what}: {took:.1?}, which left {made_room} times");
+        ensure(keeper.is_there()?, "it stays")?;
+        keeper.echoes(round)?;
+    }
+    Ok(keeper.end()?)
+}
+
 type Beside = fn(&Cuda) -> Outcome;
 
-const BESIDE: [(&str, Beside); 5] = [
+const BESIDE: [(&str, Beside); 7] = [
     ("compile, launch and drop a kernel", |gpu| {
         let seed = SystemTime::now().duration_since(UNIX_EPOCH)?.subsec_nanos();
         use_other(gpu, seed, &gpu.compile(&parse(&other(seed)).map_err(|e| e.to_string())?)?.program)
@@ -250,6 +266,19 @@ const BESIDE: [(&str, Beside); 5] = [
     ("compile another, load it from its artifact", |gpu| {
         let compiled = gpu.compile(&parse(&other(77)).map_err(|e| e.to_string())?)?;
         use_other(gpu, 77, &gpu.load(&compiled.artifact.ok_or("no artifact")?)?)
+    }),
+    ("record 3000 events", |gpu| {
+        let events = (0..3000).map(|_| gpu.record(STREAM, false)).collect::<Result<Vec<_>, Error>>()?;
+        gpu.synchronize(STREAM)?;
+        ensure(gpu.query(events[2999])?, "an event has passed")?;
+        events.into_iter().for_each(|event| gpu.destroy_event(event));
+        Ok(())
+    }),
+    ("make and destroy 100 streams", |gpu| {
+        let streams = (0..100).map(|_| gpu.create_stream()).collect::<Result<Vec<_>, Error>>()?;
+        streams.iter().try_for_each(|stream| gpu.synchronize(*stream))?;
+        streams.into_iter().for_each(|stream| gpu.destroy_stream(stream));
+        Ok(())
     }),
     ("map and unmap host memory", |gpu| unmap(gpu, MappedPlace::Host)),
     ("map and unmap GPU memory", |gpu| match gpu.mapped_places().device {

@@ -37,7 +37,7 @@ pub fn measure(rig: &Rig) -> Outcome {
                 "  the GPU is open in Vulkan after {took:.1?}, with {} MiB to map",
                 bar.heap_bytes() >> 20
             );
-            let (buffer, took) = timed(|| BarBuffer::new(&rig.context, &bar, 64))?;
+            let (buffer, took) = timed(|| BarBuffer::new(&rig.stream, &bar, 64))?;
             println!(
                 "  GPU memory is mapped after {took:.1?}, write-combined: {}",
                 buffer.is_write_combined()

@@ -21,12 +21,12 @@ mod streams;
 use rig::{Outcome, Rig};
 use std::process::{Command, ExitCode};
 
-/// Set in the processes of one check: `stalls`, or what `streams` does before.
+/// Set in the processes of one check: `stalls`, or a part of `streams`.
 const ALONE: &str = "KILN_CHECK_ALONE";
 
 fn main() -> ExitCode {
     let outcome = match std::env::var(ALONE).as_deref() {
-        Ok(alone) if streams::BEFORE.contains(&alone) => {
+        Ok(alone) if streams::PARTS.contains(&alone) => {
             Rig::new().and_then(|rig| streams::measure(&rig, alone))
         }
         Ok(_) => Rig::new().and_then(|rig| stalls::measure(&rig)),
@@ -61,9 +61,9 @@ fn check_all() -> Outcome {
     }
     if wanted("streams") {
         for queues in ["8", "32"] {
-            for before in streams::BEFORE {
-                run(&format!("streams, {queues}, {before} before"), &|| {
-                    in_a_process(before, "CUDA_DEVICE_MAX_CONNECTIONS", queues)
+            for part in streams::PARTS {
+                run(&format!("streams, {queues}, {part}"), &|| {
+                    in_a_process(part, "CUDA_DEVICE_MAX_CONNECTIONS", queues)
                 });
             }
         }

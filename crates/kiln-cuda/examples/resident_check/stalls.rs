@@ -137,7 +137,7 @@ const STEPS: &[(&str, Step)] = &[
     }),
     ("map 1 MiB of GPU memory", |s| {
         if let Some(bar) = &s.bar {
-            s.bar_buffer = Some(BarBuffer::new(&s.context, bar, 1 << 20)?);
+            s.bar_buffer = Some(BarBuffer::new(&s.rig.stream, bar, 1 << 20)?);
         }
         Ok(())
     }),

@@ -18,8 +18,9 @@ const SHAPE: LaunchShape = LaunchShape::new([1, 1, 1], [16, 1, 1]);
 /// Streams, and resident kernels, at most.
 const MOST: usize = 40;
 
-/// What was done before a kernel was resident, in as many streams as there are then.
-pub const BEFORE: [&str; 3] = ["nothing", "made", "used"];
+/// What is measured: the cost of streams, and what waits beside a resident kernel before which there
+/// were no streams, as many, or as many with work.
+pub const PARTS: [&str; 4] = ["cost", "nothing", "made", "used"];
 
 type Found<T> = Result<T, Box<dyn Error>>;
 
@@ -54,6 +55,16 @@ impl<'a> Beside<'a> {
         self.staying.take().map_or(Ok(()), |staying| staying.end().map(drop))
     }
 
+    /// Makes streams of high priority, which may have room of their own.
+    fn urgent(&mut self) -> Outcome {
+        let rig = self.rig;
+        let make = |number| self.call("make", number, || Ok(Stream::with_priority(&rig.context, i32::MIN)?));
+        let kept: Found<Vec<Stream>> = (0..MOST).map(make).collect();
+        kept?;
+        println!("  of {MOST} streams of high priority: {:?}", std::mem::take(&mut self.waits));
+        Ok(())
+    }
+
     /// Makes a stream, and copies, launches and waits in it.
     fn stream(&mut self, number: usize, buffer: &DeviceBuffer) -> Found<Stream> {
         let (rig, at) = (self.rig, buffer.pointer());
@@ -67,9 +78,26 @@ impl<'a> Beside<'a> {
     }
 }
 
+/// Measures one of the parts.
+pub fn measure(rig: &Rig, part: &str) -> Outcome {
+    if part == "cost" { cost(rig) } else { waits(rig, part) }
+}
+
+/// What streams cost without a resident kernel.
+fn cost(rig: &Rig) -> Outcome {
+    let before = rig.context.memory()?.free;
+    let make = || -> Found<Vec<Stream>> { (0..MOST).map(|_| Ok(Stream::new(&rig.context)?)).collect() };
+    let (streams, first) = timed(make)?;
+    let taken = before.saturating_sub(rig.context.memory()?.free);
+    drop(streams);
+    let (_streams, again) = timed(make)?;
+    println!("  {MOST} streams take {first:.1?} and {taken} bytes of the GPU, and again {again:.1?}");
+    Ok(())
+}
+
 /// Streams that are made one by one beside one resident kernel, and resident kernels that are begun
 /// one by one beside one stream.
-pub fn measure(rig: &Rig, before: &str) -> Outcome {
+fn waits(rig: &Rig, before: &str) -> Outcome {
     let buffer = DeviceBuffer::new(&rig.stream, 128)?;
     rig.stream.synchronize()?;
     // Loaded before any kernel is resident, which loading would wait for.
@@ -83,6 +111,7 @@ pub fn measure(rig: &Rig, before: &str) -> Outcome {
         }
     }
     let mut beside = Beside::new(rig)?;
+    beside.urgent()?;
     for time in ["first", "second"] {
         let kept: Found<Vec<Stream>> = (0..MOST).map(|number| beside.stream(number, &buffer)).collect();
         for (number, stream) in kept?.into_iter().enumerate() {

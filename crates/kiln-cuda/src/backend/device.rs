@@ -6,7 +6,7 @@ use super::maps::NOTHING;
 use super::reports::Printed;
 use super::sites::SiteTables;
 use super::streams::{Events, Queue, Streams};
-use crate::driver::{Context, CudaError, Event, Function};
+use crate::driver::{Context, CudaError, Event, Function, Stream, StreamPlace};
 use kiln_backend::{DevicePtr, PrintSink, Prints, Properties, Residency, Result, StreamId};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,6 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(super) struct Device {
     pub(super) properties: Properties,
     pub(super) streams: Streams,
+    /// In which mapped memory is zeroed, beside whatever the others do.
+    pub(super) clearing: Stream,
     pub(super) events: Events,
     pub(super) tables: SiteTables,
     /// Zeros, for maps of views without elements. They live as long as the context.
@@ -37,21 +39,20 @@ impl Retired {
 }
 
 impl Device {
-    /// Opens GPU `index` in a context that `context` gives.
-    pub(super) fn open(
-        index: usize,
-        context: impl Fn(usize) -> crate::driver::Result<Context>,
-    ) -> Result<Device> {
-        let id = format!("cuda:{index}");
-        let opened = context(index).and_then(|context| {
-            let streams = Streams::new(&context)?;
+    /// Opens the GPU of a context, with places for two streams.
+    pub(super) fn open(id: String, context: Context, places: [StreamPlace; 2]) -> Result<Device> {
+        let opened = || {
+            let [default, clearing] = places;
+            let streams = Streams::new(default)?;
+            let clearing = Stream::in_place(clearing, 0)?;
             let nothing = zeros(&streams)?;
-            Ok((streams, nothing, context))
-        });
-        let (streams, nothing, context) = opened.map_err(|error| error.into_backend(&id))?;
+            Ok((streams, clearing, nothing))
+        };
+        let (streams, clearing, nothing) = opened().map_err(|error: CudaError| error.into_backend(&id))?;
         Ok(Device {
             properties: properties(id, &context),
             streams,
+            clearing,
             events: Events::default(),
             tables: SiteTables::default(),
             nothing,

@@ -71,7 +71,7 @@ impl Graphs for Cuda {
         }
         // What the driver allocates for a graph may wait for every kernel, as loading a program
         // does.
-        let graph = self.with_room(|| self.check(builder.instantiate(&queue.stream)))?;
+        let graph = self.with_room("a graph", || self.check(builder.instantiate(&queue.stream)))?;
         let device = self.device.clone();
         Ok(Box::new(CudaGraph {
             device,

@@ -144,7 +144,7 @@ impl Mappings {
                 let bar = self.bar(device).as_ref();
                 let bar =
                     bar.map_err(|obstacle| obstacle.clone().into_error(&device.properties.id, place))?;
-                BarBuffer::new(&device.context, bar, bytes).map(Mapping::Bar)
+                BarBuffer::new(&device.clearing, bar, bytes).map(Mapping::Bar)
             }
         };
         piece.map_err(|error| device.explain(error))

@@ -9,7 +9,7 @@
 //! | `artifact.rs` | a compiled kernel as bytes |
 //! | `offline.rs` | kernels compiled for packages |
 //! | `graphs.rs` | launches that are enqueued in one call |
-//! | `residents.rs`, `tenants.rs` | resident kernels and their owners |
+//! | `residents.rs`, `tenants.rs`, `tenancy.rs` | resident kernels, their owners, and both together |
 //! | `mappings.rs` | memory that the host and running kernels share |
 //! | `raw.rs` | memory of other libraries |
 //! | `capabilities.rs` | what GPUs of a compute capability can do |
@@ -35,6 +35,7 @@ mod residents;
 mod sass;
 mod sites;
 mod streams;
+mod tenancy;
 mod tenants;
 
 pub use capabilities::capabilities;
@@ -59,12 +60,11 @@ use kiln_compiler::Target;
 use kiln_ir::{Kernel, Level};
 use mappings::Mappings;
 use program::CudaProgram;
-use residents::Residents;
 use sites::SiteTable;
 use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
-use tenants::Tenants;
+use tenancy::Tenancy;
 
 /// A digest of the compiler's and the emitter's sources (`build.rs`), so that code of an older
 /// compiler is never taken from a cache.
@@ -177,9 +177,8 @@ pub fn device_count() -> Result<usize> {
 /// ```
 pub struct Cuda {
     device: Arc<Device>,
-    residents: Residents,
     mappings: Mappings,
-    tenants: Tenants,
+    tenancy: Arc<Tenancy>,
 }
 
 impl Cuda {
@@ -189,7 +188,7 @@ impl Cuda {
     /// [`Error::Unavailable`] without a driver or such a GPU, with what to do about it;
     /// [`Error::Driver`] where the GPU does not start.
     pub fn open(index: usize) -> Result<Cuda> {
-        Device::open(index, Context::new).map(Cuda::of)
+        Cuda::in_context(index, Context::new)
     }
 
     /// Opens GPU `index` in a new context of Kiln's own, which shares nothing with the one before:
@@ -199,26 +198,32 @@ impl Cuda {
     /// As of [`open`](Self::open); [`Error::Lost`] after a trap, when the driver gives this process
     /// no new context.
     pub fn open_anew(index: usize) -> Result<Cuda> {
-        Device::open(index, Context::anew).map(Cuda::of)
+        Cuda::in_context(index, Context::anew)
     }
 
-    fn of(device: Device) -> Cuda {
-        Cuda {
-            device: Arc::new(device),
-            residents: Residents::default(),
-            mappings: Mappings::default(),
-            tenants: Tenants::default(),
-        }
+    fn in_context(index: usize, context: fn(usize) -> crate::driver::Result<Context>) -> Result<Cuda> {
+        let id = format!("cuda:{index}");
+        let context = context(index).map_err(|error| error.into_backend(&id))?;
+        let tenancy = Tenancy::of(&context);
+        let places = [tenancy.stream_place(&id)?, tenancy.stream_place(&id)?];
+        let device = Arc::new(Device::open(id, context, places)?);
+        Ok(Cuda { device, mappings: Mappings::default(), tenancy })
     }
 
     /// Does `work`, which waits for all kernels of the GPU, while no resident launch runs.
-    fn with_room<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        self.tenants.with_room(&self.device.properties.id, &self.residents, work)
+    fn with_room<T>(&self, what: &'static str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.tenancy.with_room(what, &self.device.properties.id, work)
+    }
+
+    /// A new stream.
+    fn new_stream(&self, priority: StreamPriority) -> Result<StreamId> {
+        let place = self.tenancy.stream_place(&self.device.properties.id)?;
+        self.check(self.device.streams.create(place, priority))
     }
 
     /// Loads an artifact.
     fn load_program(&self, artifact: &Artifact) -> Result<CudaProgram> {
-        self.with_room(|| CudaProgram::load(&self.device, artifact))
+        self.with_room("a program", || CudaProgram::load(&self.device, artifact))
     }
 
     fn check<T>(&self, result: crate::driver::Result<T>) -> Result<T> {
@@ -275,7 +280,7 @@ impl Cuda {
         // The driver compiles this only as it loads it, so what it loaded is the program: from the
         // text it would be compiled once more, unless the driver has a cache of its own. The
         // residents are away meanwhile.
-        let (artifact, program) = self.with_room(|| {
+        let (artifact, program) = self.with_room("a program", || {
             let (loaded, log) = Module::from_ptx(context, &module.entry, &module.text, &options)
                 .map_err(|error| refused(&module.text, error))?;
             accept(kernel, &log)?;
@@ -341,12 +346,6 @@ impl Cuda {
     }
 }
 
-impl Drop for Cuda {
-    fn drop(&mut self) {
-        self.residents.abandon();
-    }
-}
-
 impl Backend for Cuda {
     fn properties(&self) -> &Properties {
         &self.device.properties
@@ -403,7 +402,7 @@ impl Backend for Cuda {
     }
 
     fn create_stream(&self) -> Result<StreamId> {
-        self.check(self.device.streams.create(StreamPriority::Normal))
+        self.new_stream(StreamPriority::Normal)
     }
 
     fn destroy_stream(&self, stream: StreamId) {
@@ -487,7 +486,7 @@ impl Multiprocessors for Cuda {
 
 impl StreamControls for Cuda {
     fn create_stream_of(&self, priority: StreamPriority) -> Result<StreamId> {
-        self.check(self.device.streams.create(priority))
+        self.new_stream(priority)
     }
 
     fn call_host(&self, stream: StreamId, call: HostCall) -> Result<()> {
@@ -551,21 +550,21 @@ impl MappedMemory for Cuda {
 impl kiln_backend::Residents for Cuda {
     unsafe fn launch_resident(&self, program: &Arc<dyn Program>, launch: Launch<'_>) -> Result<ResidentId> {
         let program = self.own(&**program)?;
-        let _door = self.tenants.enter();
+        let _door = self.tenancy.tenants.enter();
         // SAFETY: as the caller promises.
-        unsafe { self.residents.begin(&self.device, program, launch) }
+        unsafe { self.tenancy.residents.begin(&self.device, program, launch) }
     }
 
     fn resident_done(&self, id: ResidentId) -> Result<bool> {
-        self.residents.is_over(&self.device, id)
+        self.tenancy.residents.is_over(&self.device, id)
     }
 
     fn resident_wait(&self, id: ResidentId, timeout: Duration) -> Result<bool> {
-        self.residents.wait(&self.device, id, timeout)
+        self.tenancy.residents.wait(&self.device, id, timeout)
     }
 
     fn add_tenant(&self, tenant: Weak<dyn Tenant>) {
-        self.tenants.add(tenant);
+        self.tenancy.add(&self.device.properties.id, tenant);
     }
 }
 

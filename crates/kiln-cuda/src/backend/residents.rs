@@ -6,10 +6,11 @@
 use super::device::Device;
 use super::program::CudaProgram;
 use super::streams::Queue;
-use crate::driver::{self, Context, Event, Function, ResidentGuard};
+use super::tenancy::occupied;
+use crate::driver::{self, Event, Function, ResidentGuard, StreamPlace};
 use kiln_backend::{Error, Launch, ResidentId, Result, StreamPriority};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// How long a wait polls without a pause before it sleeps between two polls.
@@ -17,7 +18,7 @@ const SPIN: Duration = Duration::from_micros(50);
 /// How long it sleeps.
 const NAP: Duration = Duration::from_micros(100);
 
-/// The resident launches of a device that are not known to be over.
+/// The resident launches of a context that are not known to be over.
 #[derive(Default)]
 pub(super) struct Residents(Mutex<Table>);
 
@@ -29,7 +30,7 @@ struct Table {
 }
 
 /// What a resident launch runs in.
-struct OwnStream {
+pub(super) struct OwnStream {
     queue: Arc<Queue>,
     /// After what was in the launch's stream.
     before: Event,
@@ -37,36 +38,49 @@ struct OwnStream {
 }
 
 impl OwnStream {
-    fn new(context: &Context) -> driver::Result<OwnStream> {
-        let queue = Queue::new(context, StreamPriority::Normal)?;
-        Ok(OwnStream { queue, before: Event::new(context)?, end: Event::new(context)? })
+    pub(super) fn new(place: StreamPlace) -> driver::Result<OwnStream> {
+        let queue = Queue::new(place, StreamPriority::Normal)?;
+        let context = queue.stream.context();
+        let (before, end) = (Event::new(context)?, Event::new(context)?);
+        Ok(OwnStream { queue, before, end })
     }
 }
 
 struct Resident {
     own: OwnStream,
+    /// Whose launch it is.
+    owner: Weak<Device>,
     /// Keeps the code on the device.
     _function: Function,
     /// Nothing is freed whose freeing would wait for it.
     _guard: ResidentGuard,
 }
 
+impl Resident {
+    fn may_run(&self) -> bool {
+        !self.own.end.has_passed().unwrap_or(false)
+    }
+}
+
 impl Residents {
-    /// Enqueues a launch in a new stream, behind what is in the launch's. No thread may load a
-    /// program meanwhile: [`Tenants::enter`](super::tenants::Tenants::enter).
+    /// Enqueues a launch in a stream of its own, behind what is in the launch's. No thread may load
+    /// a program meanwhile: [`Tenants::enter`](super::tenants::Tenants::enter).
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`](kiln_backend::Error::Unavailable) where the driver would wait for
+    /// another launch before it makes the stream; failures of the device.
     ///
     /// # Safety
     /// That of [`Backend::launch_resident`](kiln_backend::Backend::launch_resident).
     pub(super) unsafe fn begin(
         &self,
-        device: &Device,
+        device: &Arc<Device>,
         program: &CudaProgram,
         launch: Launch<'_>,
     ) -> Result<ResidentId> {
         let function = program.resident_function(launch.grid)?;
         let explain = |error| device.explain(error);
-        let idle = self.table().idle.pop();
-        let own = idle.map_or_else(|| OwnStream::new(&device.context), Ok).map_err(explain)?;
+        let own = self.own_stream(device)?;
         own.before.record(&device.streams.get(launch.stream).stream).map_err(explain)?;
         own.queue.stream.wait(&own.before).map_err(explain)?;
         let guard = device.context.begin_resident();
@@ -77,8 +91,35 @@ impl Residents {
         let id = ResidentId(table.begun);
         table.begun += 1;
         // Recorded also if its end could not be recorded, which means that the context is lost.
-        table.live.insert(id, Arc::new(Resident { own, _function: function, _guard: guard }));
+        let owner = Arc::downgrade(device);
+        table.live.insert(id, Arc::new(Resident { own, owner, _function: function, _guard: guard }));
         recorded.map(|()| id).map_err(explain)
+    }
+
+    /// A stream that no launch has.
+    fn own_stream(&self, device: &Device) -> Result<OwnStream> {
+        if let Some(idle) = self.table().idle.pop() {
+            return Ok(idle);
+        }
+        let place = match device.context.stream_place() {
+            Some(place) => place,
+            None if self.any_runs() => {
+                return Err(occupied("the stream of a resident launch", &device.properties.id));
+            }
+            None => StreamPlace::any(&device.context),
+        };
+        OwnStream::new(place).map_err(|error| device.explain(error))
+    }
+
+    /// How many streams its launches have, those that no launch has now among them.
+    pub(super) fn streams(&self) -> usize {
+        let table = self.table();
+        table.live.len() + table.idle.len()
+    }
+
+    /// Keeps a stream for a launch to come.
+    pub(super) fn keep(&self, stream: OwnStream) {
+        self.table().idle.push(stream);
     }
 
     /// Whether a launch is over. Reports its fault the first time.
@@ -130,20 +171,29 @@ impl Residents {
 
     /// Whether a launch may still run. Where the device cannot say, it may.
     pub(super) fn any_runs(&self) -> bool {
-        self.table().live.values().any(|resident| !resident.own.end.has_passed().unwrap_or(false))
-    }
-
-    /// Gives up what still runs: its code, its stream and its context live until the process ends.
-    pub(super) fn abandon(&self) {
-        for (_, resident) in self.table().live.drain() {
-            if !resident.own.end.has_passed().unwrap_or(false) {
-                std::mem::forget(resident);
-            }
-        }
+        let mut table = self.table();
+        // Nobody asks for the end of those whose device was closed.
+        let closed = |resident: &Resident| resident.owner.strong_count() == 0 && !resident.may_run();
+        let over: Vec<_> = table.live.extract_if(|_, resident| closed(resident)).collect();
+        let any = table.live.values().any(|resident| resident.may_run());
+        // What was kept for their sake may be freed now, which takes its time.
+        drop(table);
+        drop(over);
+        any
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
         // Every change is one insertion or removal, so a panic in between leaves nothing half-done.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Residents {
+    /// Gives up what still runs: its code, its stream and its context live until the process ends.
+    fn drop(&mut self) {
+        let table = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for (_, resident) in table.live.drain().filter(|(_, resident)| resident.may_run()) {
+            std::mem::forget(resident);
+        }
     }
 }

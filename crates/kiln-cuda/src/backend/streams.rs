@@ -1,7 +1,7 @@
 //! Streams and events by number.
 
 use super::reports::Reports;
-use crate::driver::{Context, Event, Result, Stream};
+use crate::driver::{Event, Result, Stream, StreamPlace};
 use kiln_backend::{EventId, StreamId, StreamPriority};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,12 +14,13 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    pub(super) fn new(context: &Context, priority: StreamPriority) -> Result<Arc<Queue>> {
-        let stream = match priority {
-            StreamPriority::Normal => Stream::new(context)?,
+    pub(super) fn new(place: StreamPlace, priority: StreamPriority) -> Result<Arc<Queue>> {
+        let priority = match priority {
+            StreamPriority::Normal => 0,
             // The driver takes the device's highest.
-            StreamPriority::High => Stream::with_priority(context, i32::MIN)?,
+            StreamPriority::High => i32::MIN,
         };
+        let stream = Stream::in_place(place, priority)?;
         Ok(Arc::new(Queue { stream, reports: OnceLock::new() }))
     }
 
@@ -58,16 +59,16 @@ pub(super) struct Streams {
     default: Arc<Queue>,
     others: RwLock<HashMap<u64, Arc<Queue>>>,
     next: AtomicU64,
-    /// Destroyed streams with reports that were not read yet; they are reported with the default
-    /// stream's.
+    /// Destroyed streams with reports that were not read yet, which are reported with the default
+    /// stream's, and those that still work: only then the driver has room for another.
     orphans: Mutex<Vec<Arc<Queue>>>,
     has_orphans: AtomicBool,
 }
 
 impl Streams {
-    pub(super) fn new(context: &Context) -> Result<Streams> {
+    pub(super) fn new(place: StreamPlace) -> Result<Streams> {
         Ok(Streams {
-            default: Queue::new(context, StreamPriority::Normal)?,
+            default: Queue::new(place, StreamPriority::Normal)?,
             others: RwLock::default(),
             next: AtomicU64::new(1),
             orphans: Mutex::default(),
@@ -75,8 +76,8 @@ impl Streams {
         })
     }
 
-    pub(super) fn create(&self, priority: StreamPriority) -> Result<StreamId> {
-        let queue = Queue::new(self.default.stream.context(), priority)?;
+    pub(super) fn create(&self, place: StreamPlace, priority: StreamPriority) -> Result<StreamId> {
+        let queue = Queue::new(place, priority)?;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.others.write().unwrap_or_else(PoisonError::into_inner).insert(number, queue);
         Ok(StreamId(number))
@@ -101,8 +102,12 @@ impl Streams {
         let end = Event::new(queue.stream.context())?;
         end.record(&queue.stream)?;
         self.default.stream.wait(&end)?;
-        if let Some(queue) = others.remove(&id.0).filter(|queue| queue.reports().is_some()) {
-            self.orphans().push(queue);
+        let is_orphan = queue.reports().is_some() || !queue.stream.is_idle()?;
+        if let Some(queue) = others.remove(&id.0).filter(|_| is_orphan) {
+            let mut orphans = self.orphans();
+            // Nothing else ends those that report nothing where nobody synchronizes.
+            orphans.retain(|orphan| orphan.reports().is_some() || !orphan.stream.is_idle().unwrap_or(false));
+            orphans.push(queue);
             self.has_orphans.store(true, Ordering::Release);
         }
         Ok(())

@@ -1,10 +1,10 @@
-//! Room for what the driver does not do beside a resident kernel: loading a program. It waits for
-//! every kernel of the context, and holds up the calls of all other threads meanwhile, whatever the
-//! way of loading (measured by `examples/resident_check`). So those who keep kernels on the GPU are
-//! asked to leave first.
+//! Room for what the driver does not do beside a resident kernel: loading a program, and making
+//! more streams than there ever were. It waits for every kernel of the context, and holds up the
+//! calls of all other threads meanwhile, whatever the way of loading (measured by
+//! `examples/resident_check`). So those who keep kernels on the GPU are asked to leave first.
 
 use super::residents::Residents;
-use kiln_backend::{Error, Result, Tenant};
+use kiln_backend::{Result, Tenant};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
 /// How often tenants are requested to leave before a kernel that is still there counts as one
@@ -28,25 +28,28 @@ impl Tenants {
         known.push(tenant);
     }
 
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.known().iter().filter(|tenant| tenant.strong_count() > 0).count()
+    }
+
     /// To be held while a resident launch begins.
     pub(super) fn enter(&self) -> RwLockWriteGuard<'_, ()> {
         self.door.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does `work`, which waits for all kernels of `device`, while none of its resident launches
-    /// runs.
+    /// Does `work`, which waits for all kernels, while no resident launch runs; `None` where one
+    /// runs that no tenant ends.
     ///
     /// # Errors
-    /// Those of `work` and of the tenants; [`Error::Unavailable`] where a resident launch runs that
-    /// no tenant ends.
+    /// Those of `work` and of the tenants.
     pub(super) fn with_room<T>(
         &self,
-        device: &str,
         residents: &Residents,
         work: impl FnOnce() -> Result<T>,
-    ) -> Result<T> {
+    ) -> Result<Option<T>> {
         if let Some(_door) = self.empty(residents) {
-            return work();
+            return work().map(Some);
         }
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         for _ in 0..ATTEMPTS {
@@ -56,13 +59,9 @@ impl Tenants {
             let outcome = work();
             drop(door);
             drop(away);
-            return outcome;
+            return outcome.map(Some);
         }
-        Err(Error::Unavailable {
-            device: format!("loading a program on {device}"),
-            reason: "a resident launch runs there, for whose end the driver would wait".into(),
-            hint: "Compile and load programs before the launch, or end it meanwhile.".into(),
-        })
+        Ok(None)
     }
 
     /// Keeps resident launches from beginning, if none runs.
@@ -101,6 +100,7 @@ impl Drop for Away {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kiln_backend::Error;
 
     #[derive(Default)]
     struct Noting {

@@ -9,6 +9,7 @@ use super::error::{CudaError, Result};
 use super::ffi::{self, Api, ContextHandle, PoolHandle, Status};
 use super::garbage::ResidentKernels;
 use super::staging::Staging;
+use super::stream_room::StreamRoom;
 use kiln_backend::DevicePtr;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
@@ -28,6 +29,7 @@ struct ContextState {
     pool: Option<PoolHandle>,
     staging: Staging,
     residents: ResidentKernels,
+    stream_room: StreamRoom,
 }
 
 /// Device memory, in bytes.
@@ -96,8 +98,10 @@ impl Context {
     fn over(device: Device, handle: ContextHandle, primary: bool) -> Result<Context> {
         let properties = device.properties()?;
         let api = device.driver().api();
-        let (staging, residents) = Default::default();
-        let mut state = ContextState { device, handle, primary, properties, pool: None, staging, residents };
+        let (staging, residents, stream_room) = Default::default();
+        let pool = None;
+        let mut state =
+            ContextState { device, handle, primary, properties, pool, staging, residents, stream_room };
         state.bind()?;
         if state.properties.memory_pools {
             state.pool = Some(create_pool(api, &device)?);
@@ -233,6 +237,15 @@ impl Context {
 
     pub(super) fn residents(&self) -> &ResidentKernels {
         &self.0.residents
+    }
+
+    pub(super) fn stream_room(&self) -> &StreamRoom {
+        &self.0.stream_room
+    }
+
+    /// Whether this is that context.
+    pub(crate) fn is(&self, other: &Context) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// The error for an allocation of `requested` bytes that failed with `error`: typed, with the

@@ -3,6 +3,7 @@
 use super::context::Context;
 use super::error::{CudaError, Result};
 use super::ffi::{self, Status, StreamHandle};
+use super::stream_room::StreamPlace;
 use std::ffi::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -18,12 +19,14 @@ type HostCall = Box<dyn FnOnce() + Send>;
 pub struct Stream(Arc<StreamState>);
 
 struct StreamState {
-    context: Context,
     handle: StreamHandle,
+    /// Free again when the stream is destroyed.
+    place: StreamPlace,
 }
 
 impl Stream {
-    /// A new stream.
+    /// A new stream. If there never were as many in the context, the driver may wait for all its
+    /// kernels: beside a resident one use [`in_place`](Self::in_place).
     ///
     /// # Errors
     /// Those of the calls.
@@ -33,22 +36,33 @@ impl Stream {
 
     /// A new stream whose waiting blocks go before those of streams of a greater number: 0 is the
     /// lowest priority, -1 and less are higher. Numbers outside the device's range are brought into
-    /// it.
+    /// it. It may wait as [`new`](Self::new) does.
     ///
     /// # Errors
     /// Those of the calls.
     pub fn with_priority(context: &Context, priority: i32) -> Result<Stream> {
+        Stream::in_place(StreamPlace::any(context), priority)
+    }
+
+    /// A new stream in a place that there is room for, of a priority as for
+    /// [`with_priority`](Self::with_priority). It waits for nothing.
+    ///
+    /// # Errors
+    /// Those of the calls.
+    pub fn in_place(mut place: StreamPlace, priority: i32) -> Result<Stream> {
+        let context = place.context();
         context.bind()?;
         let mut handle = StreamHandle::NULL;
         // SAFETY: `handle` is writable.
         unsafe { context.api().cuStreamCreateWithPriority(&mut handle, ffi::STREAM_NON_BLOCKING, priority) }?;
-        Ok(Stream(Arc::new(StreamState { context: context.clone(), handle })))
+        place.is_used();
+        Ok(Stream(Arc::new(StreamState { handle, place })))
     }
 
     /// The context it belongs to.
     #[inline]
     pub fn context(&self) -> &Context {
-        &self.0.context
+        self.0.place.context()
     }
 
     /// The driver's own handle, for other libraries in the process. It lives as long as the stream.
@@ -131,9 +145,10 @@ impl Stream {
 
 impl Drop for StreamState {
     fn drop(&mut self) {
-        if self.context.bind().is_ok() {
-            // SAFETY: made by `with_priority`, destroyed here alone. A failure cannot be reported.
-            let _ = unsafe { self.context.api().cuStreamDestroy_v2(self.handle) };
+        let context = self.place.context();
+        if context.bind().is_ok() {
+            // SAFETY: made by `in_place`, destroyed here alone. A failure cannot be reported.
+            let _ = unsafe { context.api().cuStreamDestroy_v2(self.handle) };
         }
     }
 }

@@ -119,8 +119,8 @@ impl Isolated {
         Ok(launch.numbers.iter().fold(frame, |frame, number| frame.number(*number)))
     }
 
-    /// Loads a program: where that would wait for resident launches, their tenants are asked to
-    /// leave first.
+    /// Does what would wait for resident launches where the device does not load programs beside
+    /// them: their tenants are asked to leave first.
     fn with_room<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         if self.properties.capabilities.loads_beside_residents {
             return work();
@@ -224,7 +224,12 @@ impl Backend for Isolated {
     }
 
     fn create_stream(&self) -> Result<StreamId> {
-        self.number(request(Op::CreateStream)).map(StreamId)
+        let create = || self.number(request(Op::CreateStream)).map(StreamId);
+        match create() {
+            // The device has to make room for one more.
+            Err(Error::Unavailable { .. }) => self.with_room(create),
+            outcome => outcome,
+        }
     }
 
     fn destroy_stream(&self, stream: StreamId) {

@@ -20,7 +20,6 @@ mod mapping;
 mod memory;
 mod vulkan;
 
-use super::context::Context;
 use super::device::Device;
 use super::error::{CudaError, Result};
 use super::garbage::Garbage;
@@ -38,8 +37,8 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 pub struct Bar(Arc<Gpu>);
 
 impl Bar {
-    /// Opens the GPU in Vulkan. It takes some tenths of a second, which is why a [`Context`] does
-    /// not do it by itself.
+    /// Opens the GPU in Vulkan. It takes some tenths of a second, which is why a
+    /// [`Context`](super::Context) does not do it by itself.
     ///
     /// # Errors
     /// What stands in the way.
@@ -75,9 +74,11 @@ fn find(device: Device) -> std::result::Result<Found, MapObstacle> {
 ///
 /// The host must not read it (see [`MappedPlace::Device`](kiln_backend::MappedPlace::Device)), and
 /// writes it through raw pointers. It must outlive the kernels that use it; a drop waits for the
-/// device, or beside a resident kernel ([`Context::begin_resident`]) frees it when that has ended.
+/// device, or beside a resident kernel
+/// ([`Context::begin_resident`](super::Context::begin_resident)) frees it when that has ended.
 pub struct BarBuffer {
-    context: Context,
+    /// In which it is zeroed.
+    stream: Stream,
     /// `None` only while it is dropped.
     mapping: Option<Mapping>,
     address: DevicePtr,
@@ -92,13 +93,14 @@ unsafe impl Send for BarBuffer {}
 unsafe impl Sync for BarBuffer {}
 
 impl BarBuffer {
-    /// Allocates `bytes` (at least 1) zero bytes, and sees that what the host writes arrives.
+    /// Allocates `bytes` (at least 1) zero bytes, and sees that what the host writes arrives. It
+    /// waits for the work in the stream, as [`clear`](Self::clear) does, and for nothing else.
     ///
     /// # Errors
     /// [`CudaError::Unmappable`] where Vulkan or CUDA refuses, or where the host's writes do not
     /// arrive; [`CudaError::OutOfMemory`].
-    pub fn new(context: &Context, bar: &Bar, bytes: usize) -> Result<BarBuffer> {
-        let bytes = bytes.max(1);
+    pub fn new(stream: &Stream, bar: &Bar, bytes: usize) -> Result<BarBuffer> {
+        let (context, bytes) = (stream.context(), bytes.max(1));
         let shared = Shared::new(&bar.0, bytes).map_err(|refused| match refused {
             memory::Refused::OutOfMemory => {
                 let now = context.memory().ok();
@@ -116,8 +118,8 @@ impl BarBuffer {
         context.bind()?;
         // SAFETY: the context is current.
         let mapping = unsafe { Mapping::new(context.api(), shared) }?;
-        let (context, address) = (context.clone(), mapping.address);
-        let buffer = BarBuffer { context, mapping: Some(mapping), address, host, bytes, write_combined };
+        let (stream, address) = (stream.clone(), mapping.address);
+        let buffer = BarBuffer { stream, mapping: Some(mapping), address, host, bytes, write_combined };
         buffer.check()?;
         buffer.clear()?;
         Ok(buffer)
@@ -148,15 +150,14 @@ impl BarBuffer {
         self.write_combined
     }
 
-    /// Zeroes it, from the device. Waits until that is done, and for nothing else.
+    /// Zeroes it, from the device, behind the work in its stream. Waits until that is done.
     ///
     /// # Errors
     /// Those of the calls.
     pub fn clear(&self) -> Result<()> {
-        let stream = Stream::new(&self.context)?;
         // SAFETY: the whole of the memory.
-        unsafe { stream.fill_bytes(self.device_pointer(), 0, self.len()) }?;
-        stream.synchronize()
+        unsafe { self.stream.fill_bytes(self.device_pointer(), 0, self.len()) }?;
+        self.stream.synchronize()
     }
 
     /// Writes from the host and reads with the device.
@@ -172,9 +173,8 @@ impl BarBuffer {
         // What the processor collects leaves now.
         fence(Ordering::SeqCst);
         let mut seen = [0; 4 * WORDS];
-        let stream = Stream::new(&self.context)?;
         // SAFETY: inside the memory.
-        unsafe { stream.download(&mut seen[..4 * count], self.device_pointer()) }?;
+        unsafe { self.stream.download(&mut seen[..4 * count], self.device_pointer()) }?;
         let (words, _) = seen.as_chunks::<4>();
         if words[..count].iter().enumerate().all(|(at, bytes)| u32::from_le_bytes(*bytes) == word(at)) {
             return Ok(());
@@ -188,7 +188,7 @@ impl Drop for BarBuffer {
     fn drop(&mut self) {
         if let Some(mapping) = self.mapping.take() {
             // SAFETY: made by `new`, given up here alone.
-            unsafe { self.context.release(Garbage::Bar(mapping)) };
+            unsafe { self.stream.context().release(Garbage::Bar(mapping)) };
         }
     }
 }
