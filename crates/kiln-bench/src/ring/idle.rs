@@ -63,11 +63,17 @@ fn rest(meter: Option<&Meter>) -> Rest {
     Rest { processor: used.and_then(share), watts: energy.and_then(|e| meter?.watts_since(&e)) }
 }
 
+/// Lets time pass for the grid alone. A thread of the host that has slept takes 4 to 14 us for a
+/// message, and keeps to about one time for as long as its process lives, so that a row would say
+/// how the host wakes.
+fn rest_awake(time: Duration) {
+    let begun = Instant::now();
+    while begun.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}
+
 /// A row for each way to wait. Watts are those above a context without a grid.
-///
-/// A thread that has slept needs 4 to 14 us for a message, and keeps to about one time for as long
-/// as its process lives: supposedly as its code and data are in its core's caches or not. So wakes
-/// count where the core was undisturbed.
 pub fn rows(device: &Device, place: MappedPlace, wanted: impl Fn(&str) -> bool) -> Result<Vec<Row>, Failure> {
     let stages: Vec<Stage> = STAGES.into_iter().filter(|stage| wanted(stage.name)).collect();
     if stages.is_empty() {
@@ -87,7 +93,7 @@ pub fn rows(device: &Device, place: MappedPlace, wanted: impl Fn(&str) -> bool) 
         let rest = rest(meter.as_ref());
         let mut number = 0;
         let mut wake_us = || {
-            sleep(stage.rest);
+            rest_awake(stage.rest);
             number += 1;
             explained(echo::one(&actor, number), &events).map(|time| time.as_secs_f64() * 1e6)
         };
