@@ -29,7 +29,7 @@ struct Stage {
 }
 
 const fn polling(name: &'static str, spins: u32, sleep: Duration) -> Stage {
-    Stage { name, spins, sleep, park: None, wakes: 20, rest: Duration::from_millis(5) }
+    Stage { name, spins, sleep, park: None, wakes: 8, rest: Duration::from_millis(5) }
 }
 
 const STAGES: [Stage; 4] = [
@@ -38,7 +38,7 @@ const STAGES: [Stage; 4] = [
     polling("ring.idle_sleep_100us", 0, Duration::from_micros(100)),
     Stage {
         park: Some(Duration::from_millis(50)),
-        wakes: 2,
+        wakes: 1,
         rest: Duration::from_millis(100),
         ..polling("ring.idle_parked", 0, Duration::from_micros(1))
     },
@@ -93,8 +93,9 @@ pub fn rows(device: &Device, place: MappedPlace, wanted: impl Fn(&str) -> bool) 
         let rest = rest(meter.as_ref());
         let mut number = 0;
         let mut wake_us = || {
-            rest_awake(stage.rest);
+            // Not always at the same time after a worker has slept.
             number += 1;
+            rest_awake(stage.rest + Duration::from_micros(u64::from(number) * 617 % 1000));
             explained(echo::one(&actor, number), &events).map(|time| time.as_secs_f64() * 1e6)
         };
         let slices = undisturbed::measure(&mut || (0..stage.wakes).map(|_| wake_us()).collect())?;

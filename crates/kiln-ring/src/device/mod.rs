@@ -66,6 +66,8 @@ mod worker_loop;
 mod write_slot;
 
 pub(crate) use plan::{ActorKind, Cluster, GridPlan};
+#[cfg(test)]
+pub(crate) use worker_loop::VACANT_SLEEP_NS;
 pub(crate) use worker_loop::trace_resident;
 
 #[cfg(test)]

@@ -206,6 +206,14 @@ impl PollSet {
         }
     }
 
+    /// Whether no endpoint of the worker can have a message.
+    #[device(crate = kiln_lang)]
+    pub(super) fn is_vacant(&self, plan: &GridPlan) -> Val<bool> {
+        let may = self.open | self.open_near | self.held_up;
+        let any = if host(plan.lanes == 1) { may } else { vote_any(may) };
+        self.sees_all & !any
+    }
+
     /// What a lane polls: its quad. Where quads may arrive in parts it is the stamp of its slot's
     /// first, which was written last: what is read of the slot after it is there.
     #[device(crate = kiln_lang)]

@@ -80,7 +80,9 @@ pub struct RuntimeConfig {
     /// of two; 0 for none, 16 by default. See
     /// [`ActorTelemetry::handling`](crate::ActorTelemetry::handling).
     pub measure_every: u32,
-    /// Polls without work after which a worker sleeps between polls; 65,536 by default.
+    /// Polls without work after which a worker sleeps between polls; 65,536 by default. One whose
+    /// actors can get no message, or that has none, sleeps at least 20 us after some 64: its polls
+    /// would take of the bus that the others need.
     pub spins: u32,
     /// How long it then sleeps: up to a millisecond; 1 us by default.
     pub sleep: Duration,

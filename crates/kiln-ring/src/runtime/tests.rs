@@ -3,14 +3,16 @@
 
 use super::{Actor, Ending, RingConfig, RingRuntime, RuntimeConfig};
 use crate::address::Address;
+use crate::device::VACANT_SLEEP_NS;
 use crate::error::{AskError, CheckpointError, RecvError, RingError};
 use crate::handler::RingCtx;
 use crate::layout::Layout;
 use crate::payload::Payload;
 use crate::ring_kernel;
+use crate::wire::record::{HEARTBEAT, LINE};
 use kiln_lang::prelude::*;
 use kiln_runtime::Device;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[ring_kernel(crate = crate)]
 fn sum_of(_ctx: &RingCtx, total: &mut u32, x: [u32; 7]) -> u32 {
@@ -40,6 +42,32 @@ fn a_message_that_was_not_finished_is_not_there() {
     queue.write(torn, &[10, 10, 10, 10, 10, 10, 10, 0, 0]);
     queue.publish();
     assert_eq!((actor.recv().unwrap(), actor.recv().unwrap()), (22, 222));
+}
+
+/// A worker that can get no message polls seldom, whatever the configuration says, since its polls
+/// take of a bus that the others need. It takes up an actor all the same.
+#[test]
+fn a_worker_without_actors_sleeps_between_polls() {
+    let config = RuntimeConfig { spins: u32::MAX, ..RuntimeConfig::default() }.workers(2);
+    let rt = RingRuntime::with(&Device::open("cpu").unwrap(), config).unwrap();
+    let launched = || {
+        let actor = rt.launch(sum_of, RingConfig::default().state(0)).unwrap();
+        actor.activate().unwrap();
+        assert_eq!(actor.ask([4; 7]), Ok(Some(8)));
+        actor
+    };
+    let _first = launched();
+    let turns = || [0, 1].map(|worker| rt.0.memory.outbox_words.load_quad(worker * LINE + HEARTBEAT)[0]);
+    let (begun, before) = (Instant::now(), turns());
+    // For long enough that some turns are counted, however busy the machine is.
+    while turns().iter().zip(before).any(|(now, before)| now - before < 1000) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let fewest = turns().iter().zip(before).map(|(now, before)| now - before).min().unwrap();
+    // Before it sleeps, and between two heartbeats.
+    let most = begun.elapsed().as_nanos() / u128::from(VACANT_SLEEP_NS) + 2 * 64;
+    assert!(u128::from(fewest) <= most, "{fewest} turns, expected at most {most}");
+    let _second = launched();
 }
 
 /// Does not end before the array says so. Counts the rounds in it.
