@@ -31,12 +31,12 @@ const HEARTBEAT_TURNS: u32 = 64;
 /// A turn in which the worker polled so often ends with a heartbeat too: 64 turns of 1024 polls
 /// across a bus take 130 ms, in which a worker that lives would look like a stalled one.
 const HEARTBEAT_POLLS: u32 = 64;
-/// Polls without work after which a worker that can get no message sleeps between polls, whatever
-/// the configuration says: longer than the host takes between two commands to it.
+/// Polls without work after which a worker that can get no message waits for a command alone,
+/// whatever the configuration says: longer than the host takes between two of them.
 const VACANT_AFTER: u32 = 64;
-/// How long it then sleeps at least. Only a command of the host can come, to take up an actor or to
-/// leave, while each poll takes of a bus that workers with actors need: with 131 that polled beside
-/// it, an H200 answered a message in 4 to 13 us in place of 3.
+/// How long it then sleeps between polls, in nanoseconds. Each poll takes of a bus that workers with
+/// actors need: with 131 that polled beside it, an H200 answered a message in 4 to 13 us in place
+/// of 3.
 pub(crate) const VACANT_SLEEP_NS: u32 = 20_000;
 
 /// Records the resident kernel. Parameters: inbox, outbox, arena, then the first three numbers of
@@ -104,7 +104,6 @@ fn resident(plan: &GridPlan, memory: &WorkerMemory, patience: &Patience) {
     if let Some(near) = memory.near {
         near.restore(plan, &memory.arena);
     }
-    let line = memory.number * LINE;
     let mut idle: Val<u32> = 0;
     let mut works: Val<u32> = 0;
     let mut route = Route::none();
@@ -115,11 +114,7 @@ fn resident(plan: &GridPlan, memory: &WorkerMemory, patience: &Patience) {
         if host(plan.inbound_links) {
             route.renew(plan, memory);
         }
-        let mut vacant: Val<bool> = false;
-        if idle > VACANT_AFTER {
-            vacant = poll_set.is_vacant(plan);
-        }
-        let mut poll = if host(plan.lanes > 1) && poll_set.sees_all & !vacant & idle.lt(patience.spins) {
+        let mut poll = if host(plan.lanes > 1) && poll_set.sees_all & idle.lt(patience.spins) {
             // A message that waits for room may have it soon.
             let most = if host(plan.may_wait()) {
                 select(poll_set.held_up, 1, patience.spins)
@@ -143,21 +138,20 @@ fn resident(plan: &GridPlan, memory: &WorkerMemory, patience: &Patience) {
         }
         worker.turns += 1;
         if (worker.turns % HEARTBEAT_TURNS).eq(0) | poll.glances.ge(HEARTBEAT_POLLS) {
-            // SAFETY: every worker has a line in the outbox; the host reads the quad whole, and all
-            // lanes store the same.
-            unsafe {
-                memory.outbox.set_quad_unchecked(line + HEARTBEAT, [worker.turns, works, val(0), val(1)])
-            };
+            memory.beat([worker.turns, works, val(0), val(1)]);
         }
         if worked | commanded {
             idle = 0;
             works += 1;
         } else {
             idle += poll.glances;
-            if vacant {
-                sleep_ns(patience.sleep_ns.maximum(VACANT_SLEEP_NS));
-            } else if idle > patience.spins {
+            if idle > patience.spins {
                 sleep_ns(patience.sleep_ns);
+            }
+            if host(!plan.dispatched) {
+                if idle > VACANT_AFTER {
+                    idle += wait_for_command(plan, memory, &mut worker, works, patience);
+                }
             }
             if idle >= patience.leave_after && patience.leave_after != 0 {
                 worker.running = false.into_val();
@@ -171,12 +165,43 @@ fn resident(plan: &GridPlan, memory: &WorkerMemory, patience: &Patience) {
         near.keep(plan, &memory.arena);
     }
     if let Some(turns) = patience.turns {
-        // SAFETY: as above.
-        unsafe {
-            let unfinished = worker.turns.ge(turns).cast::<u32>();
-            memory.outbox.set_quad_unchecked(line + HEARTBEAT, [worker.turns, works, unfinished, val(1)]);
-        }
+        memory.beat([worker.turns, works, worker.turns.ge(turns).cast::<u32>(), val(1)]);
     }
     worker.save(memory);
     worker.acknowledge(memory);
+}
+
+/// If the worker can get no message: polls for a command, until there is one. How often it polled.
+#[device(crate = kiln_lang)]
+fn wait_for_command(
+    plan: &GridPlan,
+    memory: &WorkerMemory,
+    worker: &mut Worker,
+    works: Val<u32>,
+    patience: &Patience,
+) -> Val<u32> {
+    let mut polls: Val<u32> = 0;
+    let mut waits = PollSet::take(plan, memory, worker, true.into_val()).is_vacant(plan);
+    while waits {
+        sleep_ns(patience.sleep_ns.maximum(VACANT_SLEEP_NS));
+        let command = memory.command();
+        polls += 1;
+        worker.turns += 1;
+        if (worker.turns % HEARTBEAT_TURNS).eq(0) {
+            memory.beat([worker.turns, works, val(0), val(1)]);
+        }
+        let leaves = patience.leave_after.ne(0) & polls.ge(patience.leave_after);
+        waits = block_uniform(command[3]).eq(worker.seen) & !leaves;
+    }
+    polls
+}
+
+impl WorkerMemory {
+    /// Shows the host that the worker lives.
+    #[device(crate = kiln_lang)]
+    fn beat(&self, quad: [Val<u32>; 4]) {
+        // SAFETY: every worker has a line in the outbox; the host reads the quad whole, and all lanes
+        // store the same.
+        unsafe { self.outbox.set_quad_unchecked(self.number * LINE + HEARTBEAT, quad) };
+    }
 }

@@ -3,6 +3,7 @@
 
 use super::{Actor, Ending, RingConfig, RingRuntime, RuntimeConfig};
 use crate::address::Address;
+use crate::channel::QueueMemory as _;
 use crate::device::VACANT_SLEEP_NS;
 use crate::error::{AskError, CheckpointError, RecvError, RingError};
 use crate::handler::RingCtx;
