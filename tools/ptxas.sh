@@ -14,7 +14,7 @@ set -euo pipefail
 # The assembler of the oldest driver branch that Kiln is tested on: it refuses PTX that this driver
 # would refuse.
 version=13.0.88
-architectures=(sm_80 sm_90a sm_100a)
+architectures=(sm_75 sm_80 sm_90a sm_100a)
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cache=$(realpath -m "${CARGO_TARGET_DIR:-$root/target}")/ptxas/$version

@@ -2,9 +2,11 @@
 
 use crate::failure::Failure;
 use clap::ValueEnum;
+use clap::builder::PossibleValue;
 use kiln_compiler::Target as LoweringTarget;
 use kiln_compiler::pipeline::{self, Step};
-use kiln_cuda::{compile_to_ptx, ptx};
+use kiln_cuda::compile_to_ptx;
+use kiln_cuda::ptx::{self, GENERATIONS, Generation};
 use kiln_ir::{Kernel, UNKNOWN_LOCATION, parse, verify};
 #[cfg(feature = "wgpu")]
 use kiln_wgpu::{Language, Written};
@@ -69,29 +71,21 @@ impl Stage {
             #[cfg(feature = "wgpu")]
             Stage::Wgsl | Stage::Spv | Stage::Msl | Stage::Hlsl => Target::Portable,
             Stage::Clif => Target::Cpu,
-            Stage::Ir | Stage::Tasks | Stage::Tir | Stage::Ptx => Target::Sm90,
+            Stage::Ir | Stage::Tasks | Stage::Tir | Stage::Ptx => Target::Gpu(HOPPER),
         }
     }
 }
 
 /// A kind of device.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Target {
     /// The interpreter.
     Interp,
     /// The CPU of this machine.
     Cpu,
-    /// NVIDIA Ampere.
-    #[value(name = "sm_80")]
-    Sm80,
-    /// NVIDIA Hopper.
-    #[value(name = "sm_90")]
-    Sm90,
-    /// NVIDIA Blackwell.
-    #[value(name = "sm_100")]
-    Sm100,
-    /// A GPU without addresses, matrix units and shuffles, with the shared memory that WebGPU
-    /// promises.
+    /// An NVIDIA GPU.
+    Gpu(Generation),
+    /// A GPU of which nothing is known.
     Portable,
 }
 
@@ -102,32 +96,58 @@ const PORTABLE_SHARED_MEMORY: u32 = 16 << 10;
 /// The newest PTX that is written, whatever driver is there.
 const PTX: (u32, u32) = (9, 0);
 
+/// The GPU that is compiled for if none is named.
+const HOPPER: Generation = {
+    let mut at = 0;
+    while GENERATIONS[at].capability != 90 {
+        at += 1;
+    }
+    GENERATIONS[at]
+};
+
+/// All of them, GPUs from the oldest on.
+const TARGETS: [Target; GENERATIONS.len() + 3] = {
+    let mut all = [Target::Portable; GENERATIONS.len() + 3];
+    (all[0], all[1]) = (Target::Interp, Target::Cpu);
+    let mut at = 0;
+    while at < GENERATIONS.len() {
+        all[2 + at] = Target::Gpu(GENERATIONS[at]);
+        at += 1;
+    }
+    all
+};
+
+impl ValueEnum for Target {
+    fn value_variants<'a>() -> &'a [Target] {
+        &TARGETS
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let (name, help) = match self {
+            Target::Interp => ("interp", "The interpreter".to_owned()),
+            Target::Cpu => ("cpu", "The CPU of this machine".to_owned()),
+            Target::Gpu(generation) => (generation.name, format!("NVIDIA {}", generation.architecture)),
+            Target::Portable => {
+                let what = "A GPU without addresses, matrix units and shuffles, with the shared memory that WebGPU promises";
+                ("portable", what.to_owned())
+            }
+        };
+        Some(PossibleValue::new(name).help(help))
+    }
+}
+
 impl Target {
     fn gpu(self) -> Option<ptx::Target> {
-        let compute = match self {
-            Target::Interp | Target::Cpu | Target::Portable => return None,
-            Target::Sm80 => (8, 0),
-            Target::Sm90 => (9, 0),
-            Target::Sm100 => (10, 0),
-        };
-        Some(ptx::Target { compute, ptx: PTX })
+        let Target::Gpu(Generation { capability, .. }) = self else { return None };
+        Some(ptx::Target { compute: (capability / 10, capability % 10), ptx: PTX })
     }
 
     /// The properties of a GPU that the passes use.
     fn lowering(self) -> Option<LoweringTarget> {
         match self.gpu() {
-            Some(gpu) => Some(LoweringTarget::cuda(gpu.compute, self.shared_memory())),
+            Some(gpu) => Some(LoweringTarget::cuda(gpu.compute, gpu.shared_memory())),
             None if self == Target::Portable => Some(LoweringTarget::portable(1, PORTABLE_SHARED_MEMORY)),
             None => None,
-        }
-    }
-
-    /// Shared memory that a block can ask for, in bytes (CUDA C++ Programming Guide, "Technical
-    /// Specifications per Compute Capability").
-    fn shared_memory(self) -> u32 {
-        match self {
-            Target::Sm80 => 163 << 10,
-            _ => 227 << 10,
         }
     }
 }
@@ -256,8 +276,8 @@ fn passed(kernel: &Kernel, target: &LoweringTarget, steps: &[Step]) -> Result<Ke
 fn unfitting(stage: Stage, target: Target) -> String {
     let targets = match stage {
         Stage::Clif => "cpu",
-        Stage::Tir => "sm_80, sm_90, sm_100 and portable",
-        Stage::Ir | Stage::Tasks | Stage::Ptx => "sm_80, sm_90 and sm_100",
+        Stage::Tir => "GPUs, sm_75 to sm_120, and portable",
+        Stage::Ir | Stage::Tasks | Stage::Ptx => "NVIDIA's GPUs, sm_75 to sm_120",
         #[cfg(feature = "wgpu")]
         Stage::Wgsl | Stage::Spv | Stage::Msl | Stage::Hlsl => "portable",
     };

@@ -29,7 +29,7 @@ pub struct Args {
 const DEFAULT_DEVICE: &str = "default device";
 
 /// The oldest GPUs that Kiln compiles for.
-const OLDEST_CAPABILITY: (u32, u32) = (8, 0);
+const OLDEST_CAPABILITY: (u32, u32) = (7, 5);
 
 /// Runs the command. What is missing is a finding; that the chosen device is missing is a failure.
 pub fn run(args: &Args) -> Result<(), Failure> {
@@ -175,7 +175,7 @@ fn gpu(ordinal: usize, properties: driver::DeviceProperties, missing: &mut Vec<M
                 "cuda:{ordinal} ({}) has compute capability {}",
                 properties.name, properties.compute_capability
             ),
-            how: Some("Kiln needs 8.0 or newer (Ampere, 2020)".into()),
+            how: Some("Kiln needs 7.5 or newer (Turing, 2018)".into()),
         });
     }
     Found {

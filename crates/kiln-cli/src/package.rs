@@ -31,8 +31,8 @@ use std::process::Command;
 /// KILN_PACKAGE load the file.
 #[derive(clap::Args)]
 pub struct Args {
-    /// What to compile for: sm_80, sm_86, sm_87, sm_89, sm_90, sm_100, sm_101, sm_120, cpu or wgpu;
-    /// may be given several times
+    /// What to compile for: sm_75, sm_80, sm_86, sm_87, sm_89, sm_90, sm_100, sm_101, sm_120, cpu or
+    /// wgpu; may be given several times
     #[arg(long = "target", value_name = "TARGET", required = true)]
     targets: Vec<String>,
     /// The file to write
@@ -76,12 +76,16 @@ impl Target {
             return Target::adapter(name);
         }
         let capability = name.strip_prefix("sm_").and_then(|number| number.parse::<u32>().ok());
-        let known = capability.filter(|n| [80, 86, 87, 89, 90, 100, 101, 120].contains(n));
+        let known = capability.filter(|n| ptx::GENERATIONS.iter().any(|known| known.capability == *n));
         let capability = known.ok_or_else(|| {
             Failure::Usage(format!(
-                "there is no target `{name}`; there are sm_80, sm_86, sm_87, sm_89, sm_90, sm_100, sm_101, sm_120, \
-                 cpu{}",
-                if cfg!(feature = "wgpu") { " and wgpu" } else { " and, in a build with the feature `wgpu`, wgpu" }
+                "there is no target `{name}`; there are {}, cpu{}",
+                ptx::GENERATIONS.map(|known| known.name).join(", "),
+                if cfg!(feature = "wgpu") {
+                    " and wgpu"
+                } else {
+                    " and, in a build with the feature `wgpu`, wgpu"
+                }
             ))
         })?;
         // The oldest PTX with all that the target has (PTX ISA, "Release Notes").

@@ -197,8 +197,10 @@ fn compile_prints_stages() {
     let path = file("double.kir", DOUBLE);
     let name = path.to_str().unwrap();
     assert_eq!(text(&kiln(&["compile", name, "--emit", "ir"]).stdout), DOUBLE);
-    let ptx = kiln(&["compile", name, "--emit", "ptx", "--target", "sm_80"]);
-    assert!(text(&ptx.stdout).contains(".target sm_80"), "{ptx:?}");
+    for target in ["sm_75", "sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_100", "sm_101", "sm_120"] {
+        let ptx = kiln(&["compile", name, "--emit", "ptx", "--target", target]);
+        assert!(text(&ptx.stdout).contains(&format!(".target {target}\n")), "{ptx:?}");
+    }
     let tir = kiln(&["compile", name, "--emit", "tir", "--target", "sm_90"]);
     assert!(text(&tir.stdout).contains("thread"), "{tir:?}");
     let tasks = kiln(&["compile", name, "--emit", "tasks", "--target", "sm_90"]);
@@ -208,7 +210,7 @@ fn compile_prints_stages() {
     assert!(text(&clif.stdout).contains("function"), "{clif:?}");
     let unfitting = kiln(&["compile", name, "--emit", "ptx", "--target", "cpu"]);
     assert_eq!(unfitting.status.code(), Some(2));
-    assert!(text(&unfitting.stderr).contains("sm_80"), "{unfitting:?}");
+    assert!(text(&unfitting.stderr).contains("sm_75 to sm_120"), "{unfitting:?}");
     std::fs::remove_file(path).unwrap();
 }
 

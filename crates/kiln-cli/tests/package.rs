@@ -170,7 +170,7 @@ fn what_cannot_be_packaged_is_said() {
     };
     let (status, text) = said(&["--target", "sm_91"], "nothing");
     assert_eq!(status, Some(2));
-    assert!(text.contains("there is no target `sm_91`; there are sm_80"), "{text}");
+    assert!(text.contains("there is no target `sm_91`; there are sm_75, sm_80"), "{text}");
     if cfg!(not(feature = "wgpu")) {
         let (status, text) = said(&["--target", "wgpu"], "nothing");
         assert_eq!(status, Some(2));

@@ -20,6 +20,7 @@ use std::process::Command;
 
 assembler::tests! {
     text: true;
+    every_case_for_sm_75_by_ptxas
     every_case_for_sm_80_by_ptxas
     every_case_for_sm_90_by_ptxas
     every_case_for_sm_100_by_ptxas;
@@ -79,6 +80,10 @@ fn check_target(target: ptx::Target) {
         failed.extend(modules.chunks(BATCH).filter_map(|batch| assemble(&ptxas, target, batch).err()));
     }
     assert!(failed.is_empty(), "{} failures:\n{}", failed.len(), failed.join("\n"));
+}
+
+fn every_case_for_sm_75_by_ptxas() {
+    check_target(target((7, 5)));
 }
 
 fn every_case_for_sm_80_by_ptxas() {

@@ -2,6 +2,7 @@
 
 use kiln_cuda::{compile_to_ptx, ptx};
 use kiln_ir::parse;
+use std::collections::HashMap;
 
 /// The PTX of a kernel for an H100.
 fn ptx_of(text: &str) -> String {
@@ -108,5 +109,62 @@ fn multiply_adds_of_16_bit_floats_round_once() {
     for elem in ["f16", "bf16"] {
         let text = ptx_of(&program(elem, "", "  %5 = fma %2, %3, %4 : T\n  store %out[%0] = %5"));
         assert!(text.contains(&format!("fma.rn.{elem}")) && !text.contains("fma.rn.f32"), "{text}");
+    }
+}
+
+/// What instructions on integers of 32 bits make of a register's value, in the last one's result.
+fn run(instructions: &[&str], first: u32) -> u32 {
+    let mut values: HashMap<String, u32> = HashMap::new();
+    let mut last = first;
+    for instruction in instructions {
+        let (name, operands) = instruction.trim().trim_end_matches(';').split_once(' ').unwrap();
+        let (to, from) = operands.split_once(", ").unwrap();
+        let value = |operand: &str| match (operand.strip_prefix("0x"), operand.parse()) {
+            (Some(hex), _) => u32::from_str_radix(hex, 16).unwrap(),
+            (None, Ok(number)) => number,
+            // The kernel's own value is the one that nothing has set.
+            (None, Err(_)) => values.get(operand).copied().unwrap_or(first),
+        };
+        let from: Vec<u32> = from.split(", ").map(value).collect();
+        last = match (name, &from[..]) {
+            ("mov.b32" | "cvt.u16.u32", [x]) => *x,
+            ("bfe.u32", [x, at, bits]) => (x >> at) & ((1 << bits) - 1),
+            ("add.u32", [x, y]) => x.wrapping_add(*y),
+            ("shr.u32", [x, by]) => x >> by,
+            ("testp.number.f32", [x]) => u32::from(!f32::from_bits(*x).is_nan()),
+            ("selp.b32", [x, y, first]) => *if *first != 0 { x } else { y },
+            _ => panic!("{instruction}"),
+        };
+        values.insert(to.to_owned(), last);
+    }
+    last
+}
+
+/// GPUs before compute capability 8.0 have no conversion to bf16.
+#[test]
+fn bf16_is_rounded_by_integers_where_there_is_no_instruction() {
+    let kernel = parse(
+        "kernel @k(%x: view<f32, 1, global>, %y: mut view<bf16, 1, global>) thread [32, 1, 1] {
+  %i = const 0 : i64
+  %v = view_load.x1 %x[%i] : f32
+  %w = cast %v : bf16
+  view_store.x1 %y[%i] = %w
+}",
+    );
+    let kernel = kernel.unwrap();
+    let of = |compute| compile_to_ptx(&kernel, ptx::Target { compute, ptx: (8, 0) }).unwrap().text;
+    assert!(of((8, 0)).contains("cvt.rn.bf16.f32"));
+    let text = of((7, 5));
+    let lines: Vec<&str> = text.lines().collect();
+    let at = |name: &str| lines.iter().position(|line| line.trim().starts_with(name)).unwrap();
+    let narrowing = &lines[at("ld.global") + 1..at("st.global")];
+    for high in 0..=0xffffu32 {
+        for low in [0, 1, 0x7fff, 0x8000, 0x8001, 0xffff] {
+            let x = f32::from_bits(high << 16 | low);
+            let (found, expected) = (run(narrowing, x.to_bits()), half::bf16::from_f32(x));
+            let found = half::bf16::from_bits(found as u16);
+            let same = found.to_bits() == expected.to_bits() || (found.is_nan() && expected.is_nan());
+            assert!(same, "{x}: {found}, expected {expected}");
+        }
     }
 }

@@ -54,9 +54,10 @@ fn table<S: AsRef<str>>(heads: &[&str], rows: impl IntoIterator<Item = Vec<S>>) 
 
 /// What the backends say that they can do.
 fn capabilities() -> String {
-    let devices: [(&str, Capabilities); 5] = [
+    let devices: [(&str, Capabilities); 6] = [
         ("`interp`", Interp::new(Options::default()).properties().capabilities),
         ("`cpu`", CpuBackend::with_threads(1).properties().capabilities),
+        ("`cuda`, sm_75", kiln_cuda::capabilities((7, 5))),
         ("`cuda`, sm_80", kiln_cuda::capabilities((8, 0))),
         ("`cuda`, sm_90", kiln_cuda::capabilities((9, 0))),
         ("`wgpu`", kiln_wgpu::capabilities(true, false)),

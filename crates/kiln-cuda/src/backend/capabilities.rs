@@ -2,6 +2,8 @@
 
 use kiln_backend::{Capabilities, Clock, Execution, MatrixFormat, MatrixUnits};
 
+/// The first whose matrix units are used (Ampere).
+const MATRIX_UNITS_SINCE: (u32, u32) = (8, 0);
 /// The first with products of 8-bit floats (Ada).
 const FLOAT8_SINCE: (u32, u32) = (8, 9);
 /// The first with clusters and bulk copies, and the only one with products of warpgroups (Hopper).
@@ -17,7 +19,10 @@ const MAX_CLUSTER: u32 = 8;
 /// ```
 pub fn capabilities(compute: (u32, u32)) -> Capabilities {
     let formats = [MatrixFormat::Float16, MatrixFormat::Tf32, MatrixFormat::Int8, MatrixFormat::Float64];
-    let since_ampere = formats.into_iter().fold(MatrixUnits::NONE, MatrixUnits::with);
+    let since_ampere = match compute >= MATRIX_UNITS_SINCE {
+        true => formats.into_iter().fold(MatrixUnits::NONE, MatrixUnits::with),
+        false => MatrixUnits::NONE,
+    };
     let float8 = compute >= FLOAT8_SINCE;
     let since_hopper = compute >= HOPPER;
     Capabilities {
@@ -44,7 +49,10 @@ mod tests {
 
     #[test]
     fn generations_add_capabilities() {
-        let [ampere, ada, hopper, blackwell] = [(8, 0), (8, 9), (9, 0), (10, 0)].map(capabilities);
+        let [turing, ampere, ada, hopper, blackwell] =
+            [(7, 5), (8, 0), (8, 9), (9, 0), (10, 0)].map(capabilities);
+        let units = [turing, ampere].map(|c| c.matrix_units.multiply(MatrixFormat::Float16));
+        assert_eq!(units, [false, true]);
         let float8 = [ampere, ada, hopper, blackwell].map(|c| c.matrix_units.multiply(MatrixFormat::Float8));
         assert_eq!(float8, [false, true, true, true]);
         assert_eq!([ampere, ada, hopper, blackwell].map(|c| c.clusters), [1, 1, 8, 8]);

@@ -1,7 +1,7 @@
 //! Kernels compiled for GPUs that need not be there, for packages.
 
 use super::artifact::{Artifact, Code};
-use super::pipeline::{emit, lower, lowering_target, shared_memory_of};
+use super::pipeline::{emit, lower, lowering_target};
 use super::{accept, artifact, gives_up_products, package_target};
 use crate::driver::JitLog;
 use crate::ptx;
@@ -28,7 +28,7 @@ pub fn package_target_of(target: ptx::Target) -> PackageTarget {
 /// # Errors
 /// Those of [`compile_to_ptx`](crate::compile_to_ptx), and what the assembler says.
 pub fn compile_for_package(kernel: &Kernel, target: ptx::Target, ptxas: Option<&Path>) -> Result<Vec<u8>> {
-    let shared = shared_memory_of(target);
+    let shared = target.shared_memory();
     let first = lowering_target(target, shared);
     let made = |threads: &Target| emit(&lower(kernel, threads, target)?, target, shared);
     let Some(ptxas) = ptxas else {

@@ -38,7 +38,7 @@ pub fn compile_to_ptx(kernel: &Kernel, target: ptx::Target) -> Result<ptx::Modul
 /// # Errors
 /// Those of [`compile_to_ptx`] that the emitter reports.
 pub fn threads_to_ptx(kernel: &Kernel, target: ptx::Target) -> Result<ptx::Module> {
-    emit(kernel, target, shared_memory_of(target))
+    emit(kernel, target, target.shared_memory())
 }
 
 /// Compiles a kernel as far as PTX is written from it: over threads, with elementary functions
@@ -47,7 +47,7 @@ pub fn threads_to_ptx(kernel: &Kernel, target: ptx::Target) -> Result<ptx::Modul
 /// # Errors
 /// Those of [`compile_to_ptx`], except for what the emitter reports.
 pub fn compile_to_threads(kernel: &Kernel, target: ptx::Target) -> Result<Kernel> {
-    lower(kernel, &lowering_target(target, shared_memory_of(target)), target)
+    lower(kernel, &lowering_target(target, target.shared_memory()), target)
 }
 
 /// The explicit level's kernel that a kernel over tiles becomes where its loops of products get a
@@ -58,7 +58,7 @@ pub fn compile_to_threads(kernel: &Kernel, target: ptx::Target) -> Result<Kernel
 /// Those of [`compile_to_threads`].
 pub fn compile_to_tasks(kernel: &Kernel, target: ptx::Target) -> Result<Option<Kernel>> {
     check(kernel)?;
-    let threads = lowering_target(target, shared_memory_of(target));
+    let threads = lowering_target(target, target.shared_memory());
     let explained = |error| explain(kernel, target, error);
     let compiled = pipeline::compile(kernel, &threads).map_err(explained)?;
     if !compiled.passes.contains(&pipeline::WARP_SPECIALIZE.name()) {
@@ -138,16 +138,4 @@ fn explain(kernel: &Kernel, target: ptx::Target, error: CompileError) -> Error {
             Error::Compile { kernel: name, location: location.clone(), message }
         }
     }
-}
-
-/// The shared memory that a block can ask for (CUDA C++ Programming Guide, "Technical
-/// Specifications per Compute Capability"), less 1 KiB that the system keeps.
-pub(super) fn shared_memory_of(target: ptx::Target) -> u32 {
-    let kib = match target.capability() {
-        80 | 87 => 163,
-        86 | 89 => 99,
-        90..=119 => 227,
-        _ => 99,
-    };
-    kib << 10
 }

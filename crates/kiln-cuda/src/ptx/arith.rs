@@ -10,6 +10,7 @@
 //! moves, selects and multiply-adds of them arrive here.
 
 use super::register::{Class, Reg, suffix};
+use super::target::BF16;
 use super::writer::Writer;
 use kiln_backend::Result;
 use kiln_ir::{BinaryOp, CompareOp, Literal, OpData, Scalar, UnaryOp, Value};
@@ -230,6 +231,7 @@ impl Writer<'_> {
         let [a, b, c] = [self.get(op.left())?, self.get(op.right())?, self.get(op.addend())?];
         let to = self.define(op.results[0]);
         match elem {
+            Scalar::BF16 if self.target.capability() < BF16 => self.fma_bf16([a, b, c], to),
             Scalar::F16 | Scalar::BF16 | Scalar::F32 | Scalar::F64 => {
                 self.put(format_args!("fma.rn.{} {to}, {a}, {b}, {c}", suffix(elem)))
             }
@@ -243,5 +245,25 @@ impl Writer<'_> {
             }
         }
         Ok(())
+    }
+
+    /// A multiply-add of bf16 that rounds once: the product is exact in f64, and the sum is rounded
+    /// to an odd significand if it is inexact, by which the rest rounds as if it were exact.
+    fn fma_bf16(&mut self, factors: [Reg; 3], to: Reg) {
+        let [a, b, c] = factors.map(|x| {
+            let wide = self.reg(Class::B64);
+            self.convert(Scalar::BF16, Scalar::F64, x, wide);
+            wide
+        });
+        let [down, up, sum, odd] = [(); 4].map(|()| self.reg(Class::B64));
+        let inexact = self.reg(Class::Pred);
+        self.put(format_args!("mul.rn.f64 {a}, {a}, {b}"));
+        self.put(format_args!("add.rm.f64 {down}, {a}, {c}"));
+        self.put(format_args!("add.rp.f64 {up}, {a}, {c}"));
+        self.put(format_args!("add.rz.f64 {sum}, {a}, {c}"));
+        self.put(format_args!("setp.ne.f64 {inexact}, {down}, {up}"));
+        self.put(format_args!("selp.b64 {odd}, 1, 0, {inexact}"));
+        self.put(format_args!("or.b64 {sum}, {sum}, {odd}"));
+        self.convert(Scalar::F64, Scalar::BF16, sum, to);
     }
 }

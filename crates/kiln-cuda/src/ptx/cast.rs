@@ -1,6 +1,7 @@
 //! Conversions between element types.
 
 use super::register::{Class, Reg, suffix};
+use super::target::BF16;
 use super::writer::Writer;
 use kiln_backend::Result;
 use kiln_ir::{Def, Kernel, OpData, OpKind, Scalar, Value};
@@ -51,13 +52,13 @@ impl Writer<'_> {
                 self.convert(F32, into, wide, to);
             }
             (F32, F16) => self.put(format_args!("cvt.rn.f16.f32 {to}, {x}")),
-            (F32, BF16) => self.put(format_args!("cvt.rn.bf16.f32 {to}, {x}")),
+            (F32, BF16) => self.narrow_bf16(x, to),
             (F32, F64) => self.put(format_args!("cvt.f64.f32 {to}, {x}")),
             (F64, F32) => self.put(format_args!("cvt.rn.f32.f64 {to}, {x}")),
             (F64, F16) => self.put(format_args!("cvt.rn.f16.f64 {to}, {x}")),
             (F64, BF16) => {
                 let odd = self.round_to_odd(x);
-                self.put(format_args!("cvt.rn.bf16.f32 {to}, {odd}"));
+                self.narrow_bf16(odd, to);
             }
             (F32 | F64, _) => self.float_to_int(from, into, x, to),
             (_, BF16) => {
@@ -66,6 +67,23 @@ impl Writer<'_> {
             }
             _ => self.put(format_args!("cvt.rn.{}.{} {to}, {x}", suffix(into), suffix(from))),
         }
+    }
+
+    /// An f32 as bf16, to the nearest, of two as near the even one. GPUs before compute capability
+    /// 8.0 have no instruction for it.
+    fn narrow_bf16(&mut self, x: Reg, to: Reg) {
+        if self.target.capability() >= BF16 {
+            return self.put(format_args!("cvt.rn.bf16.f32 {to}, {x}"));
+        }
+        let (bits, number) = (self.reg(Class::B32), self.reg(Class::Pred));
+        // The half of the last place, less what makes of two as near the even one.
+        self.put(format_args!("bfe.u32 {bits}, {x}, 16, 1"));
+        self.put(format_args!("add.u32 {bits}, {bits}, {x}"));
+        self.put(format_args!("add.u32 {bits}, {bits}, 0x7fff"));
+        self.put(format_args!("shr.u32 {bits}, {bits}, 16"));
+        self.put(format_args!("testp.number.f32 {number}, {x}"));
+        self.put(format_args!("selp.b32 {bits}, {bits}, 0x7fff, {number}"));
+        self.put(format_args!("cvt.u16.u32 {to}, {bits}"));
     }
 
     fn cast_bool(&mut self, into: Scalar, x: Reg, to: Reg) {

@@ -61,5 +61,5 @@ mod writer;
 pub use entry::{Module, STATIC_SHARED, emit};
 pub(crate) use inline::place_of;
 pub(crate) use target::MIXED_VERSION;
-pub use target::Target;
+pub use target::{GENERATIONS, Generation, Target};
 pub use tensor_map::{TensorMap, Way};
