@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The checks are `stalls`, `streams`, `lanes`, `mailbox`, `backend` and `peers`, by default all.
-//! `stalls` and `streams` run in two processes of their own each, since the driver's mode of
-//! loading modules and the number of its queues are chosen once a process.
+//! `stalls` and `streams` run in processes of their own, since the driver's mode of loading modules
+//! and the number of its queues are chosen once a process.
 
 mod backend;
 mod lanes;
