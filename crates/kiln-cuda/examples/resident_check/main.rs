@@ -6,7 +6,8 @@
 //! cargo run --release -p kiln-cuda --example resident_check [CHECK]...
 //! ```
 //!
-//! The checks are `stalls`, `streams`, `lanes`, `mailbox`, `backend` and `peers`, by default all.
+//! The checks are `stalls`, `streams`, `room`, `lanes`, `mailbox`, `backend` and `peers`, by default
+//! all.
 //! `stalls` and `streams` run in processes of their own, since the driver's mode of loading modules
 //! and the number of its queues are chosen once a process.
 
@@ -15,6 +16,7 @@ mod lanes;
 mod mailbox;
 mod peers;
 mod rig;
+mod room;
 mod stalls;
 mod streams;
 
@@ -67,6 +69,9 @@ fn check_all() -> Outcome {
                 });
             }
         }
+    }
+    if wanted("room") {
+        run("room", &|| room::measure(&Rig::new()?));
     }
     if wanted("lanes") {
         run("lanes", &|| lanes::check(&Rig::new()?));

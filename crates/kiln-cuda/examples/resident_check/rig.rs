@@ -37,14 +37,14 @@ impl Rig {
 
     /// Starts a resident kernel until it is let go, or until the limit.
     pub fn stay(&self, limit: Duration) -> Result<Staying, Box<dyn Error>> {
-        self.stay_in(&self.resident, limit)
+        self.stay_in(&self.resident, limit, 1)
     }
 
-    /// The same in a stream.
-    pub fn stay_in(&self, stream: &Stream, limit: Duration) -> Result<Staying, Box<dyn Error>> {
+    /// The same in a stream, by some blocks.
+    pub fn stay_in(&self, stream: &Stream, limit: Duration, blocks: u32) -> Result<Staying, Box<dyn Error>> {
         let words = MappedWords::new(&self.context, 2)?;
         let arguments = [words.device_pointer().0, limit.as_nanos() as u64];
-        let shape = LaunchShape::new([1, 1, 1], [1, 1, 1]);
+        let shape = LaunchShape::new([blocks, 1, 1], [1, 1, 1]);
         // SAFETY: two words, which live until the kernel has ended: see `Staying::end`.
         unsafe { self.function("stay")?.launch(stream, &shape, &arguments)? };
         Ok(Staying { stream: stream.clone(), words })
@@ -82,6 +82,17 @@ pub fn timed<T, E>(work: impl FnOnce() -> Result<T, E>) -> Result<(T, Duration),
     let started = Instant::now();
     let done = work()?;
     Ok((done, started.elapsed()))
+}
+
+/// Whether the work of a stream ends in time; waits no longer.
+pub fn ends(stream: &Stream, time: Duration) -> Result<bool, Box<dyn Error>> {
+    let begun = Instant::now();
+    while !stream.is_idle()? {
+        if begun.elapsed() > time {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 pub fn ensure(holds: bool, what: &str) -> Outcome {

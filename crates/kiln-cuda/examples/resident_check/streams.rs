@@ -5,10 +5,10 @@
 //!
 //! What waits is reported and is no failure.
 
-use crate::rig::{Outcome, Rig, Staying, timed};
+use crate::rig::{Outcome, Rig, Staying, ends, timed};
 use kiln_cuda::driver::{DeviceBuffer, LaunchShape, Stream};
 use std::error::Error;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long the kernels are resident if the host does not release them.
 const STAY: Duration = Duration::from_secs(2);
@@ -36,7 +36,7 @@ struct Beside<'a> {
 impl<'a> Beside<'a> {
     fn new(rig: &'a Rig) -> Found<Self> {
         let own = Stream::new(&rig.context)?;
-        Ok(Beside { staying: Some(rig.stay_in(&own, STAY)?), rig, own, waits: Vec::new() })
+        Ok(Beside { staying: Some(rig.stay_in(&own, STAY, 1)?), rig, own, waits: Vec::new() })
     }
 
     /// Calls something for the stream of a number, and says so if that took long.
@@ -45,7 +45,7 @@ impl<'a> Beside<'a> {
         if took >= LONG {
             self.waits.push((what, number));
             self.end()?;
-            self.staying = Some(self.rig.stay_in(&self.own, STAY)?);
+            self.staying = Some(self.rig.stay_in(&self.own, STAY, 1)?);
         }
         Ok(value)
     }
@@ -73,7 +73,7 @@ impl<'a> Beside<'a> {
         // streams write to it is of no account.
         self.call("copy", number, || Ok(unsafe { stream.upload(at, &[1; 64]) }?))?;
         self.call("launch", number, || launch(rig, &stream, buffer))?;
-        self.call("work", number, || ends(&stream).map(drop))?;
+        self.call("work", number, || ends(&stream, LONG).map(drop))?;
         Ok(stream)
     }
 }
@@ -130,9 +130,9 @@ fn waits(rig: &Rig, before: &str) -> Outcome {
 fn residents(rig: &Rig, buffer: &DeviceBuffer) -> Outcome {
     let (mut staying, mut stopped) = (Vec::new(), None);
     while staying.len() < MOST && stopped.is_none() {
-        staying.push(rig.stay_in(&Stream::new(&rig.context)?, STAY)?);
+        staying.push(rig.stay_in(&Stream::new(&rig.context)?, STAY, 1)?);
         launch(rig, &rig.stream, buffer)?;
-        stopped = (!ends(&rig.stream)?).then_some(staying.len());
+        stopped = (!ends(&rig.stream, LONG)?).then_some(staying.len());
     }
     println!("  resident kernels beside which the work of another stream waits: {stopped:?} of {MOST}");
     // All of them first: what one of them used is freed when none is there.
@@ -145,15 +145,4 @@ fn launch(rig: &Rig, stream: &Stream, buffer: &DeviceBuffer) -> Outcome {
     // SAFETY: the buffer has the two lines of 64 bytes that the kernel takes, and outlives all of
     // this.
     Ok(unsafe { rig.function("answer_once")?.launch(stream, &SHAPE, &[at.0, at.0 + 64]) }?)
-}
-
-/// Whether the work of a stream ends in time; waits no longer.
-fn ends(stream: &Stream) -> Found<bool> {
-    let begun = Instant::now();
-    while !stream.is_idle()? {
-        if begun.elapsed() > LONG {
-            return Ok(false);
-        }
-    }
-    Ok(true)
 }
