@@ -354,7 +354,7 @@ impl Writer<'_> {
         for (seen, value) in [(a, c), (b, d)] {
             let (wide, other) = (self.widened(half, seen), self.widened(half, value));
             self.put(format_args!("add.f32 {wide}, {wide}, {other}"));
-            self.put(format_args!("cvt.rn.{}.f32 {seen}, {wide}", suffix(half)));
+            self.convert(Scalar::F32, half, wide, seen);
         }
         self.put(format_args!("mov.b32 {next}, {{{a}, {b}}}"));
     }
@@ -374,7 +374,7 @@ impl Writer<'_> {
             Scalar::F16 | Scalar::BF16 => {
                 let (a, b) = (self.widened(elem, seen), self.widened(elem, value));
                 self.put(format_args!("{name}.f32 {a}, {a}, {b}"));
-                self.put(format_args!("cvt.rn.{}.f32 {next}, {a}", suffix(elem)));
+                self.convert(Scalar::F32, elem, a, next);
             }
             _ => self.put(format_args!("{name}.{} {next}, {seen}, {value}", suffix(elem))),
         }
