@@ -170,8 +170,8 @@ pub trait Backend: Send + Sync {
     /// A new stream.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] where the device has no room for one more beside a resident launch that
-    /// no [`Tenant`] ends; failures of the device.
+    /// [`Error::Unavailable`] where the device has no room for one more beside a resident launch
+    /// that no [`Tenant`] ends; failures of the device.
     fn create_stream(&self) -> Result<StreamId>;
 
     /// Releases a stream after its work. From then on its number means the default stream, which is

@@ -31,8 +31,8 @@ use std::process::Command;
 /// KILN_PACKAGE load the file.
 #[derive(clap::Args)]
 pub struct Args {
-    /// What to compile for: sm_75, sm_80, sm_86, sm_87, sm_89, sm_90, sm_100, sm_101, sm_120, cpu or
-    /// wgpu; may be given several times
+    /// What to compile for: sm_75, sm_80, sm_86, sm_87, sm_89, sm_90, sm_100, sm_101, sm_120, cpu
+    /// or wgpu; may be given several times
     #[arg(long = "target", value_name = "TARGET", required = true)]
     targets: Vec<String>,
     /// The file to write

@@ -6,8 +6,8 @@
 //! cargo run --release -p kiln-cuda --example resident_check [CHECK]...
 //! ```
 //!
-//! The checks are `stalls`, `streams`, `room`, `lanes`, `mailbox`, `backend` and `peers`, by default
-//! all.
+//! The checks are `stalls`, `streams`, `room`, `lanes`, `mailbox`, `backend` and `peers`, by
+//! default all.
 //! `stalls` and `streams` run in processes of their own, since the driver's mode of loading modules
 //! and the number of its queues are chosen once a process.
 

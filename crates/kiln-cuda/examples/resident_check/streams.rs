@@ -18,8 +18,8 @@ const SHAPE: LaunchShape = LaunchShape::new([1, 1, 1], [16, 1, 1]);
 /// Streams, and resident kernels, at most.
 const MOST: usize = 40;
 
-/// What is measured: the cost of streams, and what waits beside a resident kernel before which there
-/// were no streams, as many, or as many with work.
+/// What is measured: the cost of streams, and what waits beside a resident kernel before which
+/// there were no streams, as many, or as many with work.
 pub const PARTS: [&str; 4] = ["cost", "nothing", "made", "used"];
 
 type Found<T> = Result<T, Box<dyn Error>>;

@@ -9,7 +9,8 @@
 //! | `artifact.rs` | a compiled kernel as bytes |
 //! | `offline.rs` | kernels compiled for packages |
 //! | `graphs.rs` | launches that are enqueued in one call |
-//! | `residents.rs`, `tenants.rs`, `tenancy.rs` | resident kernels, their owners, and both together |
+//! | `residents.rs`, `tenants.rs` | resident kernels and their owners |
+//! | `tenancy.rs` | both of a context, for all its backends |
 //! | `mappings.rs` | memory that the host and running kernels share |
 //! | `raw.rs` | memory of other libraries |
 //! | `capabilities.rs` | what GPUs of a compute capability can do |

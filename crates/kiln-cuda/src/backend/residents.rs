@@ -6,7 +6,6 @@
 use super::device::Device;
 use super::program::CudaProgram;
 use super::streams::Queue;
-use super::tenancy::occupied;
 use crate::driver::{self, Event, Function, ResidentGuard, StreamPlace};
 use kiln_backend::{Error, Launch, ResidentId, Result, StreamPriority};
 use std::collections::HashMap;
@@ -195,5 +194,14 @@ impl Drop for Residents {
         for (_, resident) in table.live.drain().filter(|(_, resident)| resident.may_run()) {
             std::mem::forget(resident);
         }
+    }
+}
+
+/// That something cannot be had beside the launches that run.
+pub(super) fn occupied(what: &'static str, device: &str) -> Error {
+    Error::Unavailable {
+        device: format!("{what} on {device}"),
+        reason: "a resident launch runs there, for whose end the driver would wait".into(),
+        hint: "Compile and load programs, and make streams, before the launch, or end it meanwhile.".into(),
     }
 }

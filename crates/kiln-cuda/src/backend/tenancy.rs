@@ -2,10 +2,10 @@
 //! the context share them, since what the driver does not do beside a resident kernel it does not
 //! do beside one of another backend.
 
-use super::residents::{OwnStream, Residents};
+use super::residents::{OwnStream, Residents, occupied};
 use super::tenants::Tenants;
 use crate::driver::{Context, StreamPlace};
-use kiln_backend::{Error, Result, Tenant};
+use kiln_backend::{Result, Tenant};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// For how many streams there is room at once, where there is none: making it stops the tenants.
@@ -40,7 +40,7 @@ impl Tenancy {
     /// runs: `what` of a device.
     ///
     /// # Errors
-    /// Those of `work` and of the tenants; [`Error::Unavailable`] where a resident launch runs that
+    /// Those of `work` and of the tenants; [`Error::Unavailable`](kiln_backend::Error::Unavailable) where a resident launch runs that
     /// no tenant ends.
     pub(super) fn with_room<T>(
         &self,
@@ -77,14 +77,5 @@ impl Tenancy {
             self.residents.keep(stream);
         }
         self.tenants.add(tenant);
-    }
-}
-
-/// That something cannot be had beside the launches that run.
-pub(super) fn occupied(what: &'static str, device: &str) -> Error {
-    Error::Unavailable {
-        device: format!("{what} on {device}"),
-        reason: "a resident launch runs there, for whose end the driver would wait".into(),
-        hint: "Compile and load programs, and make streams, before the launch, or end it meanwhile.".into(),
     }
 }

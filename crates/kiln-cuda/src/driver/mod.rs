@@ -29,12 +29,12 @@
 //!
 //! Some calls wait for the end of every kernel of the context: loading a program, unloading it,
 //! unpinning memory, freeing memory that is not of the pool, making more streams than there ever
-//! were. [`Context::begin_resident`] puts off what is made by drops; callers that load programs must
-//! ensure that no kernel is resident meanwhile, and callers that make streams ask
-//! [`Context::stream_place`]. [`Module::function`] loads the kernel at once and not, as the driver does by default,
-//! before its first launch. That does not depend on `CUDA_MODULE_LOADING`, which would have to be
-//! set in the environment of a process that may already have threads, and makes no difference to
-//! what waits.
+//! were. [`Context::begin_resident`] puts off what is made by drops; callers that load programs
+//! must ensure that no kernel is resident meanwhile, and callers that make streams ask
+//! [`Context::stream_place`]. [`Module::function`] loads the kernel at once and not, as the driver
+//! does by default, before its first launch. That does not depend on `CUDA_MODULE_LOADING`, which
+//! would have to be set in the environment of a process that may already have threads, and makes no
+//! difference to what waits.
 //!
 //! # Errors
 //!
@@ -86,6 +86,7 @@ mod shape;
 mod staging;
 mod status;
 mod stream;
+mod stream_place;
 mod stream_room;
 mod tensor_map;
 mod timer;
@@ -108,7 +109,7 @@ pub use pinned::PinnedBuffer;
 pub use resident::ResidentGuard;
 pub use shape::LaunchShape;
 pub use stream::Stream;
-pub use stream_room::StreamPlace;
+pub use stream_place::StreamPlace;
 pub use tensor_map::{MapElement, MapShape, TensorMap};
 pub use timer::Timer;
 pub use version::{CudaVersion, PtxVersion};

@@ -3,7 +3,7 @@
 use super::context::Context;
 use super::error::{CudaError, Result};
 use super::ffi::{self, Status, StreamHandle};
-use super::stream_room::StreamPlace;
+use super::stream_place::StreamPlace;
 use std::ffi::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -140,6 +140,16 @@ impl Stream {
     /// memory again at every launch.
     pub(super) fn refuse_recording(&self, what: &'static str) -> Result<()> {
         if self.is_capturing()? { Err(CudaError::Recording { what }) } else { Ok(()) }
+    }
+}
+
+impl Context {
+    /// Makes room for so many streams more than there are. May wait for all kernels of the context.
+    ///
+    /// # Errors
+    /// Those of the calls.
+    pub fn make_stream_room(&self, streams: usize) -> Result<()> {
+        (0..streams).map(|_| Stream::new(self)).collect::<Result<Vec<Stream>>>().map(drop)
     }
 }
 

@@ -34,9 +34,9 @@ const HEARTBEAT_POLLS: u32 = 64;
 /// Polls without work after which a worker that can get no message waits for a command alone,
 /// whatever the configuration says: longer than the host takes between two of them.
 const VACANT_AFTER: u32 = 64;
-/// How long it then sleeps between polls, in nanoseconds. Each poll takes of a bus that workers with
-/// actors need: with 131 that polled beside it, a worker of an H200 took 4 to 13 us for a message,
-/// alone 2.7.
+/// How long it then sleeps between polls, in nanoseconds. Each poll takes of a bus that workers
+/// with actors need: with 131 that polled beside it, a worker of an H200 took 4 to 13 us for a
+/// message, alone 2.7.
 pub(crate) const VACANT_SLEEP_NS: u32 = 20_000;
 
 /// Records the resident kernel. Parameters: inbox, outbox, arena, then the first three numbers of
@@ -200,8 +200,8 @@ impl WorkerMemory {
     /// Shows the host that the worker lives.
     #[device(crate = kiln_lang)]
     fn beat(&self, quad: [Val<u32>; 4]) {
-        // SAFETY: every worker has a line in the outbox; the host reads the quad whole, and all lanes
-        // store the same.
+        // SAFETY: every worker has a line in the outbox; the host reads the quad whole, and all
+        // lanes store the same.
         unsafe { self.outbox.set_quad_unchecked(self.number * LINE + HEARTBEAT, quad) };
     }
 }
