@@ -40,8 +40,9 @@ impl Tenancy {
     /// runs: `what` of a device.
     ///
     /// # Errors
-    /// Those of `work` and of the tenants; [`Error::Unavailable`](kiln_backend::Error::Unavailable) where a resident launch runs that
-    /// no tenant ends.
+    /// Those of `work` and of the tenants;
+    /// [`Error::Unavailable`](kiln_backend::Error::Unavailable) where a resident launch runs that no
+    /// tenant ends.
     pub(super) fn with_room<T>(
         &self,
         what: &'static str,
