@@ -41,8 +41,8 @@ impl Tenancy {
     ///
     /// # Errors
     /// Those of `work` and of the tenants;
-    /// [`Error::Unavailable`](kiln_backend::Error::Unavailable) where a resident launch runs that no
-    /// tenant ends.
+    /// [`Error::Unavailable`](kiln_backend::Error::Unavailable) where a resident launch runs that
+    /// no tenant ends.
     pub(super) fn with_room<T>(
         &self,
         what: &'static str,
