@@ -4,6 +4,8 @@
 use crate::actors::{active, defaults, running_sum, same};
 use crate::case::{Case, cases};
 use crate::trial::{Stop, Trial, Verdict, holds};
+use kiln_backend::Residency;
+use kiln_kernels::Matmul;
 use kiln_lang::prelude::*;
 use kiln_ring::{RingConfig, RingRuntime, RuntimeConfig};
 use kiln_runtime::{Device, Stream, Tensor};
@@ -15,6 +17,7 @@ pub fn cases() -> Vec<Case> {
     cases!["actors_beside":
         streams_are_made;
         the_device_is_opened_again;
+        kernels_that_need_a_multiprocessor;
     ]
 }
 
@@ -26,7 +29,19 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// Does something beside an actor that stays, and answers before and after. If that takes too long
 /// the actor goes, and with it whatever was waited for.
 fn beside(device: &Device, work: impl FnOnce() -> Verdict + Send) -> Verdict {
-    let config = RuntimeConfig { workers: Some(1), ..defaults() };
+    beside_workers(device, 1, work)
+}
+
+/// The same beside workers on all multiprocessors of a GPU.
+pub(crate) fn beside_all(device: &Device, work: impl FnOnce() -> Verdict + Send) -> Verdict {
+    let gpu = device.properties();
+    let has_all = gpu.residency == Residency::Beside && gpu.warp > 1;
+    beside_workers(device, if has_all { gpu.units as usize } else { 1 }, work)
+}
+
+fn beside_workers(device: &Device, workers: usize, work: impl FnOnce() -> Verdict + Send) -> Verdict {
+    // They do not go by themselves.
+    let config = RuntimeConfig { workers: Some(workers), park_after: None, ..defaults() };
     let rt = RingRuntime::with(device, config)?;
     let actor = active(&rt, running_sum, RingConfig::default().state(0))?;
     same("before", actor.ask(1)?, Some(1))?;
@@ -81,5 +96,55 @@ fn the_device_is_opened_again(trial: &mut Trial<'_>) -> Verdict {
         let other = Device::open_apart(device.id())?;
         launched(&other, 5, None)?;
         beside(&other, || launched(device, 6, None).and(launched(&other, 7, Some(&other.stream()?))))
+    })
+}
+
+/// Reverses parts of 32, in some of 16 KiB of shared memory.
+#[kernel(crate = kiln_runtime)]
+fn reversed(x: &Tensor<u32, 1>, y: &mut Tensor<u32, 1>) {
+    let s = shared::<u32, 1>([4096]);
+    let (t, i) = (thread_id(0), thread_index());
+    // SAFETY: each thread writes its own element, and reads after the barrier.
+    unsafe { s.put(t * 100, x.get_or(i, 0)) };
+    barrier();
+    y.set_or_skip(i, s.get((val(31i64) - t) * 100));
+}
+
+/// The number at a place in one of 1024 of each thread: in memory of its own.
+#[kernel(crate = kiln_runtime)]
+fn remembered(y: &mut Tensor<u32, 1>, step: Val<i64>) {
+    let (i, numbers) = (thread_index(), local::<u32>(1024));
+    for at in range(0, 1024) {
+        numbers.set(at, (at + i).cast::<u32>());
+    }
+    y.set_or_skip(i, numbers.get(i * step % 1024));
+}
+
+fn kernels_that_need_a_multiprocessor(trial: &mut Trial<'_>) -> Verdict {
+    let data = trial.random::<u32>(301);
+    let small = trial.device.properties().residency != Residency::Beside;
+    // Whose programs have all registers and most of the shared memory of one.
+    let n: usize = if small || trial.device.properties().warp == 1 { 64 } else { 1024 };
+    let numbers: Vec<bf16> = (0..n * n).map(|i| bf16::from_f32((i * 7 % 31) as f32)).collect();
+    let one: Vec<bf16> = (0..n * n).map(|i| bf16::from_f32(f32::from(i / n == i % n))).collect();
+    let device = trial.device;
+    beside_all(device, || {
+        let (x, mut y) = (device.tensor(&data, [301])?, device.tensor(&[7u32; 301], [301])?);
+        reversed(&x, &mut y).grid([10]).block([32]).launch(device)?;
+        let other = |i: usize| i / 32 * 32 + 31 - i % 32;
+        let expected: Vec<u32> = (0..301).map(|i| data.get(other(i)).copied().unwrap_or(0)).collect();
+        holds("by shared memory", &y, &expected)?;
+        remembered(&mut y, 37).grid([10]).block([32]).launch(device)?;
+        let expected: Vec<u32> = (0..301).map(|i| i * 37 % 1024 + i).collect();
+        holds("by local memory", &y, &expected)?;
+        let (a, b) = (device.tensor(&numbers, [n, n])?, device.tensor(&one, [n, n])?);
+        let mut c = device.zeros::<bf16, 2>([n, n])?;
+        Matmul::new(&a, &b).run(&mut c)?;
+        holds("a product", &c, &numbers)?;
+        let mut d = device.zeros::<bf16, 2>([n, n])?;
+        let (graph, ()) = device
+            .graph(|_| Matmul::new(&b, &c).run(&mut d).and_then(|()| Matmul::new(&d, &b).run(&mut c)))?;
+        graph.replay()?;
+        holds("products in a graph", &c, &numbers)
     })
 }

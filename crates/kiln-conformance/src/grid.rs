@@ -1,5 +1,6 @@
 //! Barriers of the grid: all blocks of a launch wait for each other.
 
+use crate::actors_beside::beside_all;
 use crate::case::{Case, cases};
 use crate::trial::{Stop, Trial, Verdict, ensure, holds, list};
 use kiln_lang::prelude::*;
@@ -12,6 +13,7 @@ pub fn cases() -> Vec<Case> {
         launches_in_a_graph;
         a_fault_ends_all_blocks;
         grids_that_do_not_fit;
+        beside_actors;
     ]
 }
 
@@ -85,6 +87,20 @@ fn sums_of_all_blocks(trial: &mut Trial<'_>) -> Verdict {
         holds(&format!("{blocks} blocks"), &all, &vec![total; blocks])?;
     }
     Ok(())
+}
+
+/// One of a multiprocessor's blocks is an actor's, and all of these run at once.
+fn beside_actors(trial: &mut Trial<'_>) -> Verdict {
+    let blocks = if trial.device.properties().warp > 1 { trial.device.properties().units } else { 3 };
+    let data = trial.random::<u32>(32 * blocks as usize);
+    let device = trial.device;
+    beside_all(device, || {
+        let x = device.tensor(&data, [data.len()])?;
+        let (mut sums, mut all) = (device.uninit([blocks as usize])?, device.uninit([blocks as usize])?);
+        shares(&x, &mut sums, &mut all).grid([blocks]).block([32]).launch(device)?;
+        let total = data.iter().fold(0, |sum: u32, x| sum.wrapping_add(*x));
+        holds("the sum", &all, &vec![total; blocks as usize])
+    })
 }
 
 /// Launches of a graph begin to count anew, each by itself, and so does one beside the graph.

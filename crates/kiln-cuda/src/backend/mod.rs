@@ -22,6 +22,7 @@
 
 mod artifact;
 mod capabilities;
+mod crowd;
 mod device;
 mod graphs;
 mod mappings;
@@ -50,6 +51,7 @@ use crate::driver::{
 };
 use crate::ptx;
 use artifact::{Artifact, Code};
+use crowd::Crowd;
 use device::Device;
 use kiln_backend::{
     Artifacts, Backend, Compiled, DevicePtr, Diagnostics, DumpStage, Error, EventId, Graphs, HostCall,
@@ -65,6 +67,7 @@ use sites::SiteTable;
 use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+use streams::Queue;
 use tenancy::Tenancy;
 
 /// A digest of the compiler's and the emitter's sources (`build.rs`), so that code of an older
@@ -208,6 +211,7 @@ impl Cuda {
         let tenancy = Tenancy::of(&context);
         let places = [tenancy.stream_place(&id)?, tenancy.stream_place(&id)?];
         let device = Arc::new(Device::open(id, context, places)?);
+        tenancy.know(&device);
         Ok(Cuda { device, mappings: Mappings::default(), tenancy })
     }
 
@@ -225,6 +229,22 @@ impl Cuda {
     /// Loads an artifact.
     fn load_program(&self, artifact: &Artifact) -> Result<CudaProgram> {
         self.with_room("a program", || CudaProgram::load(&self.device, artifact))
+    }
+
+    /// Launches a kernel that may find no room beside resident launches.
+    ///
+    /// # Safety
+    /// That of [`Backend::launch`].
+    unsafe fn launch_with_room(
+        &self,
+        program: &CudaProgram,
+        queue: &Arc<Queue>,
+        launch: Launch<'_>,
+    ) -> Result<()> {
+        let (gpu, claim) = (self.device.context.properties(), program.claim(launch.grid));
+        let fits = |crowd: &Crowd| crowd.has_room(gpu, &claim);
+        // SAFETY: as the caller promises.
+        self.tenancy.enqueue((&self.device, queue), fits, || unsafe { program.launch(queue, launch) })
     }
 
     fn check<T>(&self, result: crate::driver::Result<T>) -> Result<T> {
@@ -398,8 +418,13 @@ impl Backend for Cuda {
 
     #[inline]
     unsafe fn launch(&self, program: &dyn Program, launch: Launch<'_>) -> Result<()> {
+        let (program, queue) = (self.own(program)?, self.device.streams.get(launch.stream));
+        if program.fills() || self.tenancy.is_crowded() {
+            // SAFETY: as the caller promises.
+            return unsafe { self.launch_with_room(program, &queue, launch) };
+        }
         // SAFETY: as the caller promises.
-        unsafe { self.own(program)?.launch(&self.device.streams.get(launch.stream), launch) }
+        unsafe { program.launch(&queue, launch) }
     }
 
     fn create_stream(&self) -> Result<StreamId> {
@@ -551,9 +576,8 @@ impl MappedMemory for Cuda {
 impl kiln_backend::Residents for Cuda {
     unsafe fn launch_resident(&self, program: &Arc<dyn Program>, launch: Launch<'_>) -> Result<ResidentId> {
         let program = self.own(&**program)?;
-        let _door = self.tenancy.tenants.enter();
         // SAFETY: as the caller promises.
-        unsafe { self.tenancy.residents.begin(&self.device, program, launch) }
+        unsafe { self.tenancy.begin(&self.device, program, launch) }
     }
 
     fn resident_done(&self, id: ResidentId) -> Result<bool> {

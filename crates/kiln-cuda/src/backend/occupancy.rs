@@ -12,7 +12,33 @@ const SHARED_UNIT: u32 = 128;
 const REGISTER_UNIT: u32 = 256;
 
 /// Parts of a multiprocessor, each of which has its own warps and its own part of the registers.
-const PARTS: u32 = 4;
+pub(super) const PARTS: u32 = 4;
+
+/// What a block takes of a multiprocessor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Block {
+    pub(super) warps: u32,
+    /// Registers of a warp.
+    pub(super) registers: u32,
+    /// Bytes of shared memory, with those that the system has of each block.
+    pub(super) shared: u32,
+    /// Whether it has shared memory of its own.
+    pub(super) shares: bool,
+}
+
+impl Block {
+    /// That of a kernel by as many threads and bytes of dynamic shared memory.
+    pub(super) fn of(gpu: &DeviceProperties, used: &FunctionAttributes, threads: u32, dynamic: u32) -> Block {
+        let own = used.shared_bytes.saturating_add(dynamic);
+        let shared = own.saturating_add(gpu.shared_reserved).checked_next_multiple_of(SHARED_UNIT);
+        Block {
+            warps: threads.div_ceil(gpu.warp.max(1)).max(1),
+            registers: (used.registers.max(1) * gpu.warp).next_multiple_of(REGISTER_UNIT),
+            shared: shared.unwrap_or(u32::MAX),
+            shares: own > 0,
+        }
+    }
+}
 
 /// The occupancy of a kernel of which the driver puts `blocks` on a multiprocessor, with as many
 /// threads and bytes of dynamic shared memory each.
@@ -23,14 +49,9 @@ pub(super) fn occupancy(
     dynamic: u32,
     blocks: u32,
 ) -> Occupancy {
-    let warps = threads.div_ceil(gpu.warp.max(1)).max(1);
+    let Block { warps, registers, shared, .. } = Block::of(gpu, used, threads, dynamic);
     let max_warps = gpu.max_threads_per_multiprocessor / gpu.warp.max(1);
-    let shared = used.shared_bytes.saturating_add(dynamic).saturating_add(gpu.shared_reserved);
-    let by_shared = match shared {
-        0 => u32::MAX,
-        bytes => gpu.shared_per_multiprocessor / bytes.next_multiple_of(SHARED_UNIT),
-    };
-    let registers = (used.registers.max(1) * gpu.warp).next_multiple_of(REGISTER_UNIT);
+    let by_shared = gpu.shared_per_multiprocessor.checked_div(shared).unwrap_or(u32::MAX);
     let by_registers = gpu.registers_per_multiprocessor / PARTS / registers * PARTS / warps;
     let bounds = [
         (OccupancyLimit::Threads, max_warps / warps),
@@ -44,12 +65,12 @@ pub(super) fn occupancy(
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::driver::ComputeCapability;
 
     /// The figures of an H100 that matter here.
-    fn h100() -> DeviceProperties {
+    pub(crate) fn h100() -> DeviceProperties {
         DeviceProperties {
             name: "H100".into(),
             compute_capability: ComputeCapability { major: 9, minor: 0 },

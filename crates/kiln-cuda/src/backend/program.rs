@@ -1,9 +1,10 @@
 //! A compiled kernel on a device, and its launch.
 
 use super::artifact::{Artifact, Code};
+use super::crowd::{Claim, Crowd, Together};
 use super::device::Device;
 use super::maps::MapSlot;
-use super::occupancy::occupancy;
+use super::occupancy::{Block, occupancy};
 use super::streams::Queue;
 use crate::driver::{Function, JitOptions, KernelNode, LaunchShape, Module, TensorMap};
 use crate::ptx::STATIC_SHARED;
@@ -35,6 +36,10 @@ pub(super) struct CudaProgram {
     hidden: Option<Hidden>,
     /// The most blocks of a launch, where all of them must run at the same time.
     most_blocks: Option<u64>,
+    /// What a block takes of a multiprocessor.
+    block: Block,
+    /// Whether there may be no room beside a grid of actors.
+    fills: bool,
     maps: Vec<MapSlot>,
     report: Report,
 }
@@ -75,6 +80,11 @@ impl CudaProgram {
         };
         let most_blocks =
             artifact.grid_barrier.then(|| blocks_at_once(device, &function, &shape)).transpose()?;
+        let gpu = device.context.properties();
+        let block = Block::of(gpu, &used, threads, dynamic);
+        let claim = Claim { block, together: together(device, &shape, most_blocks, [1; 3]) };
+        let fills = !Crowd::typical(gpu).has_room(gpu, &claim);
+        reserve_local(device, used.local_bytes);
         let report =
             Report { threads, registers: used.registers, shared: artifact.shared, spills: artifact.spills };
         Ok(CudaProgram {
@@ -89,6 +99,8 @@ impl CudaProgram {
             addresses: artifact.addresses.clone(),
             hidden: hidden(device, artifact),
             most_blocks,
+            block,
+            fills,
             maps: artifact.maps.iter().cloned().map(MapSlot::new).collect(),
             report,
         })
@@ -99,13 +111,32 @@ impl CudaProgram {
         Arc::ptr_eq(&self.device, device)
     }
 
-    /// The code for a resident launch, all of whose blocks must run at once.
+    /// The code for a resident launch, all of whose blocks must run at once. Other kernels have
+    /// shared memory beside them only where they prefer it themselves.
     pub(super) fn resident_function(&self, grid: [u32; 3]) -> Result<Function> {
         self.check_grid(grid)?;
         let Some(function) = &self.function else { return Err(self.internal("it was dropped".into())) };
         let limit = blocks_at_once(&self.device, function, &self.shape)?;
         self.check_blocks("blocks of a resident launch", grid, limit)?;
+        self.explained(function.prefer_shared())?;
         Ok(function.clone())
+    }
+
+    /// What a block takes of a multiprocessor.
+    pub(super) fn block(&self) -> Block {
+        self.block
+    }
+
+    /// Whether a launch has to look for room beside resident ones, even where those are small.
+    #[inline]
+    pub(super) fn fills(&self) -> bool {
+        self.fills
+    }
+
+    /// What a launch asks of the multiprocessors.
+    pub(super) fn claim(&self, grid: [u32; 3]) -> Claim {
+        let together = together(&self.device, &self.shape, self.most_blocks, grid);
+        Claim { block: self.block, together }
     }
 
     /// Enqueues a launch.
@@ -266,7 +297,7 @@ impl CudaProgram {
     }
 
     fn check_blocks(&self, what: &str, grid: [u32; 3], limit: u64) -> Result<()> {
-        let given = grid.iter().fold(1u64, |blocks, extent| blocks.saturating_mul((*extent).into()));
+        let given = count(grid);
         if given <= limit {
             return Ok(());
         }
@@ -319,6 +350,30 @@ fn blocks_at_once(device: &Device, function: &Function, shape: &LaunchShape) -> 
     let each = function.blocks_per_multiprocessor(shape.block.iter().product(), shape.shared_bytes);
     let each = each.map_err(|error| device.explain(error))?;
     Ok(u64::from(each) * u64::from(device.properties.units))
+}
+
+/// Which blocks of a launch must run at the same time, if at most so many can.
+fn together(device: &Device, shape: &LaunchShape, most_blocks: Option<u64>, grid: [u32; 3]) -> Together {
+    match (most_blocks, shape.cluster) {
+        (Some(most), _) => {
+            Together::All { blocks: count(grid), each: most / u64::from(device.properties.units).max(1) }
+        }
+        (None, Some([blocks, ..])) => Together::Cluster(blocks),
+        (None, None) => Together::One,
+    }
+}
+
+/// The blocks of a grid.
+fn count(grid: [u32; 3]) -> u64 {
+    grid.iter().fold(1u64, |blocks, extent| blocks.saturating_mul((*extent).into()))
+}
+
+/// Has room for local memory made while nothing resident runs: a launch would wait for its end.
+/// Where there is not that much memory the launch says so.
+fn reserve_local(device: &Device, bytes: u32) {
+    if device.context.local_bytes().is_ok_and(|room| room < bytes as usize) {
+        let _ = device.context.reserve_local(bytes as usize);
+    }
 }
 
 fn hidden(device: &Device, artifact: &Artifact) -> Option<Hidden> {

@@ -3,7 +3,9 @@
 //! The stream of one that is over, its events and its reports serve the next: a parked grid is
 //! launched by a send, and to make them anew would take longer than the launch.
 
+use super::crowd::Crowd;
 use super::device::Device;
+use super::occupancy::Block;
 use super::program::CudaProgram;
 use super::streams::Queue;
 use crate::driver::{self, Event, Function, ResidentGuard, StreamPlace};
@@ -31,7 +33,7 @@ struct Table {
 /// What a resident launch runs in.
 pub(super) struct OwnStream {
     queue: Arc<Queue>,
-    /// After what was in the launch's stream.
+    /// After what the launch waits for.
     before: Event,
     end: Event,
 }
@@ -43,12 +45,24 @@ impl OwnStream {
         let (before, end) = (Event::new(context)?, Event::new(context)?);
         Ok(OwnStream { queue, before, end })
     }
+
+    /// Waits for what is in another stream.
+    fn come_after(&self, other: &Queue) -> driver::Result<()> {
+        self.before.record(&other.stream)?;
+        self.queue.stream.wait(&self.before)
+    }
 }
 
 struct Resident {
     own: OwnStream,
     /// Whose launch it is.
     owner: Weak<Device>,
+    /// Its blocks, and what each takes of a multiprocessor.
+    blocks: u64,
+    block: Block,
+    /// Whether it began on a GPU without work: where a multiprocessor works it may keep its memory
+    /// divided as it was, with little that is shared.
+    was_first: bool,
     /// Keeps the code on the device.
     _function: Function,
     /// Nothing is freed whose freeing would wait for it.
@@ -62,8 +76,9 @@ impl Resident {
 }
 
 impl Residents {
-    /// Enqueues a launch in a stream of its own, behind what is in the launch's. No thread may load
-    /// a program meanwhile: [`Tenants::enter`](super::tenants::Tenants::enter).
+    /// Enqueues a launch in a stream of its own, behind what is in the launch's and in `filling`.
+    /// `is_idle` says whether no stream has work. No thread may load a program or enqueue a large
+    /// kernel meanwhile: [`Tenants::enter`](super::tenants::Tenants::enter).
     ///
     /// # Errors
     /// [`Error::Unavailable`](kiln_backend::Error::Unavailable) where the driver would wait for
@@ -76,22 +91,32 @@ impl Residents {
         device: &Arc<Device>,
         program: &CudaProgram,
         launch: Launch<'_>,
+        filling: &[Arc<Queue>],
+        is_idle: &dyn Fn() -> bool,
     ) -> Result<ResidentId> {
         let function = program.resident_function(launch.grid)?;
+        let blocks = launch.grid.iter().map(|&extent| u64::from(extent)).product();
         let explain = |error| device.explain(error);
         let own = self.own_stream(device)?;
-        own.before.record(&device.streams.get(launch.stream).stream).map_err(explain)?;
-        own.queue.stream.wait(&own.before).map_err(explain)?;
+        let was_idle = is_idle();
+        if !was_idle {
+            own.come_after(&device.streams.get(launch.stream)).map_err(explain)?;
+            filling.iter().try_for_each(|queue| own.come_after(queue)).map_err(explain)?;
+        }
+        own.before.record(&own.queue.stream).map_err(explain)?;
         let guard = device.context.begin_resident();
         // SAFETY: as the caller promises.
         unsafe { program.launch(&own.queue, launch) }?;
         let recorded = own.end.record(&own.queue.stream);
+        let was_first = was_idle && is_idle();
         let mut table = self.table();
         let id = ResidentId(table.begun);
         table.begun += 1;
         // Recorded also if its end could not be recorded, which means that the context is lost.
         let owner = Arc::downgrade(device);
-        table.live.insert(id, Arc::new(Resident { own, owner, _function: function, _guard: guard }));
+        let block = program.block();
+        let resident = Resident { own, owner, blocks, block, was_first, _function: function, _guard: guard };
+        table.live.insert(id, Arc::new(resident));
         recorded.map(|()| id).map_err(explain)
     }
 
@@ -168,17 +193,33 @@ impl Residents {
         }
     }
 
-    /// Whether a launch may still run. Where the device cannot say, it may.
+    /// Whether a launch may still run.
     pub(super) fn any_runs(&self) -> bool {
+        self.crowd().blocks > 0
+    }
+
+    /// Those that may still run. Where the device cannot say, they may.
+    pub(super) fn crowd(&self) -> Crowd {
         let mut table = self.table();
         // Nobody asks for the end of those whose device was closed.
         let closed = |resident: &Resident| resident.owner.strong_count() == 0 && !resident.may_run();
         let over: Vec<_> = table.live.extract_if(|_, resident| closed(resident)).collect();
-        let any = table.live.values().any(|resident| resident.may_run());
+        let living = table.live.values().filter(|resident| resident.may_run());
+        let crowd = living.fold(Crowd::NONE, |crowd, r| crowd.with(r.block, r.blocks, r.was_first));
         // What was kept for their sake may be freed now, which takes its time.
         drop(table);
         drop(over);
-        any
+        crowd
+    }
+
+    /// Waits until none is behind other work any more.
+    pub(super) fn wait_until_begun(&self) {
+        let living: Vec<_> = self.table().live.values().cloned().collect();
+        for resident in living {
+            while !resident.own.before.has_passed().unwrap_or(true) {
+                std::thread::sleep(NAP);
+            }
+        }
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {

@@ -11,6 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 pub(super) struct Queue {
     pub(super) stream: Stream,
     reports: OnceLock<Reports>,
+    /// Whether the tenancy has it among those with large kernels.
+    pub(super) fills: AtomicBool,
 }
 
 impl Queue {
@@ -21,7 +23,7 @@ impl Queue {
             StreamPriority::High => i32::MIN,
         };
         let stream = Stream::in_place(place, priority)?;
-        Ok(Arc::new(Queue { stream, reports: OnceLock::new() }))
+        Ok(Arc::new(Queue { stream, reports: OnceLock::new(), fills: AtomicBool::new(false) }))
     }
 
     /// Its reports, if something that can report was launched in it.
@@ -143,6 +145,18 @@ impl Streams {
             Ok(event)
         };
         std::iter::once(&self.default).chain(others.values()).map(end).collect()
+    }
+
+    /// Whether no stream has work that is not done.
+    pub(super) fn are_idle(&self) -> Result<bool> {
+        let others = self.others.read().unwrap_or_else(PoisonError::into_inner);
+        let orphans = self.orphans();
+        for queue in std::iter::once(&self.default).chain(others.values()).chain(orphans.iter()) {
+            if !queue.stream.is_idle()? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     fn orphans(&self) -> MutexGuard<'_, Vec<Arc<Queue>>> {

@@ -1,8 +1,10 @@
 //! Room for what the driver does not do beside a resident kernel: loading a program, and making
 //! more streams than there ever were. It waits for every kernel of the context, and holds up the
 //! calls of all other threads meanwhile, whatever the way of loading (measured by
-//! `examples/resident_check`). So those who keep kernels on the GPU are asked to leave first.
+//! `examples/resident_check`). So those who keep kernels on the GPU are asked to leave first, and
+//! where a launch finds no multiprocessor with room for its blocks.
 
+use super::crowd::Crowd;
 use super::residents::Residents;
 use kiln_backend::{Result, Tenant};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
@@ -15,7 +17,8 @@ const ATTEMPTS: usize = 10;
 #[derive(Default)]
 pub(super) struct Tenants {
     known: Mutex<Vec<Weak<dyn Tenant>>>,
-    /// Held for reading while a program is loaded, for writing while a resident launch begins.
+    /// Held for reading while a program is loaded or a large kernel enqueued, for writing while a
+    /// resident launch begins.
     door: RwLock<()>,
     /// One thread at a time requests that the tenants leave.
     turn: Mutex<()>,
@@ -48,32 +51,52 @@ impl Tenants {
         residents: &Residents,
         work: impl FnOnce() -> Result<T>,
     ) -> Result<Option<T>> {
-        if let Some(_door) = self.empty(residents) {
-            return work().map(Some);
+        match self.beside(residents, |crowd| crowd.blocks == 0) {
+            Some(_door) => work().map(Some),
+            None => self.alone(residents)?.map(|_alone| work()).transpose(),
         }
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        for _ in 0..ATTEMPTS {
-            let tenants = self.known().iter().filter_map(Weak::upgrade).collect();
-            let away = Away::ask(tenants)?;
-            let Some(door) = self.empty(residents) else { continue };
-            let outcome = work();
-            drop(door);
-            drop(away);
-            return outcome.map(Some);
-        }
-        Ok(None)
     }
 
-    /// Keeps resident launches from beginning, if none runs.
-    fn empty(&self, residents: &Residents) -> Option<RwLockReadGuard<'_, ()>> {
+    /// Keeps resident launches from beginning, if those that run suit.
+    pub(super) fn beside(
+        &self,
+        residents: &Residents,
+        suit: impl FnOnce(&Crowd) -> bool,
+    ) -> Option<RwLockReadGuard<'_, ()>> {
         let door = self.door.read().unwrap_or_else(PoisonError::into_inner);
-        (!residents.any_runs()).then_some(door)
+        suit(&residents.crowd()).then_some(door)
+    }
+
+    /// Has all tenants leave; `None` where a resident launch runs that no tenant ends.
+    ///
+    /// # Errors
+    /// Those of the tenants.
+    pub(super) fn alone(&self, residents: &Residents) -> Result<Option<Alone<'_>>> {
+        let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        for _ in 0..ATTEMPTS {
+            // Who has not come yet hears no command.
+            residents.wait_until_begun();
+            let tenants = self.known().iter().filter_map(Weak::upgrade).collect();
+            let away = Away::ask(tenants)?;
+            if let Some(door) = self.beside(residents, |crowd| crowd.blocks == 0) {
+                return Ok(Some(Alone { _door: door, _away: away, _turn: turn }));
+            }
+        }
+        Ok(None)
     }
 
     fn known(&self) -> MutexGuard<'_, Vec<Weak<dyn Tenant>>> {
         // Changed by pushes and removals only, so a panic in between leaves nothing half-done.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// No resident launch runs, and none begins, until this drops: first the door opens, then the
+/// tenants come back.
+pub(super) struct Alone<'a> {
+    _door: RwLockReadGuard<'a, ()>,
+    _away: Away,
+    _turn: MutexGuard<'a, ()>,
 }
 
 /// Tenants that have left, and come back when this drops.

@@ -227,6 +227,29 @@ impl Context {
         unsafe { self.api().cuCtxSynchronize() }
     }
 
+    /// Local memory of each thread that there is room for: what a launch needs beyond it the driver
+    /// makes room for first, and waits for all work on the GPU to do so.
+    ///
+    /// # Errors
+    /// Those of the calls.
+    pub fn local_bytes(&self) -> Result<usize> {
+        self.bind()?;
+        let mut bytes = 0;
+        // SAFETY: the context is current, and `bytes` is writable.
+        unsafe { self.api().cuCtxGetLimit(&mut bytes, ffi::LIMIT_STACK_SIZE) }?;
+        Ok(bytes)
+    }
+
+    /// Makes room for so much of it.
+    ///
+    /// # Errors
+    /// Those of the calls.
+    pub fn reserve_local(&self, bytes: usize) -> Result<()> {
+        self.bind()?;
+        // SAFETY: the context is current.
+        unsafe { self.api().cuCtxSetLimit(ffi::LIMIT_STACK_SIZE, bytes) }
+    }
+
     pub(super) fn pool(&self) -> Option<PoolHandle> {
         self.0.pool
     }

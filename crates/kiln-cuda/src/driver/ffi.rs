@@ -84,6 +84,8 @@ pub const POOL_USED: c_int = 7;
 
 /// Attribute of a pointer: the number of the device whose memory it is in.
 pub const POINTER_DEVICE_ORDINAL: c_int = 9;
+/// `CU_LIMIT_STACK_SIZE`: bytes of local memory that a thread may have.
+pub const LIMIT_STACK_SIZE: c_int = 0;
 /// Host memory flag: pinned for all contexts.
 pub const HOST_PORTABLE: c_uint = 1;
 /// Host memory flag: mapped into the device's address space.
@@ -418,6 +420,8 @@ driver_functions! {
         fn cuCtxGetCurrent(context: *mut ContextHandle);
         fn cuCtxSetCurrent(context: ContextHandle);
         fn cuCtxSynchronize();
+        fn cuCtxGetLimit(value: *mut usize, limit: c_int);
+        fn cuCtxSetLimit(limit: c_int, value: usize);
         fn cuCtxEnablePeerAccess(owner: ContextHandle, flags: c_uint);
         fn cuModuleGetLoadingMode(mode: *mut c_int);
 

@@ -42,6 +42,7 @@ mod attribute {
     pub const REGISTERS: i32 = 4;
     pub const BINARY_VERSION: i32 = 6;
     pub const MAX_DYNAMIC_SHARED: i32 = 8;
+    pub const SHARED_CARVEOUT: i32 = 9;
     pub const NON_PORTABLE_CLUSTER: i32 = 14;
 }
 
@@ -115,6 +116,16 @@ impl Function {
     /// Those of the calls, among them a size above the limit.
     pub fn allow_shared(&self, bytes: u32) -> Result<()> {
         self.set(attribute::MAX_DYNAMIC_SHARED, c_int::try_from(bytes).unwrap_or(c_int::MAX))
+    }
+
+    /// Has a multiprocessor that its blocks come to divide its memory so that shared memory gets as
+    /// much as it can. A multiprocessor keeps its division while a block is there, whatever other
+    /// blocks need.
+    ///
+    /// # Errors
+    /// Those of the calls.
+    pub fn prefer_shared(&self) -> Result<()> {
+        self.set(attribute::SHARED_CARVEOUT, 100)
     }
 
     /// Lets launches ask for clusters of 16 blocks, which not every GPU of a generation has room
