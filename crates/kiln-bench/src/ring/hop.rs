@@ -14,8 +14,13 @@ pub const CLUSTER: &str = "ring.bare_hop_cluster";
 const SLOTS: u32 = 16;
 const SLOT: u32 = 16;
 
-/// Where the other block says how many messages it has handled: a quad behind the ring.
+/// Where the other block says how many messages it has handled: four quads behind the ring. A lane
+/// reads one of them, and a vote decides: of one quad that all read, the assembler knows that they
+/// find the same, though they may not while it is stored, and the warp would come apart.
 const HEAD: u32 = SLOTS * SLOT;
+
+/// All words of a block's memory.
+const MEMORY: u32 = HEAD + SLOT;
 
 /// Words of a message: 48 bytes. The first says how often it is still to be sent.
 const WORDS: usize = 12;
@@ -55,9 +60,11 @@ impl Ends {
     /// Sends a message, a quad a lane, when there is room by what was seen of the other's head.
     #[device(crate = kiln_lang)]
     fn send(&self, number: Val<u32>, seen: &mut Val<u32>, words: &Message) {
-        while number - *seen >= SLOTS {
-            // SAFETY: the quad lies in the memory.
-            *seen = unsafe { self.memory.get_quad_unchecked(HEAD) }[0];
+        let mut full = vote_any((number - *seen).ge(SLOTS));
+        while full {
+            // SAFETY: one of the quads behind the ring.
+            *seen = unsafe { self.memory.get_quad_unchecked(HEAD + (self.lane & 3) * 4) }[0];
+            full = vote_any((number - *seen).ge(SLOTS));
         }
         let (stamp, slot) = place(number);
         let mut mine = [val::<u32>(0); 3];
@@ -80,8 +87,8 @@ fn hop(last: &mut Tensor<u32, 1>, times: &mut Tensor<u64, 1>) {
     explicit::cluster(2);
     let me = program_id(0);
     let lane = lane_id().cast::<u32>();
-    let ends = Ends { memory: shared([(HEAD + 4) as usize]), other: 1 - me, lane };
-    for at in range_step(lane * 4, HEAD + 4, 128) {
+    let ends = Ends { memory: shared([MEMORY as usize]), other: 1 - me, lane };
+    for at in range_step(lane * 4, MEMORY, 128) {
         // SAFETY: in the memory, a quad a lane.
         unsafe { ends.memory.set_quad_unchecked(at, [val(0); 4]) };
     }
@@ -104,9 +111,10 @@ fn hop(last: &mut Tensor<u32, 1>, times: &mut Tensor<u64, 1>) {
                 sent += 1;
             }
             // After the message, which is latency-critical.
-            if lane == 0 {
-                // SAFETY: the other's quad behind its ring.
-                unsafe { ends.memory.set_quad_of(ends.other, HEAD, [received, val(0), val(0), val(0)]) };
+            if lane < 4 {
+                let head = [received, val(0), val(0), val(0)];
+                // SAFETY: one of the other's quads behind its ring.
+                unsafe { ends.memory.set_quad_of(ends.other, HEAD + lane * 4, head) };
             }
         }
         if me == 0 {

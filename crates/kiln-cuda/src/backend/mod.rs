@@ -11,6 +11,7 @@
 //! | `graphs.rs` | launches that are enqueued in one call |
 //! | `residents.rs`, `tenants.rs` | resident kernels and their owners |
 //! | `tenancy.rs` | both of a context, for all its backends |
+//! | `crowd.rs` | whether a launch has room beside resident ones |
 //! | `mappings.rs` | memory that the host and running kernels share |
 //! | `raw.rs` | memory of other libraries |
 //! | `capabilities.rs` | what GPUs of a compute capability can do |

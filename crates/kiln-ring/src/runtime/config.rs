@@ -41,7 +41,8 @@ use std::time::Duration;
 pub struct RuntimeConfig {
     /// Workers: blocks of the resident grid, or threads of a CPU. At most 65,536. By default one
     /// cluster of them (of one worker, if [`cluster`](Self::cluster) is 1), but one for each
-    /// multiprocessor where workers are [warps](Self::warps).
+    /// multiprocessor where workers are [warps](Self::warps). Fewer leave room for kernels that
+    /// need a multiprocessor for themselves: those take turns with a grid that is on all of them.
     pub workers: Option<usize>,
     /// Whether a worker is a warp of 32 threads that poll side by side, or one thread. By default a
     /// warp on a GPU with resident kernels (`cuda`), and one thread everywhere else.
