@@ -10,6 +10,7 @@ use crate::wire::command::Operation;
 use crate::wire::record::endpoint;
 use kiln_backend::Tenant;
 use std::panic::Location;
+use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -144,7 +145,9 @@ fn unheard(endpoint: Endpoint, operation: Operation, begun: Instant) -> RingErro
 /// The grid makes room where a program can be loaded only while no kernel runs.
 impl Tenant for Shared {
     fn leave(&self) -> kiln_backend::Result<()> {
-        self.grid().go_away(&self.memory).map_err(|error| self.refusal(error))
+        let mut grid = self.grid();
+        self.departures.fetch_add(grid.is_here().into(), Ordering::Relaxed);
+        grid.go_away(&self.memory).map_err(|error| self.refusal(error))
     }
 
     fn come_back(&self) {

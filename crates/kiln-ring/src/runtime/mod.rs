@@ -177,7 +177,7 @@ use telemetry::Registry;
 /// let runtime = RingRuntime::with(&device, RuntimeConfig::default().transport(Transport::Ordered))?;
 /// let choice: &TransportChoice = runtime.transport_choice();
 /// assert_eq!((runtime.transport(), choice.transport), (Transport::Ordered, Transport::Ordered));
-/// assert!(!runtime.is_lost() && runtime.parkings() == 0);
+/// assert!(!runtime.is_lost() && runtime.parkings() == 0 && runtime.departures() == 0);
 /// let events: Events = runtime.events();
 /// let actor = runtime.launch(double, RingConfig::default())?;
 /// actor.activate()?;
@@ -225,6 +225,7 @@ pub(crate) struct Shared {
     /// Whose senders wake it, while it is parked.
     parked: Mutex<Vec<Weak<body::Body>>>,
     parkings: AtomicU64,
+    departures: AtomicU64,
     /// A caller made room for which actors may wait, where nothing on the device checks for it.
     room: AtomicBool,
     actors: AtomicU32,
@@ -294,6 +295,7 @@ impl RingRuntime {
             supervisor: Arc::default(),
             parked: Mutex::default(),
             parkings: AtomicU64::new(0),
+            departures: AtomicU64::new(0),
             room: AtomicBool::new(false),
             actors: AtomicU32::new(0),
             registry: Registry::default(),
@@ -377,6 +379,13 @@ impl RingRuntime {
     /// [`RuntimeConfig::park_after`].
     pub fn parkings(&self) -> u64 {
         self.0.parkings.load(Ordering::Relaxed)
+    }
+
+    /// How often the grid left the device to make room: for a program to be loaded, or for a kernel
+    /// that needs more of a multiprocessor than the workers leave. Messages wait meanwhile. Many of
+    /// them say that fewer [workers](RuntimeConfig::workers) would do better.
+    pub fn departures(&self) -> u64 {
+        self.0.departures.load(Ordering::Relaxed)
     }
 
     /// The messages that no handler finished.

@@ -11,6 +11,7 @@ use crate::layout::Layout;
 use crate::payload::Payload;
 use crate::ring_kernel;
 use crate::wire::record::{HEARTBEAT, LINE};
+use kiln_backend::Tenant;
 use kiln_lang::prelude::*;
 use kiln_runtime::Device;
 use std::time::{Duration, Instant};
@@ -69,6 +70,23 @@ fn a_worker_without_actors_sleeps_between_polls() {
     let most = begun.elapsed().as_nanos() / u128::from(VACANT_SLEEP_NS) + 2 * 64;
     assert!(u128::from(fewest) <= most, "{fewest} turns, expected at most {most}");
     let _second = launched();
+}
+
+/// What was sent while the grid was away is handled when it comes back.
+#[test]
+fn a_grid_leaves_to_make_room() {
+    let rt = RingRuntime::new(&Device::open("cpu").unwrap()).unwrap();
+    let actor = rt.launch(sum_of, RingConfig::default().state(0)).unwrap();
+    actor.activate().unwrap();
+    assert_eq!(actor.ask([1; 7]), Ok(Some(2)));
+    let tenant: &dyn Tenant = &*rt.0;
+    tenant.leave().unwrap();
+    assert!(!rt.0.grid().is_here());
+    actor.send([2; 7]).unwrap();
+    let early = actor.recv_timeout(Duration::from_millis(20));
+    assert!(matches!(early, Err(RecvError::TimedOut { .. })), "{early:?}");
+    tenant.come_back();
+    assert_eq!((actor.recv(), rt.departures(), rt.parkings()), (Ok(6), 1, 0));
 }
 
 /// Does not end before the array says so. Counts the rounds in it.
