@@ -148,6 +148,10 @@ impl Tenancy {
         }
         // SAFETY: as the caller promises.
         let begun = unsafe { self.residents.begin(device, program, launch, &filling, &|| self.is_idle()) };
+        if begun.is_err() {
+            // The next one comes after them.
+            filling.iter().for_each(|queue| self.fills(queue));
+        }
         let typical = Crowd::typical(self.context.properties());
         self.is_crowded.store(!self.residents.crowd().is_within(&typical), Ordering::Relaxed);
         begun
