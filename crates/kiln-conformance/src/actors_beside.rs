@@ -34,9 +34,12 @@ fn beside(device: &Device, work: impl FnOnce() -> Verdict + Send) -> Verdict {
 
 /// The same beside workers on all multiprocessors of a GPU.
 pub(crate) fn beside_all(device: &Device, work: impl FnOnce() -> Verdict + Send) -> Verdict {
-    let gpu = device.properties();
-    let has_all = gpu.residency == Residency::Beside && gpu.warp > 1;
-    beside_workers(device, if has_all { gpu.units as usize } else { 1 }, work)
+    let workers = if is_gpu_with_residents(device) { device.properties().units as usize } else { 1 };
+    beside_workers(device, workers, work)
+}
+
+fn is_gpu_with_residents(device: &Device) -> bool {
+    device.properties().residency == Residency::Beside && device.properties().warp > 1
 }
 
 fn beside_workers(device: &Device, workers: usize, work: impl FnOnce() -> Verdict + Send) -> Verdict {
@@ -122,9 +125,8 @@ fn remembered(y: &mut Tensor<u32, 1>, step: Val<i64>) {
 
 fn kernels_that_need_a_multiprocessor(trial: &mut Trial<'_>) -> Verdict {
     let data = trial.random::<u32>(301);
-    let small = trial.device.properties().residency != Residency::Beside;
-    // Whose programs have all registers and most of the shared memory of one.
-    let n: usize = if small || trial.device.properties().warp == 1 { 64 } else { 1024 };
+    // On a GPU so large that its programs need much of a multiprocessor.
+    let n: usize = if is_gpu_with_residents(trial.device) { 1024 } else { 64 };
     let numbers: Vec<bf16> = (0..n * n).map(|i| bf16::from_f32((i * 7 % 31) as f32)).collect();
     let one: Vec<bf16> = (0..n * n).map(|i| bf16::from_f32(f32::from(i / n == i % n))).collect();
     let device = trial.device;

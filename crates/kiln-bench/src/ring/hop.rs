@@ -15,8 +15,8 @@ const SLOTS: u32 = 16;
 const SLOT: u32 = 16;
 
 /// Where the other block says how many messages it has handled: four quads behind the ring. A lane
-/// reads one of them, and a vote decides: of one quad that all read, the assembler knows that they
-/// find the same, though they may not while it is stored, and the warp would come apart.
+/// reads one of them, and a vote decides. Of one quad that all read the assembler assumes that they
+/// find the same, which nothing promises while it is stored: the warp could come apart.
 const HEAD: u32 = SLOTS * SLOT;
 
 /// All words of a block's memory.

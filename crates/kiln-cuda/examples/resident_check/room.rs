@@ -37,7 +37,7 @@ pub fn measure(rig: &Rig) -> Outcome {
     local(&word, &module)?;
     shared(&word, "that prefer the cache")?;
     registers(&word, &module)?;
-    // Beside one, as it is done where others have begun.
+    // As it is done where others have begun.
     let staying = rig.stay_in(&rig.resident, STAY, gpu.multiprocessors)?;
     let prefer = || rig.function("stay").and_then(|stay| Ok(stay.prefer_shared()?));
     let ((), call) = timed(prefer)?;

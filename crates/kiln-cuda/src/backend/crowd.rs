@@ -41,21 +41,13 @@ pub(super) struct Crowd {
 
 impl Crowd {
     /// No blocks.
-    pub(super) const NONE: Crowd = Crowd {
-        blocks: 0,
-        largest: Block { warps: 0, registers: 0, shared: 0, shares: false },
-        leaves_shared: true,
-    };
+    pub(super) const NONE: Crowd =
+        Crowd { blocks: 0, largest: Block { warps: 0, registers: 0, shared: 0 }, leaves_shared: true };
 
     /// A warp with 128 registers a thread and up to 8 KiB of shared memory on each multiprocessor:
     /// a grid of actors.
     pub(super) fn typical(gpu: &DeviceProperties) -> Crowd {
-        let block = Block {
-            warps: 1,
-            registers: 128 * gpu.warp,
-            shared: (8 << 10) + gpu.shared_reserved,
-            shares: true,
-        };
+        let block = Block { warps: 1, registers: 128 * gpu.warp, shared: (8 << 10) + gpu.shared_reserved };
         Crowd { blocks: gpu.multiprocessors.into(), largest: block, leaves_shared: true }
     }
 
@@ -65,7 +57,6 @@ impl Crowd {
             warps: self.largest.warps.max(block.warps),
             registers: self.largest.registers.max(block.registers),
             shared: self.largest.shared.max(block.shared),
-            shares: self.largest.shares || block.shares,
         };
         let leaves_shared = self.leaves_shared && leaves_shared;
         Crowd { blocks: self.blocks.saturating_add(blocks), largest, leaves_shared }
@@ -108,7 +99,8 @@ impl Crowd {
             && with(1, 1) <= gpu.max_blocks_per_multiprocessor.into()
             && with(registers(block), registers(&self.largest))
                 <= (gpu.registers_per_multiprocessor / PARTS).into()
-            && (!block.shares
+            // Of its own it has none where it takes no more than the system has of each.
+            && (block.shared <= gpu.shared_reserved
                 || self.leaves_shared
                     && with(block.shared, self.largest.shared) <= gpu.shared_per_multiprocessor.into())
     }

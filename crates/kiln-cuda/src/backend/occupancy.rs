@@ -15,15 +15,13 @@ const REGISTER_UNIT: u32 = 256;
 pub(super) const PARTS: u32 = 4;
 
 /// What a block takes of a multiprocessor.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Block {
     pub(super) warps: u32,
     /// Registers of a warp.
     pub(super) registers: u32,
     /// Bytes of shared memory, with those that the system has of each block.
     pub(super) shared: u32,
-    /// Whether it has shared memory of its own.
-    pub(super) shares: bool,
 }
 
 impl Block {
@@ -35,7 +33,6 @@ impl Block {
             warps: threads.div_ceil(gpu.warp.max(1)).max(1),
             registers: (used.registers.max(1) * gpu.warp).next_multiple_of(REGISTER_UNIT),
             shared: shared.unwrap_or(u32::MAX),
-            shares: own > 0,
         }
     }
 }

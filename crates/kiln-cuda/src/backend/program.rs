@@ -364,7 +364,7 @@ fn together(device: &Device, shape: &LaunchShape, most_blocks: Option<u64>, grid
 }
 
 /// The blocks of a grid.
-fn count(grid: [u32; 3]) -> u64 {
+pub(super) fn count(grid: [u32; 3]) -> u64 {
     grid.iter().fold(1u64, |blocks, extent| blocks.saturating_mul((*extent).into()))
 }
 

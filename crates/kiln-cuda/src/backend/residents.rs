@@ -6,7 +6,7 @@
 use super::crowd::Crowd;
 use super::device::Device;
 use super::occupancy::Block;
-use super::program::CudaProgram;
+use super::program::{CudaProgram, count};
 use super::streams::Queue;
 use crate::driver::{self, Event, Function, ResidentGuard, StreamPlace};
 use kiln_backend::{Error, Launch, ResidentId, Result, StreamPriority};
@@ -95,7 +95,7 @@ impl Residents {
         is_idle: &dyn Fn() -> bool,
     ) -> Result<ResidentId> {
         let function = program.resident_function(launch.grid)?;
-        let blocks = launch.grid.iter().map(|&extent| u64::from(extent)).product();
+        let blocks = count(launch.grid);
         let explain = |error| device.explain(error);
         let own = self.own_stream(device)?;
         let was_idle = is_idle();

@@ -107,7 +107,14 @@ impl Tenancy {
         fits: impl FnOnce(&Crowd) -> bool,
         enqueue: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
-        if let Some(_door) = self.tenants.beside(&self.residents, fits) {
+        let suits = |crowd: &Crowd| {
+            if crowd.blocks == 0 {
+                // No resident launch begins meanwhile.
+                self.is_crowded.store(false, Ordering::Relaxed);
+            }
+            fits(crowd)
+        };
+        if let Some(_door) = self.tenants.beside(&self.residents, suits) {
             enqueue()?;
             self.fills(queue);
             return Ok(());
