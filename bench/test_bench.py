@@ -299,6 +299,8 @@ class TwoBuilds(unittest.TestCase):
         new = [value(49, 620), value(53, 600), value(33, 700), value(48, 605)]
         self.assertEqual(before._undisturbed(old, new), [[50, 51, 52], [49, 53, 48]])
         self.assertEqual(before._undisturbed(old, new[:3]), [[50, 51, 52, 31, 30], [49, 53, 33]])
+        groups = before.ring_rows({"rows": [{"name": "g", "transport": "t", "p50_us": 2.5, "mean": 2.3}]})
+        self.assertEqual(groups["g (t)"].value, 2.3)
         hops = before.ring_rows({"rows": [{"name": "h", "transport": "t", "p50_us": 2.5}]})
         self.assertEqual(hops, {"h (t)": before.RingValue(2.5, False, 0.0)})
 

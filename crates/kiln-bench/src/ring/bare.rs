@@ -2,6 +2,7 @@
 //! one slot, by which the rows of actors are judged. Machines of one kind differ.
 
 use super::message::{Ping, transport};
+use super::places::Places;
 use super::row::Row;
 use super::undisturbed;
 use crate::failure::Failure;
@@ -140,19 +141,18 @@ pub fn round_trip(device: &Device, place: MappedPlace) -> Result<Row, Failure> {
     });
     let kernel = kernel.map_err(|errors| Failure::Wrong(errors.to_string()))?;
     let program = device.program(&kernel)?;
-    let (inbox, outbox) = (Slot::new(backend, place)?, Slot::new(backend, MappedPlace::Host)?);
     let stream = backend.create_stream()?;
     let rounds = ROUNDS + WARM_UP;
     let extent = [SLOT as u64];
-    let arguments = LaunchArguments::new()
-        .view(BufferBinding::read(inbox.device), &extent)
-        .view(BufferBinding::write(outbox.device), &extent)
-        .scalar(rounds.into());
     let residents = backend.need_residents()?;
+    let mut places = Places::new(backend, place);
     let mut slice = || {
-        // Stamps of the slice before would be taken for messages.
-        inbox.write(&Ping::numbered(0), 0);
-        outbox.write(&Ping::numbered(0), 0);
+        places.change()?;
+        let (inbox, outbox) = (Slot::new(backend, place)?, Slot::new(backend, MappedPlace::Host)?);
+        let arguments = LaunchArguments::new()
+            .view(BufferBinding::read(inbox.device), &extent)
+            .view(BufferBinding::write(outbox.device), &extent)
+            .scalar(rounds.into());
         let launch = arguments.launch([1, 1, 1], stream);
         // SAFETY: two views of mapped memory that lives until the kernel has ended, and a number.
         let id = unsafe { residents.launch_resident(&program, launch)? };
@@ -166,9 +166,7 @@ pub fn round_trip(device: &Device, place: MappedPlace) -> Result<Row, Failure> {
     };
     let slices = undisturbed::measure(&mut slice);
     backend.destroy_stream(stream);
-    let slices = slices?;
-    let more = slices.more();
-    Ok(Row::times(ROUND_TRIP, &transport(device, place), slices.values).with(more))
+    Ok(slices?.times(ROUND_TRIP, &transport(device, place)))
 }
 
 /// The host's side of a slice: the times of round trips in microseconds, or what went wrong.

@@ -324,6 +324,5 @@ pub fn rate(device: &Device, place: MappedPlace, warps: usize, window: usize) ->
     };
     let slices = undisturbed::measure(&mut slice);
     backend.destroy_stream(stream);
-    let slices = slices?;
-    Ok(Row::rate(&name(warps, window), &transport(device, place), slices.median()).with(slices.more()))
+    Ok(slices?.rate(&name(warps, window), &transport(device, place)))
 }

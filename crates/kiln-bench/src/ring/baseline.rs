@@ -3,19 +3,24 @@
 
 use super::message::{Ping, WORDS};
 use super::row::Row;
+use super::undisturbed;
 use crate::failure::Failure;
 use kiln_cuda::driver::{
     Context, CudaError, DeviceBuffer, Graph, JitOptions, LaunchShape, Module, PinnedBuffer, Stream,
 };
 use kiln_lang::prelude::*;
 use kiln_runtime::{Device, Tensor};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub const LAUNCH: &str = "ring.baseline_launch_48B";
 pub const GRAPH: &str = "ring.baseline_graph_48B";
 
-/// Round trips before those that count.
-const WARM_UP: usize = 50;
+/// Round trips of a slice.
+const ROUNDS: usize = 1000;
+
+/// For how long there are round trips before those that count: a GPU at rest needs a moment until
+/// its clocks are at their highest.
+const WARM_UP: Duration = Duration::from_millis(200);
 
 #[kernel(crate = kiln_runtime)]
 fn echo_once(x: &Tensor<u32, 1>, y: &mut Tensor<u32, 1>) {
@@ -48,7 +53,7 @@ const ECHO_ONCE: &str = "\
 /// Copy in, launch, copy out and wait, by Kiln.
 pub fn launch(device: &Device) -> Result<Row, Failure> {
     let mut y = device.zeros::<u32, 1>([WORDS])?;
-    let rounds = if device.capabilities().is_interpreted() { 50 } else { 5000 };
+    let rounds = if device.capabilities().is_interpreted() { 5 } else { ROUNDS };
     timed(LAUNCH, rounds, |message| {
         let x = device.tensor(&message.words, [WORDS])?;
         echo_once(&x, &mut y).grid([1, 1, 1]).launch(device)?;
@@ -79,7 +84,7 @@ pub fn graph(device: &Device) -> Result<Row, Failure> {
     })
     .map_err(refused)?;
     let host = |buffer: &PinnedBuffer| buffer.host_pointer().as_ptr().cast::<[u32; WORDS]>();
-    timed(GRAPH, 5000, |message| {
+    timed(GRAPH, ROUNDS, |message| {
         // SAFETY: pinned memory of twelve words that nothing uses between two launches.
         unsafe { host(&inbox).write_volatile(message.words) };
         // SAFETY: what the graph uses is alive until the wait.
@@ -90,26 +95,31 @@ pub fn graph(device: &Device) -> Result<Row, Failure> {
     })
 }
 
-/// The times of round trips, of which each gives the words of the answer.
+/// The times of round trips, as many as that a slice, of which each gives the words of the answer.
 fn timed(
     name: &str,
     rounds: usize,
     mut round_trip: impl FnMut(Ping) -> Result<Vec<u32>, Failure>,
 ) -> Result<Row, Failure> {
-    let mut times_us = Vec::with_capacity(rounds);
-    for round in 0..rounds + WARM_UP {
-        let message = Ping::numbered(round as u32);
+    let mut number = 0;
+    let mut one_us = || {
+        let message = Ping::numbered(number);
+        number += 1;
         let start = Instant::now();
         let reply = round_trip(message)?;
         let good = reply == message.raised(1).words;
         let time = start.elapsed();
-        if !good {
-            let sent = message.words;
-            return Err(Failure::Wrong(format!("a launch was wrong: {reply:?} came back for {sent:?}")));
+        match good {
+            true => Ok(time.as_secs_f64() * 1e6),
+            false => {
+                let sent = message.words;
+                Err(Failure::Wrong(format!("a launch was wrong: {reply:?} came back for {sent:?}")))
+            }
         }
-        if round >= WARM_UP {
-            times_us.push(time.as_secs_f64() * 1e6);
-        }
+    };
+    let begun = Instant::now();
+    while begun.elapsed() < WARM_UP {
+        one_us()?;
     }
-    Ok(Row::times(name, "copies", times_us))
+    Ok(undisturbed::measure(&mut || (0..rounds).map(|_| one_us()).collect())?.times(name, "copies"))
 }

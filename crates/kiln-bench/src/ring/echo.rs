@@ -1,6 +1,7 @@
 //! Round trips of one message, and rates of many.
 
 use super::message::{Ping, active, config, echo, explained, transport, wrong};
+use super::places::Places;
 use super::row::Row;
 use super::undisturbed;
 use crate::failure::Failure;
@@ -47,45 +48,51 @@ pub fn name(actors: usize, window: usize) -> String {
 
 /// One message in flight.
 pub fn round_trip(device: &Device, place: MappedPlace) -> Result<Row, Failure> {
-    round_trips(device, ROUND_TRIP, config(place, 1), &transport(device, place))
+    round_trips(device, ROUND_TRIP, config(place, 1), (place, &transport(device, place)))
 }
 
 /// The same by the processor of this machine, beside a device that is another.
 pub fn round_trip_on_cpu() -> Result<Row, Failure> {
-    round_trips(&Device::open("cpu")?, ON_CPU, config(MappedPlace::Host, 1), "cpu")
+    let place = MappedPlace::Host;
+    round_trips(&Device::open("cpu")?, ON_CPU, config(place, 1), (place, "cpu"))
 }
 
 /// The same by release and acquire.
 pub fn round_trip_ordered(device: &Device) -> Result<Row, Failure> {
-    let config = config(MappedPlace::Host, 1).transport(Transport::Ordered);
-    round_trips(device, ROUND_TRIP, config, "ordered")
+    let place = MappedPlace::Host;
+    let config = config(place, 1).transport(Transport::Ordered);
+    round_trips(device, ROUND_TRIP, config, (place, "ordered"))
 }
 
-fn round_trips(device: &Device, name: &str, config: RuntimeConfig, transport: &str) -> Result<Row, Failure> {
-    let runtime = RingRuntime::with(device, config)?;
-    let events = runtime.events();
-    let actor = active(&runtime, echo, RingConfig::default().capacity(64))?;
+fn round_trips(
+    device: &Device,
+    name: &str,
+    config: RuntimeConfig,
+    (place, transport): (MappedPlace, &str),
+) -> Result<Row, Failure> {
     let rounds = match device.properties().residency {
         Residency::Within => 20,
         Residency::Dispatched => 400,
         Residency::Beside => 16_000,
     };
-    let (mut number, mut warm_up) = (0, WARM_UP.min(rounds));
+    let warm_up = WARM_UP.min(rounds);
+    let mut places = Places::new(device.backend(), place);
     let slices = undisturbed::measure(&mut || {
+        places.change()?;
+        let runtime = RingRuntime::with(device, config)?;
+        let events = runtime.events();
+        let actor = active(&runtime, echo, RingConfig::default().capacity(64))?;
         let mut times_us = Vec::with_capacity(rounds);
         for round in 0..warm_up + rounds {
-            let time = explained(one(&actor, number), &events)?;
-            number += 1;
+            let time = explained(one(&actor, round as u32), &events)?;
             if round >= warm_up {
                 times_us.push(time.as_secs_f64() * 1e6);
             }
         }
-        warm_up = 0;
+        actor.terminate()?;
         Ok(times_us)
     })?;
-    actor.terminate()?;
-    let more = slices.more();
-    Ok(Row::times(name, transport, slices.values).with(more))
+    Ok(slices.times(name, transport))
 }
 
 /// The time of one message there and back, verified.
@@ -163,22 +170,29 @@ fn rate_of(
     (actors, window): (usize, usize),
     config: RuntimeConfig,
 ) -> Result<Row, Failure> {
-    let runtime = RingRuntime::with(device, config)?;
-    let flow = |_| {
-        let actor = active(&runtime, echo, RingConfig::default().capacity(window))?;
-        Ok(Flow { actor, sent: 0, seen: 0 })
-    };
-    let mut flows = (0..actors).map(flow).collect::<Result<Vec<Flow>, Failure>>()?;
     let mut batch = Vec::with_capacity(BATCH);
+    let mut places = Places::new(device.backend(), place);
     let slices = undisturbed::measure(&mut || {
-        let (start, mut total) = (Instant::now(), 0);
-        while start.elapsed() < undisturbed::SLICE {
-            for flow in &mut flows {
-                flow.send(window as u32, &mut batch)?;
-                total += flow.receive(window as u32)?;
+        places.change()?;
+        let runtime = RingRuntime::with(device, config)?;
+        let flow = |_| {
+            let actor = active(&runtime, echo, RingConfig::default().capacity(window))?;
+            Ok(Flow { actor, sent: 0, seen: 0 })
+        };
+        let mut flows = (0..actors).map(flow).collect::<Result<Vec<Flow>, Failure>>()?;
+        let mut flow_for = |length| {
+            let (start, mut total) = (Instant::now(), 0);
+            while start.elapsed() < length {
+                for flow in &mut flows {
+                    flow.send(window as u32, &mut batch)?;
+                    total += flow.receive(window as u32)?;
+                }
             }
-        }
-        Ok(undisturbed::rate(total, start.elapsed()))
+            Ok::<_, Failure>(undisturbed::rate(total, start.elapsed()))
+        };
+        // Until all pages of the rings were used.
+        flow_for(undisturbed::SLICE / 8)?;
+        flow_for(undisturbed::SLICE)
     })?;
-    Ok(Row::rate(name, &transport(device, place), slices.median()).with(slices.more()))
+    Ok(slices.rate(name, &transport(device, place)))
 }

@@ -16,6 +16,13 @@ pub const CLUSTER: &str = "ring.bare_flag_cluster";
 pub const BATCHES: usize = 1000;
 pub const HOPS: u32 = 50;
 
+/// Places of the flags in global memory, batches at each, and words from one to the next. A place
+/// belongs to a part of L2, and the parts are not equally far from a multiprocessor: at one place a
+/// way takes 4 % longer than at another, whichever kernel it is.
+const PLACES: usize = 32;
+const BATCHES_AT_PLACE: usize = 40;
+const PLACE: usize = 1 << 14;
+
 /// Polls in all after which a block no longer waits.
 pub const PATIENCE: u32 = 100_000_000;
 
@@ -113,10 +120,17 @@ WAIT:
 
 /// One word from block to block through global memory.
 pub fn global(device: &Device) -> Result<Row, Failure> {
-    let mut flags = device.zeros::<u32, 1>([64])?;
-    let mut times = device.zeros::<u64, 1>([BATCHES])?;
-    bounce(&mut flags, &mut times).grid([2, 1, 1]).block([1]).launch(device)?;
-    ways(GLOBAL, &times.to_vec()?)
+    let mut runs = Vec::with_capacity(PLACES);
+    let mut places = Vec::with_capacity(PLACES);
+    for _ in 0..PLACES {
+        let mut flags = device.zeros::<u32, 1>([PLACE])?;
+        let mut times = device.zeros::<u64, 1>([BATCHES_AT_PLACE])?;
+        bounce(&mut flags, &mut times).grid([2, 1, 1]).block([1]).launch(device)?;
+        runs.push(times.to_vec()?);
+        // Kept, so that the next ones lie elsewhere.
+        places.push(flags);
+    }
+    ways(GLOBAL, &runs)
 }
 
 /// One word from block to block of a cluster, through shared memory; `None` where there are no
@@ -145,14 +159,15 @@ pub fn cluster(device: &Device) -> Result<Option<Row>, Failure> {
     let from = pinned.host_pointer().as_ptr().cast::<u64>();
     // SAFETY: the copy has filled as many words.
     let batches: Vec<u64> = (0..BATCHES).map(|i| unsafe { from.add(i).read_volatile() }).collect();
-    ways(CLUSTER, &batches).map(Some)
+    ways(CLUSTER, &[batches]).map(Some)
 }
 
-/// The times of one way in microseconds, from the batches' in nanoseconds, of which the first do
-/// not count.
-pub fn ways(name: &str, batches: &[u64]) -> Result<Row, Failure> {
+/// The times of one way in microseconds, from those of batches in nanoseconds, of which the first of
+/// a run do not count.
+pub fn ways(name: &str, runs: &[Vec<u64>]) -> Result<Row, Failure> {
     let us = |ns: &u64| *ns as f64 / 1e3 / f64::from(2 * HOPS);
-    let times_us: Vec<f64> = batches.iter().skip(BATCHES / 10).map(us).collect();
+    let counted = runs.iter().flat_map(|batches| batches.iter().skip(batches.len() / 10));
+    let times_us: Vec<f64> = counted.map(us).collect();
     // Blocks that gave up waiting took no time for a way at all, or seconds.
     match times_us.iter().find(|us| !(0.01..1e3).contains(*us)) {
         Some(us) => Err(Failure::Wrong(format!("{name}: one way took {us} us"))),

@@ -149,5 +149,5 @@ pub fn cluster(device: &Device) -> Result<Option<Row>, Failure> {
     if !last.iter().copied().eq((0..WORDS as u32).map(want)) {
         return Err(Failure::Wrong(format!("{CLUSTER}: {last:?} came back")));
     }
-    ways(CLUSTER, &ways_ns).map(Some)
+    ways(CLUSTER, &[ways_ns]).map(Some)
 }

@@ -5,6 +5,7 @@
 //! messages that one thread sends and takes falls with it. So rows are measured in slices. Before
 //! and after each stands such a loop, and the slices count in which that was near its least.
 
+use super::row::Row;
 use crate::failure::Failure;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -28,6 +29,8 @@ const TURNS: u64 = 200_000;
 pub struct Slices {
     /// Rates, or times.
     pub values: Vec<f64>,
+    /// The median of each slice.
+    medians: Vec<f64>,
     slices: usize,
     undisturbed: usize,
     /// The least time of the loop. A core that was shared all the time shows by that alone.
@@ -35,19 +38,30 @@ pub struct Slices {
 }
 
 impl Slices {
-    /// The middle one of the values.
-    pub fn median(&self) -> f64 {
-        let mut values = self.values.clone();
-        values.sort_unstable_by(f64::total_cmp);
-        values.get(values.len() / 2).copied().unwrap_or(0.0)
+    /// A row of times.
+    pub fn times(self, name: &str, transport: &str) -> Row {
+        let more = self.more();
+        Row::times(name, transport, self.values).with(more)
     }
 
-    /// What a row says beside its value.
+    /// A row of a rate.
+    pub fn rate(self, name: &str, transport: &str) -> Row {
+        Row::rate(name, transport, median(self.values.clone())).with(self.more())
+    }
+
+    /// What a row says beside its value. Slices in other places of memory fall into groups, and the
+    /// median of few of them into one or the other; the mean does not.
     pub fn more(&self) -> Value {
         json!({
+            "mean": self.medians.iter().sum::<f64>() / self.medians.len().max(1) as f64,
             "slices": self.slices, "undisturbed": self.undisturbed, "arithmetic_us": self.least_s * 1e6,
         })
     }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
 /// Messages a second, as a slice's only value.
@@ -89,11 +103,12 @@ fn counted(slices: &[Slice], least_s: f64) -> Slices {
     let mut loops_s: Vec<f64> = slices.iter().map(|slice| slice.loop_s).collect();
     loops_s.sort_unstable_by(f64::total_cmp);
     let limit_s = loops_s.get(undisturbed.max(ENOUGH) - 1).copied().unwrap_or(f64::INFINITY);
-    let mut values = Vec::new();
+    let (mut values, mut medians) = (Vec::new(), Vec::new());
     for slice in slices.iter().filter(|slice| slice.loop_s <= limit_s) {
         values.extend_from_slice(&slice.values);
+        medians.push(median(slice.values.clone()));
     }
-    Slices { values, slices: slices.len(), undisturbed, least_s }
+    Slices { values, medians, slices: slices.len(), undisturbed, least_s }
 }
 
 /// The time of a loop of multiplications, as many at once as a core can do.
@@ -111,7 +126,7 @@ fn arithmetic_s() -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{ENOUGH, Slice, counted};
+    use super::{ENOUGH, Slice, counted, median};
 
     fn slices(loops_s: impl IntoIterator<Item = f64>) -> Vec<Slice> {
         let slice = |(at, loop_s): (usize, f64)| Slice { values: vec![at as f64], loop_s };
@@ -126,13 +141,14 @@ mod tests {
         assert_eq!((found.slices, found.undisturbed), (30, 20));
         let expected: Vec<f64> = (0..30).filter(|at| at % 3 != 0).map(f64::from).collect();
         assert_eq!(found.values, expected);
+        assert_eq!(found.more()["mean"], expected.iter().sum::<f64>() / 20.0);
     }
 
     #[test]
     fn of_a_busy_core_the_least_disturbed_count() {
         let found = counted(&slices((0..30).map(|at| 2.0 - f64::from(at) * 1e-2)), 1.0);
         assert_eq!((found.undisturbed, found.values.len()), (0, ENOUGH));
-        assert_eq!(found.median(), 24.0);
+        assert_eq!(median(found.values), 24.0);
         assert_eq!(counted(&slices([1.0, 1.2]), 1.0).values, [0.0, 1.0]);
     }
 }
