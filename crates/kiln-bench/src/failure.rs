@@ -24,6 +24,9 @@ pub enum Failure {
     /// A device computed something wrong.
     #[error("{0}")]
     Wrong(String),
+    /// Who is told of each row does not take it.
+    #[error("cannot write the output: {0}")]
+    Output(std::io::Error),
     /// The system was asked for something that it does not give.
     #[error(transparent)]
     System(#[from] std::io::Error),

@@ -81,99 +81,103 @@ pub fn soaked(device: &Device, length: Duration, rate: u64) -> Result<Row, Failu
     soak::run(device, ways.best(), ways.most.min(4), length, rate)
 }
 
+/// Who is told of a row as soon as it is measured. An error ends the measurements.
+pub type Each<'a> = &'a mut dyn FnMut(&Row) -> std::io::Result<()>;
+
 /// The rows so far, and who is told of each.
 struct Rows<'a> {
     rows: Vec<Row>,
-    each: &'a mut dyn FnMut(&Row),
+    each: Each<'a>,
 }
 
 impl Rows<'_> {
-    fn push(&mut self, row: Row) {
-        (self.each)(&row);
+    fn push(&mut self, row: Row) -> Result<(), Failure> {
+        (self.each)(&row).map_err(Failure::Output)?;
         self.rows.push(row);
+        Ok(())
     }
 
-    fn extend(&mut self, rows: impl IntoIterator<Item = Row>) {
-        rows.into_iter().for_each(|row| self.push(row));
+    fn extend(&mut self, rows: impl IntoIterator<Item = Row>) -> Result<(), Failure> {
+        rows.into_iter().try_for_each(|row| self.push(row))
     }
 }
 
 /// The rows whose names contain a text. `each` gets every one as soon as it is measured.
 ///
 /// # Errors
-/// Kiln's, and replies that are wrong.
-pub fn measured(device: &Device, only: &str, each: &mut dyn FnMut(&Row)) -> Result<Vec<Row>, Failure> {
+/// Kiln's, replies that are wrong, and those of `each`.
+pub fn measured(device: &Device, only: &str, each: Each<'_>) -> Result<Vec<Row>, Failure> {
     let ways = Ways::of(device);
     let Ways { device, places, most } = &ways;
     let wanted = |name: &str| name.contains(only);
     let gpu = has_warps(device);
     let mut rows = Rows { rows: Vec::new(), each };
     if wanted(baseline::LAUNCH) {
-        rows.push(baseline::launch(device)?);
+        rows.push(baseline::launch(device)?)?;
     }
     if wanted(baseline::GRAPH) && gpu {
-        rows.push(baseline::graph(device)?);
+        rows.push(baseline::graph(device)?)?;
     }
     if wanted(echo::ON_CPU) && gpu {
-        rows.push(echo::round_trip_on_cpu()?);
+        rows.push(echo::round_trip_on_cpu()?)?;
     }
     if wanted(echo::RATE_ON_CPU) && gpu {
-        rows.push(echo::rate_on_cpu()?);
+        rows.push(echo::rate_on_cpu()?)?;
     }
     for &place in places {
         if wanted(bare::ROUND_TRIP) && device.properties().residency == Residency::Beside {
-            rows.push(bare::round_trip(device, place)?);
+            rows.push(bare::round_trip(device, place)?)?;
         }
         if wanted(echo::ROUND_TRIP) {
-            rows.push(echo::round_trip(device, place)?);
+            rows.push(echo::round_trip(device, place)?)?;
         }
         for (warps, window) in bare_echo::SIZES.into_iter().filter(|_| gpu) {
             if wanted(&bare_echo::name(warps, window)) {
-                rows.push(bare_echo::rate(device, place, warps, window)?);
+                rows.push(bare_echo::rate(device, place, warps, window)?)?;
             }
         }
         for (actors, window) in echo::SIZES.into_iter().filter(|&(actors, _)| actors <= *most) {
             if wanted(&echo::name(actors, window)) {
-                rows.push(echo::rate(device, place, actors, window)?);
+                rows.push(echo::rate(device, place, actors, window)?)?;
             }
         }
     }
     if wanted(echo::ROUND_TRIP) {
-        rows.push(echo::round_trip_ordered(device)?);
+        rows.push(echo::round_trip_ordered(device)?)?;
     }
     if wanted(echo::UNMEASURED) {
-        rows.push(echo::unmeasured(device, ways.best())?);
+        rows.push(echo::unmeasured(device, ways.best())?)?;
     }
     if wanted(flags::GLOBAL) && gpu {
-        rows.push(flags::global(device)?);
+        rows.push(flags::global(device)?)?;
     }
     if wanted(flags::CLUSTER) && gpu {
-        rows.extend(flags::cluster(device)?);
+        rows.extend(flags::cluster(device)?)?;
     }
     if wanted(hop::CLUSTER) && gpu {
-        rows.extend(hop::cluster(device)?);
+        rows.extend(hop::cluster(device)?)?;
     }
     let pairs = [bounce::ACTOR_TO_ACTOR, bounce::CLUSTER, bounce::SAME_WORKER];
     // Within a dispatch the clock stands.
     let clock =
         |name: &str| name != bounce::SAME_WORKER || device.properties().residency != Residency::Dispatched;
     for name in pairs.into_iter().filter(|name| wanted(name) && clock(name)) {
-        rows.extend(bounce::row(device, name)?);
+        rows.extend(bounce::row(device, name)?)?;
     }
     if wanted(bounce::OTHER_GPU) {
-        rows.extend(bounce::to_another_gpu(device)?);
+        rows.extend(bounce::to_another_gpu(device)?)?;
     }
     if [payload::COPY, payload::PAYLOAD].into_iter().any(wanted) {
-        rows.extend(payload::rows(device, &message::transport(device, ways.best()))?);
+        rows.extend(payload::rows(device, &message::transport(device, ways.best()))?)?;
     }
     if wanted(faults::RESTART) {
-        rows.push(faults::restarts(device, ways.best())?);
+        rows.push(faults::restarts(device, ways.best())?)?;
     }
     if device.properties().residency == Residency::Beside {
         for name in [faults::TRAP, faults::HANG].into_iter().filter(|name| wanted(name)) {
-            rows.push(faults::losses(device, name)?);
+            rows.push(faults::losses(device, name)?)?;
         }
-        rows.extend(idle::rows(device, ways.best(), wanted)?);
+        rows.extend(idle::rows(device, ways.best(), wanted)?)?;
     }
     Ok(rows.rows)
 }

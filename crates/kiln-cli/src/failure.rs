@@ -14,7 +14,7 @@ pub enum Failure {
     Kiln(#[from] kiln_runtime::Error),
     /// A measurement failed.
     #[error(transparent)]
-    Measurement(#[from] kiln_bench::Failure),
+    Measurement(kiln_bench::Failure),
     /// A device computed something wrong.
     #[error("{0}")]
     Wrong(String),
@@ -49,6 +49,15 @@ impl Failure {
             Failure::Program(status) => *status,
             _ => 1,
         })
+    }
+}
+
+impl From<kiln_bench::Failure> for Failure {
+    fn from(error: kiln_bench::Failure) -> Failure {
+        match error {
+            kiln_bench::Failure::Output(error) => Failure::Output(error),
+            error => Failure::Measurement(error),
+        }
     }
 }
 

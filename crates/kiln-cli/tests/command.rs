@@ -121,6 +121,22 @@ fn exit_codes_agree() {
     }
     assert_eq!(kiln(&["no-such-command"]).status.code(), Some(2));
     assert_eq!(kiln(&["bench", "no such row", "--device", "cpu"]).status.code(), Some(2));
+    let ring = kiln(&["bench", "ring", "--only", "no such row", "--device", "cpu"]);
+    assert_eq!(ring.status.code(), Some(2), "{ring:?}");
+    assert!(text(&ring.stderr).contains("`no such row`"), "{ring:?}");
+}
+
+/// `kiln … | head` ends when `head` has seen enough, and before another minute of measuring.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_reader_that_leaves_is_no_failure() {
+    for args in [&["bench", "ring", "--device", "cpu"][..], &["doctor"], &["selftest", "--list"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+        let output = command.args(args).stdout(writer).output().unwrap();
+        assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()), "{args:?}");
+    }
 }
 
 /// A case that tunes keeps its choice, but not where the user's programs look for theirs.

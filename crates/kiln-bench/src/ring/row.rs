@@ -85,16 +85,13 @@ fn histogram(sorted: &[f64]) -> Vec<(f64, usize)> {
 }
 
 impl Row {
-    /// Prints the head of a table of rows.
-    pub fn print_head() {
-        println!(
-            "{:28} {:8} {:>9} {:>9} {:>9} {:>14}",
-            "row", "through", "p50", "p99", "p99.9", "messages/s"
-        );
+    /// The head of a table of rows.
+    pub fn head() -> String {
+        format!("{:28} {:8} {:>9} {:>9} {:>9} {:>14}", "row", "through", "p50", "p99", "p99.9", "messages/s")
     }
 
-    /// Prints the row.
-    pub fn print(&self) {
+    /// The row's line of the table.
+    pub fn line(&self) -> String {
         let [p50, p99, p999] =
             self.quantiles().map(|time| time.map_or(String::new(), |time| format!("{time:.2} us")));
         let rate = match self.per_second {
@@ -102,16 +99,14 @@ impl Row {
             Some(many) if many >= 1e6 => format!("{:.2} M", many / 1e6),
             Some(few) => format!("{few:.0}"),
         };
-        println!("{:28} {:8} {p50:>9} {p99:>9} {p999:>9} {rate:>14}", self.name, self.transport);
+        format!("{:28} {:8} {p50:>9} {p99:>9} {p999:>9} {rate:>14}", self.name, self.transport)
     }
 
-    /// Prints what else the row says, a line each.
-    pub fn print_more(&self) {
-        for (key, value) in self.more.as_object().into_iter().flatten() {
-            // A line for each second belongs into the file.
-            if key != "each_second" && !key.ends_with("_us") {
-                println!("{}: {key} = {value}", self.name);
-            }
-        }
+    /// What else the row says, a line each.
+    pub fn more_lines(&self) -> impl Iterator<Item = String> {
+        // A line for each second belongs into the file.
+        let shown = |key: &str| key != "each_second" && !key.ends_with("_us");
+        let more = self.more.as_object().into_iter().flatten();
+        more.filter(move |(key, _)| shown(key)).map(|(key, value)| format!("{}: {key} = {value}", self.name))
     }
 }

@@ -31,6 +31,7 @@ use crate::device;
 use crate::failure::Failure;
 use kiln_runtime::Device;
 use rows::Row;
+use std::io::Write;
 use std::path::PathBuf;
 pub(crate) use table::{commit, today};
 
@@ -88,8 +89,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
                 device.id()
             )));
         }
-        println!("{}", compile_cost::first_call(&device, work)?);
-        return Ok(());
+        return Ok(writeln!(std::io::stdout(), "{}", compile_cost::first_call(&device, work)?)?);
     }
     if args.filter.as_deref() == Some("ring") {
         let commit = args.commit.clone().unwrap_or_else(table::commit);
@@ -129,8 +129,7 @@ fn through_wgpu(args: &Args) -> Result<(), Failure> {
     if let Some(side) = args.first_kernel {
         // Wgpu itself knows an adapter by its product name, which `--only` has here.
         let time = adapter::first_kernel(side, name.unwrap_or("wgpu"), only.unwrap_or_default())?;
-        println!("{time}");
-        return Ok(());
+        return Ok(writeln!(std::io::stdout(), "{time}")?);
     }
     let commit = args.commit.clone().unwrap_or_else(table::commit);
     adapter::run(name, only, args.json.as_deref(), &commit)

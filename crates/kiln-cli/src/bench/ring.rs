@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use kiln_bench::ring::{Row, measured, soaked};
 use kiln_runtime::Device;
 use serde_json::{Value, json};
+use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
@@ -25,26 +26,27 @@ pub struct Options {
 /// Measures, prints, and writes the results if asked to.
 pub fn run(device: &Device, options: &Options, json: Option<&Path>, commit: &str) -> Result<(), Failure> {
     let prints = json != Some(Path::new("-"));
-    if prints {
-        Row::print_head();
-    }
+    let print = |line: String| if prints { writeln!(std::io::stdout(), "{line}") } else { Ok(()) };
+    print(Row::head())?;
     // At once: measuring all of them takes a minute, and whoever waits sees how far it is.
-    let mut each = |row: &Row| {
-        if prints {
-            row.print();
-        }
-    };
+    let mut each = |row: &Row| print(row.line());
     let rows = match options.soak {
         Some(seconds) => {
             let row = soaked(device, Duration::from_secs(seconds), options.rate)?;
-            each(&row);
+            each(&row)?;
             vec![row]
         }
-        None => measured(device, options.only.as_deref().unwrap_or_default(), &mut each)?,
+        None => {
+            let only = options.only.as_deref().unwrap_or_default();
+            let rows = measured(device, only, &mut each)?;
+            if rows.is_empty() {
+                let (id, hint) = (device.id(), "without `--only` all are measured");
+                return Err(Failure::Usage(format!("no row on {id} has `{only}` in its name; {hint}")));
+            }
+            rows
+        }
     };
-    if prints {
-        rows.iter().for_each(Row::print_more);
-    }
+    rows.iter().flat_map(Row::more_lines).try_for_each(print)?;
     if let Some(path) = json {
         write(path, &rows, device, commit)?;
     }
