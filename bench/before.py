@@ -98,8 +98,8 @@ class RingValue(NamedTuple):
 def ring_rows(result: dict) -> dict[str, RingValue]:
     """The times and rates of a results file of `kiln bench ring`, by row and transport.
 
-    Of rows in slices the mean of the slices' medians: by the places of its memory a slice belongs to
-    one of two groups, and so does the median of a process, by chance.
+    Of rows in slices the mean of the slices' medians: by the place of its memory a slice belongs
+    to one of two groups, and so does the median of a process, by chance.
     """
     found = {}
     for row in result["rows"]:

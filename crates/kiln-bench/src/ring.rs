@@ -16,7 +16,7 @@
 //! | `faults.rs` | handlers that fail, devices that are lost, until all actors answer again |
 //! | `soak.rs` | a steady rate for a long time |
 //! | `process.rs`, `power.rs` | what the process and the GPU use |
-//! | `undisturbed.rs`, `places.rs` | slices, each with memory elsewhere, of which the quiet ones count |
+//! | `undisturbed.rs`, `places.rs` | slices with memory elsewhere, of which the quiet ones count |
 //! | `row.rs` | results for people and as JSON |
 
 mod bare;

@@ -162,8 +162,8 @@ pub fn cluster(device: &Device) -> Result<Option<Row>, Failure> {
     ways(CLUSTER, &[batches]).map(Some)
 }
 
-/// The times of one way in microseconds, from those of batches in nanoseconds, of which the first of
-/// a run do not count.
+/// The times of one way in microseconds, from those of batches in nanoseconds, of which the first
+/// of a run do not count.
 pub fn ways(name: &str, runs: &[Vec<u64>]) -> Result<Row, Failure> {
     let us = |ns: &u64| *ns as f64 / 1e3 / f64::from(2 * HOPS);
     let counted = runs.iter().flat_map(|batches| batches.iter().skip(batches.len() / 10));
