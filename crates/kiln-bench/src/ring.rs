@@ -16,7 +16,8 @@
 //! | `faults.rs` | handlers that fail, devices that are lost, until all actors answer again |
 //! | `soak.rs` | a steady rate for a long time |
 //! | `process.rs`, `power.rs` | what the process and the GPU use |
-//! | `undisturbed.rs`, `places.rs` | slices with memory elsewhere, of which the quiet ones count |
+//! | `undisturbed.rs` | slices, of which those count whose core was quiet |
+//! | `places.rs` | memory elsewhere for each slice |
 //! | `row.rs` | results for people and as JSON |
 
 mod bare;

@@ -1,14 +1,14 @@
 //! Other places in memory for each slice.
 //!
-//! A message through the host's memory takes 2.15 or 2.5 us by which of its lines it lies in: a
-//! processor keeps a line at one of its parts, and they are not equally far from the bus. What a
-//! process has allocated once stays where it is, so that it would measure one of the two, and so
-//! would each process of another build. Rows with new memory for each slice measure both.
+//! How long a message through the host's memory takes depends on the place in it, by up to a fifth
+//! (`bench/notes.md`, "Where a message lies"). What a process has allocated once stays where it is,
+//! so that it would measure one place, and a process of another build another one. Rows with new
+//! memory for each slice measure many.
 
 use crate::failure::Failure;
 use kiln_backend::{Backend, Mapped, MappedPlace};
 
-/// Bytes that are held for each slice: not a power of two of lines, so that others follow.
+/// Bytes that are held for each slice. A mapping takes a page at least.
 const HELD: usize = 768;
 
 /// Memory that is held, so that what is mapped next lies elsewhere.

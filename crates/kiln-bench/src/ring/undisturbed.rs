@@ -49,8 +49,8 @@ impl Slices {
         Row::rate(name, transport, median(self.values.clone())).with(self.more())
     }
 
-    /// What a row says beside its value. Slices in other places of memory fall into groups, and the
-    /// median of few of them into one or the other; the mean does not.
+    /// What a row says beside its value. Slices fall into groups by their places in memory (see
+    /// `places.rs`), and the median of few of them into one or the other; the mean does not.
     pub fn more(&self) -> Value {
         json!({
             "mean": self.medians.iter().sum::<f64>() / self.medians.len().max(1) as f64,
