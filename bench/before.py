@@ -8,20 +8,22 @@ import datetime
 import json
 import math
 import statistics
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-import where
+import turns as in_turns
 
 BEFORE, AFTER = "before", "after"
-# A run of all ring rows takes about a minute on a GPU. One that does not end must not take the time
-# of the others, and is a defect to be found: the last row that it printed says where it is.
-RING_TIMEOUT_S = 200
+# All ring rows that are measured at once take less than a minute on a GPU. What does not end must
+# not take the time of the others, and is a defect to be found: the last row that it printed says
+# where it is.
+RING_TIMEOUT_S = 100
+# The slices of a ring row in each process.
+SLICES = 12
 # How much longer than the quickest a loop of arithmetic may take on a processor that is quiet.
 TOLERANCE = 0.06
-# Of the twelve slices that count in a process, how many its processor was quiet in, at least.
+# Of the slices that count in a process, in how many its processor was quiet, at least.
 FEWEST_SLICES = 6
 # The values that a median is made of, at least, where some do not count.
 FEWEST = 3
@@ -115,10 +117,11 @@ def ring_rows(result: dict) -> dict[str, RingValue]:
 
 
 class Ring:
-    """Rows of `kiln bench ring` of two builds, a process after the other.
+    """Rows of `kiln bench ring` of two builds, a process of each at a time.
 
-    A process whose loop of arithmetic took longer than that of others had a processor that somebody
-    else used too: its rates are two thirds of theirs, whichever build it is. It does not count.
+    The two take turns in each row, a slice each. A process whose loop of arithmetic took longer
+    than that of others had a processor that somebody else used too: its rates are two thirds of
+    theirs, whichever build it is. It does not count.
     """
 
     def __init__(self, binaries: dict[str, str], device: str) -> None:
@@ -126,21 +129,26 @@ class Ring:
         self._values: dict[str, dict[str, list[RingValue]]] = {}
         self.problems: list[str] = []
 
-    def run(self, only: str, turns: int, wanted: set[str] | None = None) -> None:
-        """Runs both builds by turns, each as often; keeps the rows that are wanted, or all."""
+    def run(self, only: str, pairs: int, wanted: set[str] | None = None) -> None:
+        """Runs both builds so many times; keeps the rows that are wanted, or all."""
         with tempfile.TemporaryDirectory() as folder:
-            for turn in range(turns):
-                for label in (BEFORE, AFTER) if turn % 2 == 0 else (AFTER, BEFORE):
-                    for name, value in self._process(label, only, Path(folder) / f"{label}-{turn}.json").items():
-                        if wanted is None or name in wanted:
-                            self._values.setdefault(name, {BEFORE: [], AFTER: []})[label].append(value)
+            for pair in range(pairs):
+                labels = (BEFORE, AFTER) if pair % 2 == 0 else (AFTER, BEFORE)
+                files = {label: Path(folder) / f"{label}-{pair}.json" for label in labels}
+                commands = {label: self._command(label, only, path) for label, path in files.items()}
+                problems = in_turns.take(commands, RING_TIMEOUT_S)
+                self.problems += [f"ring: {label}: {problem}" for label, problem in problems.items()]
+                for label, path in files.items():
+                    rows = ring_rows(json.loads(path.read_text())) if path.exists() else {}
+                    for name in rows if wanted is None else rows.keys() & wanted:
+                        self._values.setdefault(name, {BEFORE: [], AFTER: []})[label].append(rows[name])
 
-    def run_again(self, turns: int, floor: float, again: int) -> None:
+    def run_again(self, pairs: int, floor: float, again: int) -> None:
         """Measures rows below the floor up to `again` times more; all of their values count."""
         for _ in range(again):
             slow = {pair.name for pair in self.pairs() if pair.ratio < floor}
             for only in sorted({name.split()[0].removeprefix("ring.") for name in slow}):
-                self.run(only, turns, slow)
+                self.run(only, pairs, slow)
 
     def pairs(self) -> list[Pair]:
         """The rows that both builds have."""
@@ -151,27 +159,9 @@ class Ring:
                 found.append(Pair(name, old, new, values[AFTER][0].rate))
         return found
 
-    def _process(self, label: str, only: str, path: Path) -> dict[str, RingValue]:
+    def _command(self, label: str, only: str, path: Path) -> list[str]:
         command = [self._binaries[label], "bench", "ring", "--device", self._device, "--json", str(path)]
-        command += ["--only", only] if only else []
-        try:
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        except OSError as error:
-            self.problems.append(f"ring: {label}: {error}")
-            return {}
-        with process:
-            try:
-                _, said = process.communicate(timeout=RING_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                found = where.threads(process.pid)
-                process.kill()
-                lines = process.communicate()[0].splitlines() or ["nothing"]
-                endless = f"did not end in {RING_TIMEOUT_S} s, after {lines[-1].strip()!r}"
-                self.problems.append(f"ring: {label}: {endless}\n{found}")
-                return {}
-        if process.returncode != 0:
-            self.problems.append(f"ring: {label}: ended with code {process.returncode}: {said.strip()[-300:]}")
-        return ring_rows(json.loads(path.read_text())) if path.exists() else {}
+        return command + ["--turns", str(SLICES)] + (["--only", only] if only else [])
 
 
 def _undisturbed(*builds: list[RingValue]) -> list[list[float]]:

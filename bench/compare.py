@@ -77,9 +77,9 @@ class Contender:
             raise Failed(f"expected {rounds} times of {row}, found {str(reply)[:200]}")
         return reply["times_us"]
 
-    def bind(self, processor: int | None) -> None:
-        """Has the process work on one processor from now on."""
-        quiet.bind(self._process.pid, processor)
+    def bind(self, processors: list[int] | None) -> None:
+        """Has the process work on some processors from now on."""
+        quiet.bind(self._process.pid, processors and set(processors))
 
     def stop(self) -> None:
         """Ends the process."""
@@ -137,9 +137,9 @@ def measure(
     failed: dict[str, str] = {}
     for turn in range(passes):
         if together:
-            processor = quiet.quietest()
+            processors = quiet.quietest()
             for entry in field:
-                entry.contender.bind(processor)
+                entry.contender.bind(processors)
         for place in range(len(field)):
             label, contender, request = field[(turn + place) % len(field)]
             if label in failed:

@@ -1,8 +1,8 @@
-"""Finds a processor of this machine that nobody else keeps busy.
+"""Finds processors of this machine that nobody else keeps busy.
 
 The processors of a rented machine are hardware threads, whose other halves may belong to somebody
 else: what the host does takes half as long again there, for seconds or for minutes. Two builds
-whose host times are compared therefore run on one processor, by turns, and on the quietest one.
+whose host times are compared therefore run on the same processors, by turns, and on the quietest.
 """
 
 import os
@@ -22,8 +22,11 @@ def loop_us() -> float:
     return (time.perf_counter() - start) * 1e6
 
 
-def quietest() -> int | None:
-    """The processor on which the loop is quickest; none where a process cannot be bound to one."""
+def quietest(count: int = 1) -> list[int] | None:
+    """The processors on which the loop is quickest, the quickest first.
+
+    None where a process cannot be bound to some.
+    """
     if not hasattr(os, "sched_setaffinity"):
         return None
     allowed = os.sched_getaffinity(0)
@@ -33,17 +36,17 @@ def quietest() -> int | None:
         return min(loop_us() for _ in range(TRIES))
 
     try:
-        return min(sorted(allowed)[:MOST], key=least)
+        return sorted(sorted(allowed)[:MOST], key=least)[:count]
     except OSError:
         return None
     finally:
         os.sched_setaffinity(0, allowed)
 
 
-def bind(process: int, processor: int | None) -> None:
-    """Has the first thread of a process, and what it starts from now on, run on a processor."""
-    if processor is not None:
+def bind(process: int, processors: set[int] | None) -> None:
+    """Has the first thread of a process, and what it starts from now on, run on some processors."""
+    if processors is not None:
         try:
-            os.sched_setaffinity(process, {processor})
+            os.sched_setaffinity(process, processors)
         except OSError:
             pass  # It has ended, which its next reply will say.

@@ -43,6 +43,7 @@ use kiln_backend::{MappedPlace, Residency};
 use kiln_runtime::Device;
 pub use row::Row;
 use std::time::Duration;
+pub use undisturbed::take_turns;
 
 /// Ways to one device: through which memory, with how many actors at most.
 struct Ways<'a> {

@@ -3,6 +3,7 @@
 use kiln_cpu::CpuBackend;
 use kiln_runtime::{Device, DiskCache};
 use serde_json::Value;
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
@@ -124,6 +125,27 @@ fn exit_codes_agree() {
     let ring = kiln(&["bench", "ring", "--only", "no such row", "--device", "cpu"]);
     assert_eq!(ring.status.code(), Some(2), "{ring:?}");
     assert!(text(&ring.stderr).contains("`no such row`"), "{ring:?}");
+}
+
+/// Two processes can be given turns, and one that gets none says so.
+#[test]
+fn a_ring_row_waits_for_its_turns() {
+    let run = |turns: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+        command.args(["bench", "ring", "--device", "cpu", "--only", "baseline_launch", "--turns", "2"]);
+        let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = pipes.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(turns.as_bytes()).unwrap();
+        child.wait_with_output().unwrap()
+    };
+    let output = run("\n\n");
+    assert!(output.status.success(), "{output:?}");
+    let said = text(&output.stdout);
+    assert_eq!(said.lines().filter(|line| *line == "turn").count(), 2, "{said}");
+    assert!(said.contains("ring.baseline_launch_48B: slices = 2"), "{said}");
+    let output = run("\n");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(text(&output.stderr).contains("turn"), "{output:?}");
 }
 
 /// `kiln … | head` ends when `head` has seen enough, and before another minute of measuring.

@@ -4,6 +4,7 @@
 
 use super::bare::facts;
 use super::message::transport;
+use super::places::Places;
 use super::row::Row;
 use super::undisturbed;
 use crate::failure::Failure;
@@ -293,21 +294,22 @@ pub fn rate(device: &Device, place: MappedPlace, warps: usize, window: usize) ->
     let kernel = kernel.map_err(|errors| Failure::Wrong(errors.to_string()))?;
     let program = device.program(&kernel)?;
     let slots = window.next_power_of_two();
-    let rounds = (MESSAGES / warps) as u32;
-    let requests = Slots::new(backend, place, warps * slots)?;
-    let answers = Slots::new(backend, MappedPlace::Host, warps * slots)?;
-    let log2_slots = slots.trailing_zeros();
-    let host = Host { requests: &requests, answers: &answers, warps, log2_slots, rounds };
+    let (rounds, log2_slots) = ((MESSAGES / warps) as u32, slots.trailing_zeros());
     let stream = backend.create_stream()?;
-    let arguments = LaunchArguments::new()
-        .view(BufferBinding::read(requests.device), &[requests.length()])
-        .view(BufferBinding::write(answers.device), &[answers.length()])
-        .scalar(log2_slots.into())
-        .scalar(rounds.into());
     let residents = backend.need_residents()?;
+    let mut places = Places::new(backend, place);
     let mut slice = || {
+        places.change()?;
+        let requests = Slots::new(backend, place, warps * slots)?;
+        let answers = Slots::new(backend, MappedPlace::Host, warps * slots)?;
         requests.clear();
         answers.clear();
+        let host = Host { requests: &requests, answers: &answers, warps, log2_slots, rounds };
+        let arguments = LaunchArguments::new()
+            .view(BufferBinding::read(requests.device), &[requests.length()])
+            .view(BufferBinding::write(answers.device), &[answers.length()])
+            .scalar(log2_slots.into())
+            .scalar(rounds.into());
         let launch = arguments.launch([warps as u32, 1, 1], stream);
         // SAFETY: two views of mapped memory that lives until the kernel has ended, and numbers.
         let id = unsafe { residents.launch_resident(&program, launch)? };

@@ -18,7 +18,8 @@ pub const HOPS: u32 = 50;
 
 /// Places of the flags in global memory, batches at each, and words from one to the next. A place
 /// belongs to a part of L2, and the parts are not equally far from a multiprocessor: at one place a
-/// way takes 4 % longer than at another, whichever kernel it is.
+/// way takes 4 % longer than at another, whichever kernel it is. At each place other
+/// multiprocessors exchange the word.
 const PLACES: usize = 32;
 const BATCHES_AT_PLACE: usize = 40;
 const PLACE: usize = 1 << 14;
@@ -26,34 +27,40 @@ const PLACE: usize = 1 << 14;
 /// Polls in all after which a block no longer waits.
 pub const PATIENCE: u32 = 100_000_000;
 
-/// Two blocks set and await each other's flag. The first times each batch by the device's clock, in
-/// nanoseconds.
+/// Blocks `first` and `second` of all set and await each other's flag. The first times each batch
+/// by the device's clock, in nanoseconds.
 #[kernel(crate = kiln_runtime)]
-fn bounce(flags: &mut Tensor<u32, 1>, times: &mut Tensor<u64, 1>) {
+fn bounce(flags: &mut Tensor<u32, 1>, times: &mut Tensor<u64, 1>, first: i64, second: i64) {
     let me = program_id(0);
-    let (own, other) = (me * 32, (1 - me) * 32);
-    let (mut number, mut polls): (Val<u32>, Val<u32>) = (val(0), val(0));
-    for batch in 0..times.extent(0) {
-        let begun = clock_ns();
-        for _hop in range(0, i64::from(HOPS)) {
-            number += 1;
-            if me == 0 {
-                // SAFETY: the words are accessed in order alone.
-                unsafe { flags.set_ordered(other, number, Order::Relaxed, Scope::Device) };
-            }
-            let mut seen: Val<u32> = 0;
-            while seen != number && polls < PATIENCE {
-                seen = flags.get_ordered(own, Order::Relaxed, Scope::Device);
-                polls += 1;
-            }
-            if me != 0 {
-                // SAFETY: as above.
-                unsafe { flags.set_ordered(other, number, Order::Relaxed, Scope::Device) };
-            }
+    if me == first || me == second {
+        let mut side: Val<i64> = 0;
+        if me == second {
+            side = 1;
         }
-        if me == 0 {
-            // SAFETY: there is a word for each batch, and the first block alone stores them.
-            unsafe { times.scatter(batch, clock_ns() - begun) };
+        let (own, other) = (side * 32, (1 - side) * 32);
+        let (mut number, mut polls): (Val<u32>, Val<u32>) = (val(0), val(0));
+        for batch in 0..times.extent(0) {
+            let begun = clock_ns();
+            for _hop in range(0, i64::from(HOPS)) {
+                number += 1;
+                if side == 0 {
+                    // SAFETY: the words are accessed in order alone.
+                    unsafe { flags.set_ordered(other, number, Order::Relaxed, Scope::Device) };
+                }
+                let mut seen: Val<u32> = 0;
+                while seen != number && polls < PATIENCE {
+                    seen = flags.get_ordered(own, Order::Relaxed, Scope::Device);
+                    polls += 1;
+                }
+                if side != 0 {
+                    // SAFETY: as above.
+                    unsafe { flags.set_ordered(other, number, Order::Relaxed, Scope::Device) };
+                }
+            }
+            if side == 0 {
+                // SAFETY: there is a word for each batch, and the first block alone stores them.
+                unsafe { times.scatter(batch, clock_ns() - begun) };
+            }
         }
     }
 }
@@ -122,10 +129,17 @@ WAIT:
 pub fn global(device: &Device) -> Result<Row, Failure> {
     let mut runs = Vec::with_capacity(PLACES);
     let mut places = Vec::with_capacity(PLACES);
-    for _ in 0..PLACES {
+    let blocks = device.properties().units.max(2);
+    for place in 0..PLACES as u32 {
+        // Two blocks that differ, each time others.
+        let first = place * 7 % blocks;
+        let second = (first + 1 + place * 11 % (blocks - 1)) % blocks;
         let mut flags = device.zeros::<u32, 1>([PLACE])?;
         let mut times = device.zeros::<u64, 1>([BATCHES_AT_PLACE])?;
-        bounce(&mut flags, &mut times).grid([2, 1, 1]).block([1]).launch(device)?;
+        bounce(&mut flags, &mut times, first.into(), second.into())
+            .grid([blocks, 1, 1])
+            .block([1])
+            .launch(device)?;
         runs.push(times.to_vec()?);
         // Kept, so that the next ones lie elsewhere.
         places.push(flags);

@@ -4,10 +4,15 @@
 //! else: a loop of arithmetic takes half as long again from one moment to the next, and a rate of
 //! messages that one thread sends and takes falls with it. So rows are measured in slices. Before
 //! and after each stands such a loop, and the slices count in which that was near its least.
+//!
+//! Two processes that are compared take turns, a slice each ([`take_turns`]): what the machine does
+//! beside them, which changes by the second, changes for both.
 
 use super::row::Row;
 use crate::failure::Failure;
 use serde_json::{Value, json};
+use std::io::{BufRead, ErrorKind, Write};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// How long a slice is.
@@ -22,8 +27,33 @@ const MOST: usize = 60;
 /// How much of its least time more the loop may take, beside a slice that is undisturbed.
 const TOLERANCE: f64 = 0.1;
 
-/// Turns of the loop.
-const TURNS: u64 = 200_000;
+/// Passes of the loop.
+const PASSES: u64 = 200_000;
+
+/// How many slices each row has in a process that takes turns.
+static TURNS: OnceLock<usize> = OnceLock::new();
+
+/// Has this process measure so many slices in each row, and take turns with others: before each
+/// slice it prints the line `turn` and waits for a line of standard input.
+pub fn take_turns(slices: usize) {
+    TURNS.get_or_init(|| slices);
+}
+
+/// Waits for this process's turn, if it takes turns.
+///
+/// # Errors
+/// Those of the streams, and their ends.
+pub fn await_turn() -> Result<(), Failure> {
+    if TURNS.get().is_none() {
+        return Ok(());
+    }
+    let mut output = std::io::stdout().lock();
+    writeln!(output, "turn").and_then(|()| output.flush()).map_err(Failure::Output)?;
+    match std::io::stdin().lock().read_line(&mut String::new())? {
+        0 => Err(std::io::Error::new(ErrorKind::UnexpectedEof, "nobody gave this process its turn").into()),
+        _ => Ok(()),
+    }
+}
 
 /// What the slices measured that count, and how many there were.
 pub struct Slices {
@@ -75,11 +105,30 @@ struct Slice {
     loop_s: f64,
 }
 
-/// Measures slices until enough were undisturbed.
+/// Measures slices that leave nothing on the device: until enough were undisturbed, or as many as
+/// there are turns.
+///
+/// # Errors
+/// Those of a slice and of [`await_turn`].
+pub fn measure(slice: &mut dyn FnMut() -> Result<Vec<f64>, Failure>) -> Result<Slices, Failure> {
+    let Some(&turns) = TURNS.get() else { return measure_at_once(slice) };
+    let (mut slices, mut least_s) = (Vec::with_capacity(turns), f64::INFINITY);
+    for _ in 0..turns {
+        await_turn()?;
+        let before_s = arithmetic_s();
+        let values = slice()?;
+        let loop_s = before_s.max(arithmetic_s());
+        slices.push(Slice { values, loop_s });
+        least_s = least_s.min(loop_s);
+    }
+    Ok(counted(&slices, least_s))
+}
+
+/// The same in one turn, for a device on which something stays from slice to slice.
 ///
 /// # Errors
 /// Those of a slice.
-pub fn measure(slice: &mut dyn FnMut() -> Result<Vec<f64>, Failure>) -> Result<Slices, Failure> {
+pub fn measure_at_once(slice: &mut dyn FnMut() -> Result<Vec<f64>, Failure>) -> Result<Slices, Failure> {
     let mut slices: Vec<Slice> = Vec::with_capacity(MOST);
     let mut before_s = arithmetic_s();
     let mut least_s = before_s;
@@ -115,9 +164,9 @@ fn counted(slices: &[Slice], least_s: f64) -> Slices {
 fn arithmetic_s() -> f64 {
     let start = Instant::now();
     let mut values = [1u64, 2, 3, 4, 5, 6, 7, 8];
-    for turn in 0..TURNS {
+    for pass in 0..PASSES {
         for value in &mut values {
-            *value = (*value ^ turn).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(7);
+            *value = (*value ^ pass).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(7);
         }
     }
     std::hint::black_box(values);

@@ -2,7 +2,7 @@
 
 use super::table;
 use crate::failure::Failure;
-use kiln_bench::ring::{Row, measured, soaked};
+use kiln_bench::ring::{Row, measured, soaked, take_turns};
 use kiln_runtime::Device;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -21,10 +21,18 @@ pub struct Options {
     /// For `ring` and `wgpu`: measures only rows whose names contain this text
     #[arg(long, value_name = "TEXT", conflicts_with = "soak")]
     pub(super) only: Option<String>,
+    /// For `ring`: measures this many slices of each row that is measured in slices. Before each,
+    /// prints `turn` and waits for a line of standard input, so that two processes can take turns
+    #[arg(long, value_name = "SLICES", conflicts_with = "soak")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..))]
+    turns: Option<u16>,
 }
 
 /// Measures, prints, and writes the results if asked to.
 pub fn run(device: &Device, options: &Options, json: Option<&Path>, commit: &str) -> Result<(), Failure> {
+    if let Some(slices) = options.turns {
+        take_turns(slices.into());
+    }
     let prints = json != Some(Path::new("-"));
     let print = |line: String| if prints { writeln!(std::io::stdout(), "{line}") } else { Ok(()) };
     print(Row::head())?;
