@@ -22,6 +22,9 @@
 //! | `dot.rs` | matrix products |
 //! | `atomic.rs` | read-modify-write of shared memory |
 //! | `add_each.rs` | sums at indices |
+//! | `indexing.rs` | what gathers, scatters and atomics make of their indices |
+//! | `ordered.rs`, `atomic_128.rs` | accesses lane by lane: in order, of quads, of 128 bits |
+//! | `warps.rs`, `lane_numbers.rs` | shuffles and votes; numbers that follow from a lane's place |
 //!
 //! To add an operation, write what it does to an element in one of the files of the third group and
 //! name it in that file's `lookup`. Elementary functions must be free of branches and calls, or
@@ -42,6 +45,7 @@
 
 mod add_each;
 mod atomic;
+pub mod atomic_128;
 mod binary;
 mod boxes;
 mod bytes;
@@ -54,8 +58,11 @@ mod elementwise;
 mod fill;
 mod float16;
 mod gather;
+pub mod indexing;
 mod isa;
+pub mod lane_numbers;
 mod math_f32;
+pub mod ordered;
 mod reduce;
 mod scan;
 mod signature;
@@ -63,6 +70,7 @@ mod strided;
 mod ternary;
 mod through_f32;
 mod unary;
+pub mod warps;
 
 pub use isa::Isa;
 pub use signature::{

@@ -140,7 +140,7 @@ fn properties(threads: usize) -> Properties {
         residency: Residency::Beside,
         capabilities: Capabilities {
             on_host: true,
-            atomic_128: crate::atomic_128::is_there(),
+            atomic_128: kiln_cpu_primitives::atomic_128::is_there(),
             launch_limit: true,
             ..Capabilities::new(Execution::Simd)
         },

@@ -1,4 +1,4 @@
-//! The CPU backend: Cranelift for control flow and addressing, the SIMD tile primitives of
+//! The CPU backend: Cranelift for control flow and addressing, the primitives of
 //! `kiln-cpu-primitives` for the rest.
 //!
 //! [`CpuBackend`] implements [`kiln_backend::Backend`] on the host's processor. A kernel becomes
@@ -18,8 +18,7 @@
 //! | `spmd/` | threads to lanes |
 //! | `codegen/` | lanes and tiles to machine code |
 //! | `frame.rs`, `site.rs`, `report.rs` | launch state that generated code reads; faults |
-//! | `indexing.rs`, `lanes.rs`, `ordered.rs`, `time.rs` | functions that generated code calls |
-//! | `warps.rs`, `atomic_128.rs` | likewise: what lanes of warps exchange; atomics of 128 bits |
+//! | `time.rs` | clocks and pauses that generated code calls |
 //!
 //! # Faults
 //!
@@ -28,20 +27,16 @@
 //! same loop over chunks can fault (`codegen/group.rs`).
 
 mod artifact;
-mod atomic_128;
 mod backend;
 mod codegen;
 mod copies;
 mod cost;
 mod frame;
-mod indexing;
-mod lanes;
 mod launch;
 mod limit;
 mod link;
 mod machine;
 mod memory;
-mod ordered;
 mod pool;
 mod processor;
 mod program;
@@ -52,7 +47,6 @@ mod spmd;
 mod symbol;
 mod thread_time;
 mod time;
-mod warps;
 
 pub use backend::CpuBackend;
 pub use program::clif;

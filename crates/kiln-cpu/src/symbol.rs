@@ -1,9 +1,9 @@
 //! What generated code refers to outside of itself, by names that last: code that was kept is
 //! linked again in another process, where addresses are others.
 
-use crate::{atomic_128, frame, indexing, lanes, ordered, time, warps};
+use crate::{frame, time};
 use kiln_backend::bytes::Reader;
-use kiln_cpu_primitives::{Form, PrimitiveKey, lookup};
+use kiln_cpu_primitives::{Form, PrimitiveKey, atomic_128, indexing, lane_numbers, lookup, ordered, warps};
 use kiln_ir::{AtomicOp, BinaryOp, ClockUnit, CompareOp, ReduceOp, Scalar, UnaryOp, VoteMode};
 
 /// Something outside of generated code that its instructions name.
@@ -64,8 +64,8 @@ impl Function {
             Function::ExchangePairs => atomic_128::exchange_pairs as *const u8,
             Function::Shuffle(power) => warps::shuffle(1 << power) as *const u8,
             Function::Vote(mode) => warps::vote(mode) as *const u8,
-            Function::LaneNumbers => lanes::write as *const u8,
-            Function::LaneComparison => lanes::compare as *const u8,
+            Function::LaneNumbers => lane_numbers::write as *const u8,
+            Function::LaneComparison => lane_numbers::compare as *const u8,
             Function::Linearize => indexing::linearize() as *const u8,
             Function::FirstOutside => indexing::first_outside as *const u8,
             Function::FirstZero => indexing::first_zero as *const u8,

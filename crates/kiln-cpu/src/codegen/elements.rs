@@ -3,12 +3,12 @@
 use super::asm::scalar_type;
 use super::emitter::Emitter;
 use super::repr::{Repr, View};
-use crate::indexing::IndexAxis;
 use crate::site::SiteKind;
 use crate::symbol::Function;
 use cranelift_codegen::ir::{self, InstBuilder, condcodes::IntCC, types};
 use kiln_backend::Result;
 use kiln_cpu_primitives::PrimitiveKey;
+use kiln_cpu_primitives::indexing::IndexAxis;
 use kiln_ir::{AtomicOp, Bounds, OpData, Scalar, Value};
 use std::mem::{offset_of, size_of};
 

@@ -11,10 +11,10 @@ use super::condition::{Condition, Term};
 use super::emitter::Emitter;
 use super::lane_box::Requirements;
 use super::repr::Repr;
-use crate::lanes::{self, LaneNumbers};
 use crate::symbol::Function;
 use cranelift_codegen::ir::{self, InstBuilder};
 use kiln_backend::Result;
+use kiln_cpu_primitives::lane_numbers::{self, LaneNumbers};
 use kiln_cpu_primitives::{Form, PrimitiveKey};
 use kiln_ir::{BinaryOp, OpData, OpKind, ReduceOp, Scalar, UnaryOp, Value};
 use std::mem::{offset_of, size_of};
@@ -222,7 +222,7 @@ impl Emitter<'_> {
         self.call(PrimitiveKey::Splat(Scalar::Bool), &[to, yes, count])?;
         for term in &condition.terms {
             let (left, right) = (self.lane_numbers(term.left), self.lane_numbers(term.right));
-            let outcomes = self.asm.int(lanes::outcomes(term.op) as i64);
+            let outcomes = self.asm.int(lane_numbers::outcomes(term.op) as i64);
             self.asm.call_own(Function::LaneComparison, &[to, left, right, outcomes], None);
         }
         for &gate in &condition.gates {

@@ -4,11 +4,11 @@
 use super::asm::scalar_type;
 use super::emitter::Emitter;
 use super::repr::Repr;
-use crate::atomic_128::{self, Pairs};
-use crate::ordered::Quads;
 use crate::symbol::Function;
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, condcodes::IntCC, types};
 use kiln_backend::Result;
+use kiln_cpu_primitives::atomic_128::{self, Pairs};
+use kiln_cpu_primitives::ordered::Quads;
 use kiln_ir::{Bounds, Literal, OpData, Operand, Order, Scalar, Value};
 use std::mem::{offset_of, size_of};
 

@@ -8,9 +8,9 @@ use super::emitter::Emitter;
 use super::pack::{Pack, is_number, part_type};
 use super::repr::Repr;
 use crate::symbol::Function;
-use crate::warps;
 use cranelift_codegen::ir;
 use kiln_backend::Result;
+use kiln_cpu_primitives::warps;
 use kiln_ir::{OpData, ShuffleMode, VoteMode, WARP};
 
 impl Emitter<'_> {

@@ -6,7 +6,7 @@ const LANES: usize = WARP as usize;
 
 /// The lane of its warp that a lane reads in a shuffle by an operand that all lanes share. Lanes
 /// with none to read keep their own value.
-pub(crate) fn source(mode: ShuffleMode, lane: usize, by: i64) -> usize {
+pub fn source(mode: ShuffleMode, lane: usize, by: i64) -> usize {
     let by = (by & (LANES as i64 - 1)) as usize;
     match mode {
         ShuffleMode::Index => by,
@@ -18,10 +18,10 @@ pub(crate) fn source(mode: ShuffleMode, lane: usize, by: i64) -> usize {
 }
 
 /// Writes what each of `lanes` lanes gets in a shuffle of elements of `BYTES` bytes.
-type ShuffleFn = unsafe extern "C" fn(to: *mut u8, from: *const u8, mode: u64, by: i64, lanes: usize);
+pub type ShuffleFn = unsafe extern "C" fn(to: *mut u8, from: *const u8, mode: u64, by: i64, lanes: usize);
 
 /// The function of shuffles of elements of so many bytes.
-pub(crate) fn shuffle(bytes: u32) -> ShuffleFn {
+pub fn shuffle(bytes: u32) -> ShuffleFn {
     match bytes {
         1 => shuffled::<1>,
         2 => shuffled::<2>,
@@ -31,7 +31,7 @@ pub(crate) fn shuffle(bytes: u32) -> ShuffleFn {
 }
 
 /// The number of a mode, for [`shuffle`].
-pub(crate) fn shuffle_number(mode: ShuffleMode) -> i64 {
+pub fn shuffle_number(mode: ShuffleMode) -> i64 {
     match mode {
         ShuffleMode::Index => 0,
         ShuffleMode::Up => 1,
@@ -63,10 +63,10 @@ unsafe extern "C" fn shuffled<const BYTES: usize>(
 }
 
 /// Writes the outcome of a vote to each of `lanes` lanes.
-type VoteFn = unsafe extern "C" fn(to: *mut u8, predicate: *const u8, lanes: usize);
+pub type VoteFn = unsafe extern "C" fn(to: *mut u8, predicate: *const u8, lanes: usize);
 
 /// The function of votes: of ballots it writes numbers of 32 bits, else bools.
-pub(crate) fn vote(mode: VoteMode) -> VoteFn {
+pub fn vote(mode: VoteMode) -> VoteFn {
     match mode {
         VoteMode::All => all,
         VoteMode::Any => any,

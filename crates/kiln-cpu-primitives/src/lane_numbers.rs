@@ -6,13 +6,13 @@ use kiln_ir::CompareOp;
 /// A number in each lane: `base + steps[0] * x + steps[1] * y + steps[2] * z`, which wraps. The
 /// lanes are in the order of their places, x fastest.
 #[repr(C)]
-pub(crate) struct LaneNumbers {
+pub struct LaneNumbers {
     /// The number in the first lane.
-    pub(crate) base: i64,
+    pub base: i64,
     /// What one place more adds on each axis.
-    pub(crate) steps: [i64; 3],
+    pub steps: [i64; 3],
     /// The number of places on each axis.
-    pub(crate) extents: [i64; 3],
+    pub extents: [i64; 3],
 }
 
 impl LaneNumbers {
@@ -42,7 +42,7 @@ impl LaneNumbers {
 ///
 /// # Safety
 /// `numbers` is readable, and `to` writable for as many elements as the extents say.
-pub(crate) unsafe extern "C" fn write(to: *mut i64, numbers: *const LaneNumbers) {
+pub unsafe extern "C" fn write(to: *mut i64, numbers: *const LaneNumbers) {
     // SAFETY: the caller's promise.
     let numbers = unsafe { &*numbers };
     // SAFETY: a lane's position is below the product of the extents.
@@ -55,7 +55,7 @@ pub(crate) unsafe extern "C" fn write(to: *mut i64, numbers: *const LaneNumbers)
 /// # Safety
 /// `left` and `right` are readable and have the same extents, and `mask` is valid for as many
 /// bytes as those say.
-pub(crate) unsafe extern "C" fn compare(
+pub unsafe extern "C" fn compare(
     mask: *mut u8,
     left: *const LaneNumbers,
     right: *const LaneNumbers,
@@ -71,7 +71,7 @@ pub(crate) unsafe extern "C" fn compare(
 }
 
 /// For which outcomes a comparison holds: bit 0 for less, bit 1 for equal, bit 2 for greater.
-pub(crate) fn outcomes(op: CompareOp) -> u64 {
+pub fn outcomes(op: CompareOp) -> u64 {
     match op {
         CompareOp::Lt => 0b001,
         CompareOp::Eq => 0b010,

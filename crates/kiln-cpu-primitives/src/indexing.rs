@@ -1,17 +1,17 @@
 //! The indices of gathers, scatters and atomics: from one index tile per axis to offsets and a
 //! mask.
 
-use kiln_cpu_primitives::Isa;
+use crate::Isa;
 
 /// One axis of an indexed access, over `n` elements.
 #[repr(C)]
-pub(crate) struct IndexAxis {
+pub struct IndexAxis {
     /// The indices on this axis.
-    pub(crate) index: *const i64,
+    pub index: *const i64,
     /// The view's extent.
-    pub(crate) extent: i64,
+    pub extent: i64,
     /// The view's stride, in elements.
-    pub(crate) stride: i64,
+    pub stride: i64,
 }
 
 /// Writes `sum(index * stride)` over the axes to `linear`, and to `inside` whether all indices lie
@@ -21,7 +21,7 @@ pub(crate) struct IndexAxis {
 /// # Safety
 /// `axes` is readable for `rank` axes, their indices and a mask that is not null for `n` elements;
 /// the outputs are writable for `n` elements and overlap nothing else.
-pub(crate) type LinearizeFn = unsafe extern "C" fn(
+pub type LinearizeFn = unsafe extern "C" fn(
     linear: *mut i64,
     inside: *mut u8,
     mask: *const u8,
@@ -31,7 +31,7 @@ pub(crate) type LinearizeFn = unsafe extern "C" fn(
 ) -> u32;
 
 /// The function for this processor.
-pub(crate) fn linearize() -> LinearizeFn {
+pub fn linearize() -> LinearizeFn {
     match Isa::best() {
         Isa::Portable => portable,
         #[cfg(target_arch = "x86_64")]
@@ -112,7 +112,7 @@ unsafe fn loops(
 ///
 /// # Safety
 /// As for [`LinearizeFn`]; `found` is writable for two elements.
-pub(crate) unsafe extern "C" fn first_outside(
+pub unsafe extern "C" fn first_outside(
     mask: *const u8,
     axes: *const IndexAxis,
     rank: usize,
@@ -143,7 +143,7 @@ pub(crate) unsafe extern "C" fn first_outside(
 ///
 /// # Safety
 /// `values` is readable for `n * bytes` bytes.
-pub(crate) unsafe extern "C" fn first_zero(values: *const u8, bytes: usize, n: usize) -> u64 {
+pub unsafe extern "C" fn first_zero(values: *const u8, bytes: usize, n: usize) -> u64 {
     // SAFETY: the caller's promise.
     let values = unsafe { std::slice::from_raw_parts(values, bytes * n) };
     values.chunks(bytes.max(1)).position(|v| v.iter().all(|&b| b == 0)).unwrap_or(n) as u64

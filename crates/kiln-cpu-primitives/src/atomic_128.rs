@@ -6,24 +6,24 @@
 
 /// The pairs of elements of some lanes.
 #[repr(C)]
-pub(crate) struct Pairs {
+pub struct Pairs {
     /// The view's memory.
-    pub(crate) memory: *mut u64,
+    pub memory: *mut u64,
     /// How many elements it has; 0 where they are not adjacent.
-    pub(crate) extent: i64,
+    pub extent: i64,
     /// The first element of each lane's pair.
-    pub(crate) index: *const i64,
+    pub index: *const i64,
     /// Which lanes take part.
-    pub(crate) mask: *const u8,
+    pub mask: *const u8,
     /// The pair that each lane expects, of all lanes the first element, then the second; no
     /// pointers if it stores in any case.
-    pub(crate) expected: [*const u64; 2],
+    pub expected: [*const u64; 2],
     /// The pair that each lane stores.
-    pub(crate) desired: [*const u64; 2],
+    pub desired: [*const u64; 2],
     /// The old pair of each lane; zeros without one.
-    pub(crate) old: [*mut u64; 2],
+    pub old: [*mut u64; 2],
     /// Whether each lane has a pair: inside the view, and aligned.
-    pub(crate) found: *mut u8,
+    pub found: *mut u8,
 }
 
 /// Two elements that change as one.
@@ -50,7 +50,7 @@ impl Pairs {
 /// # Safety
 /// `pairs` is readable; its index, mask and pairs are valid for `n` lanes, and its memory at every
 /// pair that is inside, aligned and selected. The processor has the instruction ([`is_there`]).
-pub(crate) unsafe extern "C" fn exchange_pairs(pairs: *const Pairs, n: usize) {
+pub unsafe extern "C" fn exchange_pairs(pairs: *const Pairs, n: usize) {
     // SAFETY: the caller's promise.
     let pairs = unsafe { &*pairs };
     for i in 0..n {
@@ -90,7 +90,7 @@ unsafe fn exchange(place: *mut Pair, desired: Pair) -> Pair {
 }
 
 /// Whether the processor has such instructions.
-pub(crate) fn is_there() -> bool {
+pub fn is_there() -> bool {
     native::is_there()
 }
 

@@ -9,18 +9,18 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// # Safety
 /// `out`, `index` and `mask` are valid for `n` elements; `memory` at each index whose mask is not
 /// 0, where it is aligned.
-pub(crate) type LoadFn =
+pub type LoadFn =
     unsafe extern "C" fn(out: *mut u8, memory: *const u8, index: *const i64, mask: *const u8, n: usize);
 
 /// Stores `value[i]` to `memory[index[i]]` where the mask is not 0, for `n` elements in order.
 ///
 /// # Safety
 /// As for [`LoadFn`], with `memory` writable.
-pub(crate) type StoreFn =
+pub type StoreFn =
     unsafe extern "C" fn(memory: *mut u8, value: *const u8, index: *const i64, mask: *const u8, n: usize);
 
 /// The load of elements of 4 bytes, or else of 8.
-pub(crate) fn load(bytes: u32, acquire: bool) -> LoadFn {
+pub fn load(bytes: u32, acquire: bool) -> LoadFn {
     match (bytes, acquire) {
         (4, true) => load_words::<true>,
         (4, false) => load_words::<false>,
@@ -30,7 +30,7 @@ pub(crate) fn load(bytes: u32, acquire: bool) -> LoadFn {
 }
 
 /// The store of elements of 4 bytes, or else of 8.
-pub(crate) fn store(bytes: u32, release: bool) -> StoreFn {
+pub fn store(bytes: u32, release: bool) -> StoreFn {
     match (bytes, release) {
         (4, true) => store_words::<true>,
         (4, false) => store_words::<false>,
@@ -101,18 +101,18 @@ struct Quad([u32; 4]);
 
 /// The quads of some lanes.
 #[repr(C)]
-pub(crate) struct Quads {
+pub struct Quads {
     /// The view's memory.
-    pub(crate) memory: *mut u32,
+    pub memory: *mut u32,
     /// How many words it has; the largest number there is where indices are trusted, 0 where the
     /// words are not adjacent.
-    pub(crate) extent: i64,
+    pub extent: i64,
     /// The first word of each lane's quad.
-    pub(crate) index: *const i64,
+    pub index: *const i64,
     /// Which lanes take part.
-    pub(crate) mask: *const u8,
+    pub mask: *const u8,
     /// The lanes' words: of all lanes the first, then of all lanes the second, and so on.
-    pub(crate) words: [*mut u32; 4],
+    pub words: [*mut u32; 4],
 }
 
 impl Quads {
@@ -134,7 +134,7 @@ impl Quads {
 /// # Safety
 /// `quads` is readable; its index and mask are valid for `n` lanes, its words writable for them,
 /// and its memory at every quad that is inside and selected, which is aligned to 16 bytes.
-pub(crate) unsafe extern "C" fn load_quads(quads: *const Quads, n: usize) {
+pub unsafe extern "C" fn load_quads(quads: *const Quads, n: usize) {
     // SAFETY: the caller's promise.
     let quads = unsafe { &*quads };
     for i in 0..n {
@@ -154,7 +154,7 @@ pub(crate) unsafe extern "C" fn load_quads(quads: *const Quads, n: usize) {
 ///
 /// # Safety
 /// As for [`load_quads`], with the words readable and the memory writable.
-pub(crate) unsafe extern "C" fn store_quads(quads: *const Quads, n: usize) {
+pub unsafe extern "C" fn store_quads(quads: *const Quads, n: usize) {
     // SAFETY: the caller's promise.
     let quads = unsafe { &*quads };
     for i in 0..n {
