@@ -251,11 +251,31 @@ LAUNCH_ROWS: dict[str, Row] = {
     "load_softmax": Row("softmax, from the disk cache to a loaded program", 0, 0, None),
 }
 
+# Kernels over threads. `..._plain` is the same in plain Rust on all cores.
+CPU_IMAGE = 4096 * 4096
+CPU_THREADS_N = 1 << 24
+
+
+def _threads(name: str, title: str, bytes: int, flops: int) -> dict[str, Row]:
+    return {f"threads_{name}": Row(f"by threads: {title}", bytes, flops, None, raw=(f"threads_{name}_plain", "plain Rust"))}
+
+
+CPU_THREADS_ROWS: dict[str, Row] = {
+    **_threads("stencil", "mean of 5 points, f32, 4096 x 4096, the inner ones", 8 * CPU_IMAGE, 5 * CPU_IMAGE),
+    **_threads("stencil_edges", "mean of 5 points, zeros around", 8 * CPU_IMAGE, 5 * CPU_IMAGE),
+    **_threads("stencil_shared", "mean of 5 points, through shared memory", 8 * CPU_IMAGE, 5 * CPU_IMAGE),
+    **_threads("saxpy", "a x + y, f32, 2^24", 12 * CPU_THREADS_N, 2 * CPU_THREADS_N),
+    **_threads("sum", "sum, f32, 2^24", 4 * CPU_THREADS_N, CPU_THREADS_N),
+    **_threads("histogram", "histogram of bytes, 2^24, in shared memory", CPU_THREADS_N, 0),
+    **_threads("histogram_global", "histogram of bytes, 2^24, in global memory", CPU_THREADS_N, 0),
+}
+
 CPU_ROWS: dict[str, Row] = {
     **_elementwise(CPU_N, "2^25"),
     **_softmax(CPU_MATRIX, "copy_f32_2^25"),
     **{name: row for n in CPU_PRODUCTS for name, row in _matmul(n).items()},
     **_attention(CPU_ATTENTION),
+    **CPU_THREADS_ROWS,
 }
 
 ROWS: dict[str, Row] = {**GPU_ROWS, **GPU_PRODUCT_ROWS, **GPU_ATTENTION_ROWS, **GPU_DECODING_ROWS, **GPU_SORT_ROWS, **LAUNCH_ROWS, **CPU_ROWS}

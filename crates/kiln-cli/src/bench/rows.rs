@@ -4,12 +4,11 @@ use super::clock::{self, Cache};
 use super::compile_cost::{self, FirstCall, cold};
 use super::{attention, decoding, graph_cost, products, sorting};
 use half::bf16;
-use kiln_bench::launch_cost;
+use kiln_bench::{launch_cost, threads};
 use kiln_lang::prelude::*;
 use kiln_runtime::{Device, Execution, Result, Tensor};
 
-/// A call to be timed, with its data.
-pub type Call = Box<dyn FnMut() -> Result<()>>;
+pub use kiln_bench::threads::Call;
 
 /// A line of a results table.
 pub struct Row {
@@ -28,6 +27,8 @@ pub struct Row {
 pub(super) enum Work {
     /// Makes the data and a call.
     Device(fn(&Device, &Sizes) -> Result<Call>),
+    /// The same, of one size.
+    Threads(threads::Make),
     /// Host time, taken by the row itself.
     Host(fn(&Device, usize) -> Result<Vec<f64>>),
 }
@@ -53,6 +54,7 @@ impl Row {
             Work::Device(make) => {
                 clock::times(device, &mut make(device, &sizes(device))?, self.cache, rounds)
             }
+            Work::Threads(make) => clock::times(device, &mut make(device)?, self.cache, rounds),
             Work::Host(times) => times(device, rounds),
         }
     }
@@ -62,6 +64,7 @@ impl Row {
     pub fn call(&self, device: &Device) -> Result<Option<Call>> {
         match self.work {
             Work::Device(make) => make(device, &sizes(device)).map(Some),
+            Work::Threads(make) => make(device).map(Some),
             Work::Host(_) => Ok(None),
         }
     }
@@ -135,8 +138,17 @@ pub fn all(device: &Device) -> Vec<Row> {
         rows.extend(products::rows());
     } else {
         rows.extend(on_cpu());
+        rows.extend(threads::rows().into_iter().flat_map(by_threads));
     }
     rows
+}
+
+/// A kernel over threads, and plain Rust.
+fn by_threads(both: threads::Sides) -> impl Iterator<Item = Row> {
+    let (bytes, flops, cache) = (both.bytes, both.flops, Cache::Written);
+    let row =
+        move |(name, make)| Row { name, bytes, flops, arithmetic: false, cache, work: Work::Threads(make) };
+    both.names.into_iter().zip(both.sides).map(row)
 }
 
 /// What arithmetic bounds, at the sizes of a CPU.
