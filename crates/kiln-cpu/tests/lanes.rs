@@ -207,3 +207,101 @@ fn faults_at_places() {
         }
     }
 }
+
+/// Lanes whose axes are those of a view in another order, fewer, or more.
+#[test]
+fn boxes_of_other_axes() {
+    let block = [8, 4, 1];
+    let kernel = parsed(&format!(
+        "kernel @turned(%x: view<f32, 2, global>, %d: view<f32, 3, global>, %y: mut view<f32, 2, global>, %z: mut view<f32, 2, global>, %k: i64) thread [8, 4, 1] {{
+{}  %pad = const -1.0 : f32
+  %v = gather.mask %x[%j, %i] pad %pad : f32
+  scatter.mask %y[%i, %j] = %v
+  %w = gather.mask %d[%k, %i, %j] pad %pad : f32
+  scatter.mask %z[%i, %j] = %w
+}}
+",
+        places(block)
+    ));
+    let [rows, columns] = [13i64, 21];
+    let mut x: Vec<f32> = (0..rows * columns).map(|k| k as f32).collect();
+    let mut deep: Vec<f32> = (0..3 * rows * columns).map(|k| k as f32 + 0.5).collect();
+    for k in [0i64, 2, 3, -1, i64::MIN] {
+        let (mut y, mut z) =
+            (vec![7.0f32; (rows * columns) as usize], vec![7.0f32; (rows * columns) as usize]);
+        let (mut turned, mut plane) = (y.clone(), z.clone());
+        for (i, j) in (0..rows).flat_map(|i| (0..columns).map(move |j| (i, j))) {
+            let at = (i * columns + j) as usize;
+            let inside = j < rows && i < columns;
+            turned[at] = if inside { (j * columns + i) as f32 } else { -1.0 };
+            let inside = (0..3).contains(&k);
+            plane[at] = if inside { (k * rows * columns) as f32 + at as f32 + 0.5 } else { -1.0 };
+        }
+        let args = vec![
+            view(&mut x, &[rows, columns]),
+            view(&mut deep, &[3, rows, columns]),
+            view(&mut y, &[rows, columns]),
+            view(&mut z, &[rows, columns]),
+            Arg::Scalar(k as u64),
+        ];
+        run(&kernel, grid(block, rows, columns), args).unwrap();
+        assert_eq!((y, z), (turned, plane), "plane {k}");
+    }
+}
+
+/// Atomics of a few threads of a block: those inside, or none of them after a fault.
+#[test]
+fn few_threads_add() {
+    for (elem, few) in [("f32", 1), ("f32", 3), ("u32", 3), ("f64", 2), ("u64", 2)] {
+        for bounds in ["check", "mask"] {
+            let kernel = parsed(&format!(
+                "kernel @few(%y: mut view<{elem}, 1, global>) thread [64, 1, 1] {{
+  %t = thread_id x : i64
+  %p = program_id x : i64
+  %most = const {few} : i64
+  %few = lt %t, %most : bool
+  %two = const 2 : i64
+  %step = mul %t, %two : i64
+  %at = add %p, %step : i64
+  %one = const 1 : i64
+  %number = add %t, %one : i64
+  %v = cast %number : {elem}
+  if %few {{
+    %old = atomic.add.device.{bounds} %y[%at] = %v : {elem}
+    yield
+  }} else {{
+    yield
+  }}
+}}
+"
+            ));
+            for (n, programs) in [(16usize, 5u32), (4, 1), (4, 3), (1, 2), (0, 2)] {
+                let places =
+                    || (0..programs as usize).flat_map(|p| (0..few).map(move |t| (p + 2 * t, t + 1)));
+                let faults = bounds == "check" && places().any(|(at, _)| at >= n);
+                let mut want = vec![5.0f64; n];
+                places().filter(|&(at, _)| at < n).for_each(|(at, number)| want[at] += number as f64);
+                let bytes = |values: &[f64]| -> Vec<u8> {
+                    let one = |v: &f64| match elem {
+                        "f32" => (*v as f32).to_le_bytes().to_vec(),
+                        "u32" => (*v as u32).to_le_bytes().to_vec(),
+                        "f64" => v.to_le_bytes().to_vec(),
+                        _ => (*v as u64).to_le_bytes().to_vec(),
+                    };
+                    values.iter().flat_map(one).collect()
+                };
+                let before = bytes(&vec![5.0; n]);
+                let mut y = before.clone();
+                let args = vec![Arg::View(&mut y, vec![n as i64], vec![1])];
+                let outcome = run(&kernel, [programs, 1, 1], args);
+                let what = format!("{elem} {few} {bounds} {n} {programs}");
+                assert_eq!(outcome.is_err(), faults, "{what}: {outcome:?}");
+                if !faults {
+                    assert_eq!(y, bytes(&want), "{what}");
+                } else if programs == 1 {
+                    assert_eq!(y, before, "{what}: a fault leaves nothing of the atomic");
+                }
+            }
+        }
+    }
+}

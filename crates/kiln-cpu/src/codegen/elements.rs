@@ -52,9 +52,14 @@ impl Emitter<'_> {
     }
 
     pub(super) fn gather_each(&mut self, access: &Indexed, bounds: Bounds, out: ir::Value) -> Result<()> {
-        let elements = self.elements(access, bounds)?;
         let padding = self.scalar(access.values[0])?;
         let padding = self.asm.bits(padding);
+        if bounds == Bounds::Mask
+            && let Some(args) = self.lane_box(access, out, padding)
+        {
+            return self.call(PrimitiveKey::LoadBox(access.view.elem), &args).map(drop);
+        }
+        let elements = self.elements(access, bounds)?;
         let args = [out, elements.base, elements.linear, elements.mask, padding, elements.count];
         self.call(PrimitiveKey::Gather(access.view.elem), &args).map(drop)
     }
@@ -78,6 +83,12 @@ impl Emitter<'_> {
             return Ok(());
         }
         let tile = self.array(access.values[0], access.len)?;
+        let none = self.asm.int(0);
+        if bounds == Bounds::Mask
+            && let Some(args) = self.lane_box(access, tile, none)
+        {
+            return self.call(PrimitiveKey::StoreBox(access.view.elem), &args).map(drop);
+        }
         let elements = self.elements(access, bounds)?;
         let args = [elements.base, tile, elements.linear, elements.mask, elements.count];
         self.call(PrimitiveKey::Scatter(access.view.elem), &args).map(drop)
@@ -106,6 +117,9 @@ impl Emitter<'_> {
     pub(super) fn atomic(&mut self, data: &OpData, op: AtomicOp, bounds: Bounds, masked: bool) -> Result<()> {
         let access = self.indexed(data, masked, 1)?;
         if self.native_atomic(data, &access, op, bounds)? {
+            return Ok(());
+        }
+        if self.atomic_few(data, &access, op, bounds)? {
             return Ok(());
         }
         if self.add_each(data, &access, bounds)? {
@@ -257,7 +271,7 @@ impl Emitter<'_> {
             match bounds {
                 Bounds::Trust => {}
                 Bounds::Mask => skip(self, inside),
-                Bounds::Check => self.check_index(inside, index, extent),
+                Bounds::Check => self.check_index(0, inside, index, extent),
             }
             let step = self.asm.mul(index, stride);
             linear = self.asm.add(linear, step);
@@ -270,14 +284,21 @@ impl Emitter<'_> {
         Ok(params.first().copied())
     }
 
-    fn check_index(&mut self, inside: ir::Value, index: ir::Value, extent: ir::Value) {
+    /// Ends the program if an index of a lane is outside.
+    pub(super) fn check_index(
+        &mut self,
+        lane: usize,
+        inside: ir::Value,
+        index: ir::Value,
+        extent: ir::Value,
+    ) {
         let site = self.site(SiteKind::Bounds);
         let outside = self.asm.fb.ins().icmp_imm_s(IntCC::Equal, inside, 0);
         self.fault_if(outside, |e| {
             let values = e.asm.stack(16);
             e.asm.store(index, values, 0);
             e.asm.store(extent, values, 8);
-            let lane = e.asm.int(0);
+            let lane = e.asm.int(lane as i64);
             (site, lane, values)
         });
     }

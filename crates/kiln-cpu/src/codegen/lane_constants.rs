@@ -1,18 +1,19 @@
 //! Values of lanes that are known now: what operations make of thread indices and constants alone,
 //! as the number of a thread's warp. They are computed here and lie in memory beside the code.
 
-use super::affine::Affine;
+use super::affine::{Affine, Uniform};
 use super::asm::scalar_type;
 use super::condition::Condition;
 use super::elements::{Elements, Indexed};
 use super::emitter::Emitter;
 use super::liveness::Elementwise;
 use super::repr::{Repr, Tile};
-use cranelift_codegen::ir;
+use cranelift_codegen::ir::{self, condcodes::IntCC};
 use kiln_backend::Result;
-use kiln_ir::{Literal, OpData, OpKind, Scalar, Value, eval};
+use kiln_cpu_primitives::PrimitiveKey;
+use kiln_ir::{AtomicOp, Bounds, Literal, OpData, OpKind, Scalar, Value, eval};
 
-/// The most lanes that are stored one by one.
+/// The most lanes that are done one by one.
 const FEW: usize = 32;
 
 impl Emitter<'_> {
@@ -206,5 +207,98 @@ impl Emitter<'_> {
             self.asm.store(element, at, 0);
         }
         Ok(true)
+    }
+
+    /// Atomics of few lanes that are known, whose old values nothing reads, one by one; whether the
+    /// access is such. So a thread adds what its block has found.
+    pub(super) fn atomic_few(
+        &mut self,
+        data: &OpData,
+        access: &Indexed,
+        op: AtomicOp,
+        bounds: Bounds,
+    ) -> Result<bool> {
+        if access.mask.is_none() || !self.is_of_lanes(access) || self.live.is_used(data.results[0]) {
+            return Ok(false);
+        }
+        let Some(lanes) = self.active_lanes(access).filter(|lanes| lanes.len() <= FEW) else {
+            return Ok(false);
+        };
+        let wide = |index: &Value| self.kernel.ty(*index).elem() == Scalar::I64;
+        if !access.indices.iter().all(wide) {
+            return Ok(false);
+        }
+        let numbers: Option<Vec<Affine>> = access.indices.iter().map(|&index| self.affine(index)).collect();
+        let Some(numbers) = numbers else { return Ok(false) };
+        // A fault leaves none of them done.
+        let mut places = Vec::with_capacity(lanes.len());
+        for lane in lanes {
+            let Some(place) = self.place_of(lane) else { return Ok(false) };
+            let indices: Vec<ir::Value> =
+                numbers.iter().map(|number| self.number_at(number, place)).collect();
+            if bounds == Bounds::Check {
+                for (&index, &extent) in indices.iter().zip(&access.view.extents) {
+                    let inside = self.asm.compare(IntCC::UnsignedLessThan, index, extent);
+                    self.check_index(lane, inside, index, extent);
+                }
+            }
+            places.push((lane, indices));
+        }
+        let bytes = i64::from(access.view.elem.bytes());
+        let (values, step) = match self.scalar(access.values[0]) {
+            Ok(scalar) => {
+                let at = self.asm.stack(8);
+                self.asm.store(scalar, at, 0);
+                (at, 0)
+            }
+            Err(_) => (self.array(access.values[0], access.len)?, bytes),
+        };
+        for (lane, indices) in places {
+            let value = self.asm.add_const(values, lane as i64 * step);
+            self.atomic_of_lane(access, op, bounds, &indices, value)?;
+        }
+        Ok(true)
+    }
+
+    /// A number in the lane at a place.
+    fn number_at(&mut self, number: &Affine, place: [i64; 3]) -> ir::Value {
+        let mut sum = number.base;
+        for (&step, at) in number.steps.iter().zip(place) {
+            let along = self.asm.uniform_mul(step, Uniform::constant(at));
+            sum = self.asm.uniform_add(sum, along);
+        }
+        self.asm.uniform_value(sum)
+    }
+
+    /// The atomic of one lane, with the address of its value. Indices were checked, if they are to
+    /// be.
+    fn atomic_of_lane(
+        &mut self,
+        access: &Indexed,
+        op: AtomicOp,
+        bounds: Bounds,
+        indices: &[ir::Value],
+        value: ir::Value,
+    ) -> Result<()> {
+        let (rest, _) = self.asm.block(&[]);
+        let mut linear = self.asm.int(0);
+        for (axis, &index) in indices.iter().enumerate() {
+            if bounds == Bounds::Mask {
+                let inside = self.asm.compare(IntCC::UnsignedLessThan, index, access.view.extents[axis]);
+                let (next, _) = self.asm.block(&[]);
+                self.asm.branch(inside, next, rest);
+                self.asm.enter(next);
+            }
+            let along = self.asm.mul(index, access.view.strides[axis]);
+            linear = self.asm.add(linear, along);
+        }
+        let at = self.asm.stack(8);
+        self.asm.store(linear, at, 0);
+        let (none, one) = (self.asm.int(0), self.asm.int(1));
+        let args = [none, access.view.base, at, none, value, one];
+        self.call(PrimitiveKey::Atomic(op, access.view.elem), &args)?;
+        self.asm.jump(rest, &[]);
+        self.asm.enter(rest);
+        Ok(())
     }
 }

@@ -15,6 +15,7 @@
 //! | `lane_atomic.rs` | atomics of lanes |
 //! | `add_each.rs` | sums at indices, in one call |
 //! | `lane_box.rs` | where conditions hold |
+//! | `lane_boxes.rs` | accesses of lanes that are a box of a view |
 //! | `lane_constants.rs` | values of lanes that are known now |
 //! | `lane_group.rs`, `lane_plan.rs` | operations of lanes, fused |
 //! | `lane_loop.rs`, `pack.rs` | likewise, in registers |
@@ -40,6 +41,7 @@ mod emitter;
 mod group;
 mod lane_atomic;
 mod lane_box;
+mod lane_boxes;
 mod lane_constants;
 mod lane_group;
 mod lane_loop;
