@@ -14,9 +14,9 @@ use std::thread;
 pub type Call = Box<dyn FnMut() -> Result<()>>;
 
 /// Rows and columns of an image.
-pub const SIDE: usize = 4096;
+const SIDE: usize = 4096;
 /// Elements of a vector, and threads of its blocks.
-pub const LENGTH: usize = 1 << 24;
+const LENGTH: usize = 1 << 24;
 const BLOCK: usize = 256;
 /// Threads of a block of an image: columns, rows.
 const TILE: [usize; 2] = [32, 8];

@@ -138,7 +138,10 @@ pub fn all(device: &Device) -> Vec<Row> {
         rows.extend(products::rows());
     } else {
         rows.extend(on_cpu());
-        rows.extend(threads::rows().into_iter().flat_map(by_threads));
+        // An interpreter would take minutes for as many threads.
+        if !device.capabilities().is_interpreted() {
+            rows.extend(threads::rows().into_iter().flat_map(by_threads));
+        }
     }
     rows
 }
