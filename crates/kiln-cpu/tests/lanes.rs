@@ -213,12 +213,14 @@ fn faults_at_places() {
 fn boxes_of_other_axes() {
     let block = [8, 4, 1];
     let kernel = parsed(&format!(
-        "kernel @turned(%x: view<f32, 2, global>, %d: view<f32, 3, global>, %y: mut view<f32, 2, global>, %z: mut view<f32, 2, global>, %k: i64) thread [8, 4, 1] {{
+        "kernel @turned(%x: view<f32, 2, global>, %d: view<f32, 3, global>, %e: view<f32, 3, global>, %y: mut view<f32, 2, global>, %z: mut view<f32, 2, global>, %n: mut view<f32, 2, global>, %k: i64, %narrow: i32) thread [8, 4, 1] {{
 {}  %pad = const -1.0 : f32
   %v = gather.mask %x[%j, %i] pad %pad : f32
   scatter.mask %y[%i, %j] = %v
   %w = gather.mask %d[%k, %i, %j] pad %pad : f32
   scatter.mask %z[%i, %j] = %w
+  %u = gather.mask %e[%narrow, %i, %j] pad %pad : f32
+  scatter.mask %n[%i, %j] = %u
 }}
 ",
         places(block)
@@ -227,8 +229,8 @@ fn boxes_of_other_axes() {
     let mut x: Vec<f32> = (0..rows * columns).map(|k| k as f32).collect();
     let mut deep: Vec<f32> = (0..3 * rows * columns).map(|k| k as f32 + 0.5).collect();
     for k in [0i64, 2, 3, -1, i64::MIN] {
-        let (mut y, mut z) =
-            (vec![7.0f32; (rows * columns) as usize], vec![7.0f32; (rows * columns) as usize]);
+        let mut y = vec![7.0f32; (rows * columns) as usize];
+        let (mut z, mut n, mut alike) = (y.clone(), y.clone(), x.clone());
         let (mut turned, mut plane) = (y.clone(), z.clone());
         for (i, j) in (0..rows).flat_map(|i| (0..columns).map(move |j| (i, j))) {
             let at = (i * columns + j) as usize;
@@ -240,12 +242,22 @@ fn boxes_of_other_axes() {
         let args = vec![
             view(&mut x, &[rows, columns]),
             view(&mut deep, &[3, rows, columns]),
+            // So many planes that a negative number of 32 bits must not become one of them.
+            Arg::View(
+                bytemuck::cast_slice_mut(&mut alike),
+                vec![1 << 33, rows, columns],
+                vec![0, columns, 1],
+            ),
             view(&mut y, &[rows, columns]),
             view(&mut z, &[rows, columns]),
+            view(&mut n, &[rows, columns]),
             Arg::Scalar(k as u64),
+            Arg::Scalar(u64::from(k.clamp(-2, 3) as u32)),
         ];
         run(&kernel, grid(block, rows, columns), args).unwrap();
         assert_eq!((y, z), (turned, plane), "plane {k}");
+        let same = if k < 0 { vec![-1.0; n.len()] } else { x.clone() };
+        assert_eq!(n, same, "plane {k}, as a number of 32 bits");
     }
 }
 

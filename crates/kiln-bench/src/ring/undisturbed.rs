@@ -43,7 +43,7 @@ pub fn take_turns(slices: usize) {
 ///
 /// # Errors
 /// Those of the streams, and their ends.
-pub fn await_turn() -> Result<(), Failure> {
+fn await_turn() -> Result<(), Failure> {
     if TURNS.get().is_none() {
         return Ok(());
     }
@@ -109,7 +109,7 @@ struct Slice {
 /// there are turns.
 ///
 /// # Errors
-/// Those of a slice and of [`await_turn`].
+/// Those of a slice and of the streams by which it waits for its turn.
 pub fn measure(slice: &mut dyn FnMut() -> Result<Vec<f64>, Failure>) -> Result<Slices, Failure> {
     let Some(&turns) = TURNS.get() else { return measure_at_once(slice) };
     let (mut slices, mut least_s) = (Vec::with_capacity(turns), f64::INFINITY);

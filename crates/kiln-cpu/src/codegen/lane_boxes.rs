@@ -6,6 +6,7 @@ use super::elements::Indexed;
 use super::emitter::Emitter;
 use cranelift_codegen::ir;
 use kiln_cpu_primitives::BoxAxis;
+use kiln_ir::Scalar;
 use std::mem::{offset_of, size_of};
 
 impl Emitter<'_> {
@@ -37,6 +38,9 @@ impl Emitter<'_> {
         let mut next = (0..3).rev().filter(|&axis| space.extents[axis] > 1);
         let mut axes = Vec::with_capacity(access.indices.len());
         for &index in &access.indices {
+            if self.kernel.ty(index).elem() != Scalar::I64 {
+                return None;
+            }
             let number = self.affine(index)?;
             let mut moving = (0..3).filter(|&a| space.extents[a] > 1 && number.steps[a].known() != Some(0));
             let lanes = match (moving.next(), moving.next()) {
