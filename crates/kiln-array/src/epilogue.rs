@@ -61,7 +61,7 @@ impl ChainEpilogue {
 trait Operand {
     fn key(&self, key: &mut SpecKey);
     fn declare(&self, decl: &mut ParamDecl) -> Load;
-    fn pack(&self, sink: &mut dyn ArgSink);
+    fn pack<'a>(&'a self, sink: &mut dyn ArgSink<'a>);
     fn transposed(&self) -> Arc<dyn Operand>;
 }
 
@@ -101,8 +101,8 @@ impl<T: Numeric> Operand for Numbers<T> {
         }
     }
 
-    fn pack(&self, sink: &mut dyn ArgSink) {
-        <&Tensor<T, 1>>::pack(&&self.values, sink);
+    fn pack<'a>(&'a self, sink: &mut dyn ArgSink<'a>) {
+        self.values.pack(sink);
     }
 
     fn transposed(&self) -> Arc<dyn Operand> {
@@ -135,8 +135,8 @@ impl<T: Numeric> Operand for Matrices<T> {
         })
     }
 
-    fn pack(&self, sink: &mut dyn ArgSink) {
-        <&Tensor<T, 3>>::pack(&&self.values, sink);
+    fn pack<'a>(&'a self, sink: &mut dyn ArgSink<'a>) {
+        self.values.pack(sink);
     }
 
     fn transposed(&self) -> Arc<dyn Operand> {
@@ -175,7 +175,7 @@ impl KernelParam for ChainEpilogue {
         Traced { chain: arg.chain.clone(), loads, numbers, transposed: arg.transposed }
     }
 
-    fn pack(arg: &ChainEpilogue, sink: &mut dyn ArgSink) {
+    fn pack<'a>(arg: &'a ChainEpilogue, sink: &mut dyn ArgSink<'a>) {
         arg.operands.iter().for_each(|operand| operand.pack(sink));
         arg.numbers.iter().for_each(|&literal| sink.scalar(literal));
     }

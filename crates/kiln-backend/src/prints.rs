@@ -29,6 +29,7 @@ thread_local! {
 /// prints.line("a line");
 /// assert!(prints.outcome("cpu").is_ok() && !is_printing());
 /// ```
+#[inline]
 pub fn is_printing() -> bool {
     INSIDE.get()
 }

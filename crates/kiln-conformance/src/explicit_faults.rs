@@ -85,10 +85,10 @@ impl KernelParam for Checked {
         }
     }
 
-    fn pack(arg: &Checked, sink: &mut dyn ArgSink) {
-        <&Tensor<f32, 1>>::pack(&&arg.limits, sink);
-        <&Tensor<f32, 1>>::pack(&&arg.table, sink);
-        <&Tensor<i32, 1>>::pack(&&arg.divisors, sink);
+    fn pack<'a>(arg: &'a Checked, sink: &mut dyn ArgSink<'a>) {
+        arg.limits.pack(sink);
+        arg.table.pack(sink);
+        arg.divisors.pack(sink);
         sink.scalar(arg.shift.literal());
     }
 }

@@ -53,6 +53,8 @@
 //! decides on runs a program that was made for another value, within the memory of its own
 //! arguments.
 
+mod storage;
+
 use crate::elem::Elem;
 use crate::trace::{Raw, SourceLocation, TraceErrors, trace_at, with};
 use crate::val::Val;
@@ -61,10 +63,11 @@ use crate::view::{Field, Record, RecordView, RecordViewMut, View, ViewMut};
 pub use kiln_ir::{Facts, IntFact, Level};
 use kiln_ir::{Kernel, Literal, Param, Precision, Scalar, Space, Type};
 use smallvec::SmallVec;
-use std::any::{Any, TypeId};
+use std::any::TypeId;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::panic::Location;
+pub use storage::Storage;
 
 /// A parameter type of a kernel, as the user writes it in the signature.
 ///
@@ -127,7 +130,7 @@ pub trait KernelParam {
     /// Hands over the values of the declared parameters, in the order of their declarations.
     ///
     /// A launch fails where they differ from the declarations in number, kind, type or facts.
-    fn pack(arg: &Self::Arg, sink: &mut dyn ArgSink);
+    fn pack<'a>(arg: &'a Self::Arg, sink: &mut dyn ArgSink<'a>);
 }
 
 /// The parameters of a kernel: a tuple of [`KernelParam`]s.
@@ -140,7 +143,7 @@ pub trait KernelParam {
 /// /// Collects the numbers of a launch; a runtime takes views too.
 /// struct Numbers(Vec<kiln_ir::Literal>);
 ///
-/// impl ArgSink for Numbers {
+/// impl ArgSink<'_> for Numbers {
 ///     fn scalar(&mut self, value: kiln_ir::Literal) {
 ///         self.0.push(value);
 ///     }
@@ -192,7 +195,7 @@ pub trait KernelParams {
     fn declare(args: &Self::Args, decl: &mut ParamDecl) -> Self::Traced;
 
     /// Packs all arguments, in order.
-    fn pack(args: &Self::Args, sink: &mut dyn ArgSink);
+    fn pack<'a>(args: &'a Self::Args, sink: &mut dyn ArgSink<'a>);
 }
 
 macro_rules! kernel_params {
@@ -217,7 +220,7 @@ macro_rules! kernel_params {
 
             #[inline(always)]
             #[allow(unused_variables)]
-            fn pack(args: &Self::Args, sink: &mut dyn ArgSink) {
+            fn pack<'a>(args: &'a Self::Args, sink: &mut dyn ArgSink<'a>) {
                 $($t::pack(&args.$n, sink);)*
             }
         }
@@ -278,6 +281,7 @@ impl SpecKey {
     /// let function = KernelFn::<()>::new(&SITE, TypeId::of::<()>(), |()| ());
     /// assert_eq!(SpecKey::of_function(function.id()), SpecKey::of_function(function.id()));
     /// ```
+    #[inline]
     pub fn of_function(function: FunctionId) -> SpecKey {
         let site = std::ptr::from_ref(function.site) as usize;
         SpecKey { site, types: function.types, words: SmallVec::new() }
@@ -293,6 +297,7 @@ impl SpecKey {
     }
 
     /// Adds a word.
+    #[inline]
     pub fn word(&mut self, word: u64) {
         self.words.push(word);
     }
@@ -311,7 +316,7 @@ impl SpecKey {
 /// A view as a runtime's tensor packs it: where its elements are.
 ///
 /// ```
-/// use kiln_lang::param::ViewArg;
+/// use kiln_lang::param::{Storage, ViewArg};
 ///
 /// /// Bytes from the first element to behind the last one.
 /// fn span(view: &ViewArg<'_>) -> usize {
@@ -321,13 +326,13 @@ impl SpecKey {
 ///
 /// let storage = vec![0f32; 64];
 /// let (elem, extents, strides) = (kiln_ir::Scalar::F32, &[4, 8][..], &[16, 1][..]);
-/// let view = ViewArg { storage: &storage, byte_offset: 0, elem, mutable: false, extents, strides };
+/// let view = ViewArg { storage: Storage::new(&storage), byte_offset: 0, elem, mutable: false, extents, strides };
 /// assert_eq!(span(&view), (3 * 16 + 8) * 4);
 /// ```
 #[derive(Clone, Copy)]
 pub struct ViewArg<'a> {
     /// The storage of the elements, of a type of the runtime's.
-    pub storage: &'a dyn Any,
+    pub storage: Storage<'a>,
     /// Bytes from the start of the storage to the first element.
     pub byte_offset: u64,
     /// The elements' type.
@@ -352,7 +357,7 @@ pub struct ViewArg<'a> {
 ///     views: usize,
 /// }
 ///
-/// impl ArgSink for Count {
+/// impl ArgSink<'_> for Count {
 ///     fn scalar(&mut self, _: kiln_ir::Literal) {
 ///         self.numbers += 1;
 ///     }
@@ -366,18 +371,19 @@ pub struct ViewArg<'a> {
 /// <usize as KernelParam>::pack(&64, &mut count); // a host constant packs nothing
 /// assert_eq!((count.numbers, count.views), (1, 0));
 /// ```
-pub trait ArgSink {
+pub trait ArgSink<'a> {
     /// The value of a scalar parameter.
     fn scalar(&mut self, value: Literal);
 
-    /// A view. The runtime makes the contents valid on the device, orders the launch after other
-    /// uses, and keeps the storage alive until the launch is done with it.
+    /// A view of what the arguments of the launch borrow or own. The runtime makes the contents
+    /// valid on the device, orders the launch after other uses, and keeps the storage alive until
+    /// the launch is done with it.
     ///
     /// # Safety
     /// All elements that the extents and strides reach lie inside the storage and are of type
     /// `elem`. Where the view is mutable, the caller holds the tensor as `&mut`: no other code may
     /// read or write these elements through the storage meanwhile.
-    unsafe fn view(&mut self, view: ViewArg<'_>);
+    unsafe fn view(&mut self, view: ViewArg<'a>);
 }
 
 /// Records what `body` does as a kernel.

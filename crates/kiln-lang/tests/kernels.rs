@@ -6,7 +6,7 @@ use kiln_lang::prelude::*;
 /// The least a runtime provides: see `kiln_lang::param`.
 mod runtime {
     use super::*;
-    use kiln_lang::param::{KernelParam, ParamDecl, ViewArg};
+    use kiln_lang::param::{KernelParam, ParamDecl, Storage, ViewArg};
 
     pub mod __private {
         pub use super::Launch;
@@ -46,13 +46,13 @@ mod runtime {
 
     struct Words(Vec<u64>);
 
-    impl ArgSink for Words {
+    impl ArgSink<'_> for Words {
         fn scalar(&mut self, value: kiln_ir::Literal) {
             self.0.push(value.bits());
         }
 
         unsafe fn view(&mut self, view: ViewArg<'_>) {
-            let address = view.storage.downcast_ref::<u64>().unwrap();
+            let address = view.storage.get::<u64>().unwrap();
             self.0.push(address + view.byte_offset + u64::from(view.mutable));
             self.0.extend(view.extents.iter().chain(view.strides).map(|&n| n as u64));
         }
@@ -61,12 +61,12 @@ mod runtime {
     /// A tensor that is only an address and a length.
     pub struct Tensor<T> {
         pub address: u64,
-        pub len: u64,
+        pub len: usize,
         pub elem: std::marker::PhantomData<T>,
     }
 
     impl<T> Tensor<T> {
-        pub fn new(address: u64, len: u64) -> Self {
+        pub fn new(address: u64, len: usize) -> Self {
             Tensor { address, len, elem: std::marker::PhantomData }
         }
     }
@@ -78,16 +78,16 @@ mod runtime {
                 type Traced = $traced<T, 1>;
 
                 fn key(arg: &Self, key: &mut SpecKey) {
-                    key.word(u64::from(arg.len % 16 == 0));
+                    key.word(u64::from(arg.len.is_multiple_of(16)));
                 }
 
                 fn declare(_: &Self, name: &'static str, decl: &mut ParamDecl) -> $traced<T, 1> {
                     decl.$declare(name, Default::default())
                 }
 
-                fn pack(arg: &Self, sink: &mut dyn ArgSink) {
-                    let (elem, extents, strides) = (T::SCALAR, &[arg.len as usize], &[1]);
-                    let (storage, mutable) = (&arg.address, $mutable);
+                fn pack<'a>(arg: &'a Self, sink: &mut dyn ArgSink<'a>) {
+                    let (elem, extents, strides) = (T::SCALAR, std::slice::from_ref(&arg.len), &[1]);
+                    let (storage, mutable) = (Storage::new(&arg.address), $mutable);
                     // SAFETY: nothing is launched.
                     unsafe { sink.view(ViewArg { storage, byte_offset: 0, elem, mutable, extents, strides }) };
                 }

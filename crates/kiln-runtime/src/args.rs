@@ -1,7 +1,7 @@
 //! The arguments of one launch: numbers, where the tensors are, the buffers that hold them, and the
 //! checks before anything changes.
 
-use crate::buffer::{Access, Buffer};
+use crate::buffer::{Access, Buffer, Hindrance};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::loaded::LoadedKernel;
@@ -10,18 +10,20 @@ use crate::params::{Given, ParamInfo};
 use crate::request::Request;
 use crate::residency::Named;
 use crate::stream::Queue;
-use kiln_backend::BufferBinding;
+use kiln_backend::{BufferBinding, DevicePtr};
 use kiln_ir::Literal;
 use kiln_lang::param::{ArgSink, ViewArg};
 use smallvec::SmallVec;
+use std::borrow::Borrow;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The buffer of a tensor argument.
+/// The buffer of a tensor argument, which a graph holds. A launch borrows it: to count holders
+/// takes atomic operations for each tensor.
 #[derive(Clone)]
-pub(crate) struct Use {
-    pub(crate) buffer: Arc<Buffer>,
+pub(crate) struct Use<B = Arc<Buffer>> {
+    pub(crate) buffer: B,
     pub(crate) param: usize,
 }
 
@@ -29,20 +31,26 @@ pub(crate) struct Use {
 const MOST: usize = 12;
 
 /// The packed arguments of one launch. They are packed in place, for they are large to move.
-#[derive(Clone, Default)]
-pub(crate) struct Arguments {
+#[derive(Clone)]
+pub(crate) struct Arguments<B = Arc<Buffer>> {
     numbers: SmallVec<[u64; 64]>,
     /// Where each tensor is.
     views: SmallVec<[BufferBinding; MOST]>,
     /// The buffers of the tensors, one for each view. They keep the memory alive.
-    uses: SmallVec<[Use; MOST]>,
+    uses: SmallVec<[Use<B>; MOST]>,
 }
 
-impl Arguments {
+impl<B> Default for Arguments<B> {
+    fn default() -> Arguments<B> {
+        Arguments { numbers: SmallVec::new(), views: SmallVec::new(), uses: SmallVec::new() }
+    }
+}
+
+impl<'a> Arguments<&'a Arc<Buffer>> {
     /// Packs the arguments and checks them. Nothing is changed yet.
     pub(crate) fn collect(
         &mut self,
-        request: &dyn Request,
+        request: &'a dyn Request,
         kernel: &LoadedKernel,
         device: &Device,
     ) -> Result<()> {
@@ -61,6 +69,15 @@ impl Arguments {
         self.check_overlaps(kernel)
     }
 
+    /// The same, which keep the memory alive by themselves.
+    pub(crate) fn kept(&self) -> Arguments {
+        let kept = |of: &Use<&Arc<Buffer>>| Use { buffer: of.buffer.clone(), param: of.param };
+        let uses = self.uses.iter().map(kept).collect();
+        Arguments { numbers: self.numbers.clone(), views: self.views.clone(), uses }
+    }
+}
+
+impl<B: Borrow<Arc<Buffer>>> Arguments<B> {
     /// The numbers, as a backend takes them.
     pub(crate) fn numbers(&self) -> &[u64] {
         &self.numbers
@@ -72,7 +89,7 @@ impl Arguments {
     }
 
     /// The tensors: the buffer of each, and where in it it is.
-    pub(crate) fn tensors(&self) -> impl Iterator<Item = (&Use, &BufferBinding)> {
+    pub(crate) fn tensors(&self) -> impl Iterator<Item = (&Use<B>, &BufferBinding)> {
         self.uses.iter().zip(&self.views)
     }
 
@@ -80,7 +97,13 @@ impl Arguments {
     /// parameter demands the caller has checked, but for [`check_overlaps`].
     ///
     /// [`check_overlaps`]: Self::check_overlaps
-    pub(crate) fn set_view(&mut self, param: &ParamInfo, numbers: &[u64], tensor: Use, view: BufferBinding) {
+    pub(crate) fn set_view(
+        &mut self,
+        param: &ParamInfo,
+        numbers: &[u64],
+        tensor: Use<B>,
+        view: BufferBinding,
+    ) {
         self.set_numbers(param, numbers);
         if let Some(at) = self.uses.iter().position(|u| u.param == tensor.param) {
             (self.uses[at], self.views[at]) = (tensor, view);
@@ -107,7 +130,7 @@ impl Arguments {
         for (i, (a, at)) in self.tensors().enumerate().filter(|(_, (_, at))| at.written) {
             for (j, (b, bt)) in self.tensors().enumerate() {
                 // Two that are written meet once.
-                if j == i || (bt.written && j < i) || !Arc::ptr_eq(&a.buffer, &b.buffer) {
+                if j == i || (bt.written && j < i) || !Arc::ptr_eq(a.buffer.borrow(), b.buffer.borrow()) {
                     continue;
                 }
                 let (x, y) = (self.bytes(a, at, kernel), self.bytes(b, bt, kernel));
@@ -126,7 +149,7 @@ impl Arguments {
     }
 
     /// The bytes of the buffer that a tensor spans, gaps included.
-    pub(crate) fn bytes(&self, tensor: &Use, view: &BufferBinding, kernel: &LoadedKernel) -> Range<u64> {
+    pub(crate) fn bytes(&self, tensor: &Use<B>, view: &BufferBinding, kernel: &LoadedKernel) -> Range<u64> {
         let info = &kernel.params[tensor.param];
         let (rank, size) = info.given.view().unwrap_or((0, 0));
         let (extents, strides) = self.numbers_of(info).split_at(rank);
@@ -138,59 +161,80 @@ impl Arguments {
 
     /// Locks the buffers, and refuses those that are borrowed or that would be read before they
     /// were written. Nothing is changed yet.
-    pub(crate) fn lock<'a>(&'a self, kernel: &LoadedKernel, locked: &mut Locked<'a>) -> Result<()> {
-        if self.lock_free(kernel, locked)? {
-            return Ok(());
+    pub(crate) fn lock<'l>(&'l self, kernel: &LoadedKernel, locked: &mut Locked<'l>) -> Result<()> {
+        let Err(hindrance) = self.lock_free(locked) else { return Ok(()) };
+        locked.clear();
+        if let Hindrance::Refused = hindrance {
+            self.refuse(kernel)?;
         }
-        locked.buffers.clear();
         self.lock_in_order(kernel, locked)
     }
 
     /// Locks the buffers as they come, if each is there once and no other thread has it: most
-    /// launches find them so. Otherwise some may be locked and the answer is false.
+    /// launches find them so. Otherwise some may be locked.
     #[inline]
-    fn lock_free<'a>(&'a self, kernel: &LoadedKernel, locked: &mut Locked<'a>) -> Result<bool> {
+    fn lock_free<'l>(&'l self, locked: &mut Locked<'l>) -> std::result::Result<(), Hindrance> {
         for (tensor, view) in self.tensors() {
-            let Some(access) = tensor.buffer.try_access(argument(kernel, tensor))? else { return Ok(false) };
+            let buffer: &Arc<Buffer> = tensor.buffer.borrow();
+            buffer.lock_into(!view.written, &mut locked.buffers)?;
+            locked.written.push(view.written);
+        }
+        Ok(())
+    }
+
+    /// The error of the first tensor that a launch may not have, if there still is one.
+    #[cold]
+    fn refuse(&self, kernel: &LoadedKernel) -> Result<()> {
+        for (tensor, view) in self.tensors() {
+            let buffer: &Arc<Buffer> = tensor.buffer.borrow();
+            let access = buffer.access(argument(kernel, tensor))?;
             if !view.written {
                 access.check_written(argument(kernel, tensor))?;
             }
-            locked.buffers.push((access, view.written));
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Locks the buffers one after the other, in the order of addresses, so that launches in
     /// several threads never wait for each other in a circle. The parameters of one buffer stand in
     /// their own order.
     #[cold]
-    fn lock_in_order<'a>(&'a self, kernel: &LoadedKernel, locked: &mut Locked<'a>) -> Result<()> {
+    fn lock_in_order<'l>(&'l self, kernel: &LoadedKernel, locked: &mut Locked<'l>) -> Result<()> {
         let mut order: SmallVec<[(*const Buffer, u32); MOST]> =
-            self.uses.iter().zip(0..).map(|(tensor, at)| (Arc::as_ptr(&tensor.buffer), at)).collect();
+            self.uses.iter().zip(0..).map(|(tensor, at)| (Arc::as_ptr(tensor.buffer.borrow()), at)).collect();
         order.sort_unstable();
         for same in order.chunk_by(|(a, _), (b, _)| a == b) {
             let uses = || same.iter().map(|&(_, at)| (&self.uses[at as usize], &self.views[at as usize]));
             let first = &self.uses[same[0].1 as usize];
-            let access = first.buffer.access(argument(kernel, first))?;
+            let buffer: &Arc<Buffer> = first.buffer.borrow();
+            let access = buffer.access(argument(kernel, first))?;
             if let Some((read, _)) = uses().find(|(_, view)| !view.written) {
                 access.check_written(argument(kernel, read))?;
             }
-            locked.buffers.push((access, uses().any(|(_, view)| view.written)));
+            locked.buffers.push(access);
+            locked.written.push(uses().any(|(_, view)| view.written));
         }
         Ok(())
     }
 }
 
-/// The buffers of a launch, each with whether the kernel writes it.
+/// The buffers of a launch.
 #[derive(Default)]
 pub(crate) struct Locked<'a> {
-    buffers: SmallVec<[(Access<'a>, bool); MOST]>,
+    buffers: SmallVec<[Access<'a>; MOST]>,
+    /// Whether the kernel writes each of them.
+    written: SmallVec<[bool; MOST]>,
 }
 
 impl Locked<'_> {
+    fn clear(&mut self) {
+        self.buffers.clear();
+        self.written.clear();
+    }
+
     /// Brings the contents to the device and orders the stream after their other uses.
     pub(crate) fn prepare(&mut self, queue: &Queue, log: &mut Log) -> Result<()> {
-        self.buffers.iter_mut().try_for_each(|(access, writes)| match *writes {
+        self.buffers.iter_mut().zip(&self.written).try_for_each(|(access, written)| match *written {
             true => access.prepare_write(queue, true, log),
             false => access.prepare_read(queue, log),
         })
@@ -198,25 +242,27 @@ impl Locked<'_> {
 
     /// Says that the launch was enqueued.
     pub(crate) fn launched(&mut self, queue: &Queue) {
-        self.buffers.iter_mut().filter(|(_, writes)| *writes).for_each(|(access, _)| access.wrote(queue));
+        for (access, _) in self.buffers.iter_mut().zip(&self.written).filter(|(_, written)| **written) {
+            access.wrote(queue);
+        }
     }
 }
 
-fn argument<'a>(kernel: &'a LoadedKernel, tensor: &Use) -> Named<'a> {
+fn argument<'a, B>(kernel: &'a LoadedKernel, tensor: &Use<B>) -> Named<'a> {
     Named::Argument { kernel: &kernel.name, argument: &kernel.params[tensor.param].name }
 }
 
 /// Collects what the parameters pack, and compares it with what the program was compiled for.
-struct Sink<'k, 'a> {
+struct Sink<'k, 'p, 'a> {
     kernel: &'k LoadedKernel,
     /// The parameter that comes next.
     next: usize,
-    packed: &'a mut Arguments,
+    packed: &'p mut Arguments<&'a Arc<Buffer>>,
     /// The first difference.
     refused: Option<Error>,
 }
 
-impl<'k> Sink<'k, '_> {
+impl<'k> Sink<'k, '_, '_> {
     /// The parameter that comes next, if this is an argument for it.
     fn parameter(&mut self, given: Given) -> Option<&'k ParamInfo> {
         if self.refused.is_some() {
@@ -238,8 +284,8 @@ impl<'k> Sink<'k, '_> {
     }
 
     #[cold]
-    fn refuse_fact(&mut self, info: &ParamInfo, view: Option<&BufferBinding>) {
-        if let Some(fact) = info.violated(view, &self.packed.numbers[info.numbers..]) {
+    fn refuse_fact(&mut self, info: &ParamInfo, address: Option<DevicePtr>) {
+        if let Some(fact) = info.violated(address, &self.packed.numbers[info.numbers..]) {
             self.refuse(Some(info), &format_args!("one of which it is not true that {fact}"));
         }
     }
@@ -264,7 +310,7 @@ fn mismatch(kernel: &LoadedKernel, info: Option<&ParamInfo>, given: String) -> E
     }
 }
 
-impl ArgSink for Sink<'_, '_> {
+impl<'a> ArgSink<'a> for Sink<'_, '_, 'a> {
     fn scalar(&mut self, value: Literal) {
         let Some(info) = self.parameter(Given::Scalar(value.elem())) else { return };
         let number = value.bits();
@@ -274,25 +320,25 @@ impl ArgSink for Sink<'_, '_> {
         }
     }
 
-    unsafe fn view(&mut self, view: ViewArg<'_>) {
+    unsafe fn view(&mut self, view: ViewArg<'a>) {
         let ViewArg { storage, byte_offset, elem, mutable, extents, strides } = view;
         let Some(info) = self.parameter(Given::View { elem, rank: extents.len(), mutable }) else { return };
         // Tensors of another runtime have another storage.
-        let buffer = storage.downcast_ref::<Arc<Buffer>>().filter(|_| extents.len() == strides.len());
+        let buffer = storage.get::<Arc<Buffer>>().filter(|_| extents.len() == strides.len());
         let Some(buffer) = buffer else {
             self.refuse(Some(info), &"a tensor of another runtime");
             return;
         };
-        let view = BufferBinding { buffer: buffer.ptr(), byte_offset, written: mutable };
         let Arguments { numbers, views, uses } = &mut *self.packed;
         let numbers = &mut numbers[info.numbers..][..2 * extents.len()];
         for (to, &from) in numbers.iter_mut().zip(extents.iter().chain(strides)) {
             *to = from as u64;
         }
-        views.push(view);
-        uses.push(Use { buffer: buffer.clone(), param: self.next - 1 });
-        if !info.holds(Some(&view), numbers) {
-            self.refuse_fact(info, Some(&view));
+        views.push(BufferBinding { buffer: buffer.ptr(), byte_offset, written: mutable });
+        uses.push(Use { buffer, param: self.next - 1 });
+        let address = DevicePtr(buffer.ptr().0.wrapping_add(byte_offset));
+        if !info.holds(Some(address), numbers) {
+            self.refuse_fact(info, Some(address));
         }
     }
 }

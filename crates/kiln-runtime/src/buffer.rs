@@ -10,7 +10,7 @@ use crate::log::Log;
 use crate::residency::{Named, Residency};
 use crate::stream::Queue;
 use kiln_backend::{DevicePtr, Error as DeviceError, Later, Mapped, MappedPlace, StreamId, is_printing};
-use smallvec::SmallVec;
+use smallvec::{Array, SmallVec};
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
@@ -32,6 +32,14 @@ pub(crate) struct Buffer {
     /// The call that allocated it.
     site: CallSite,
     state: Mutex<BufferState>,
+}
+
+/// Why a launch did not get a buffer at once.
+pub(crate) enum Hindrance {
+    /// It is locked: it is an argument twice, or another thread is at it.
+    Locked,
+    /// A launch may not have it: [`Buffer::access`] and [`Access::check_written`] say why.
+    Refused,
 }
 
 /// What tells the owner of memory that it is no longer used.
@@ -192,22 +200,25 @@ impl Buffer {
         Ok(Access { buffer: self, state })
     }
 
-    /// Locks the buffer for a launch, unless it is locked, which is no error, or a closure borrows
-    /// it. The launch has seen that this thread is in no print sink.
+    /// Locks the buffer for a launch that reads it, or only writes it, and adds it to those that
+    /// are locked: in place, for a lock that is returned is copied byte by byte. The launch has
+    /// seen that this thread is in no print sink.
     #[inline]
-    pub(crate) fn try_access(&self, what: Named<'_>) -> Result<Option<Access<'_>>> {
+    pub(crate) fn lock_into<'b>(
+        &'b self,
+        reads: bool,
+        locked: &mut SmallVec<impl Array<Item = Access<'b>>>,
+    ) -> std::result::Result<(), Hindrance> {
         let state = match self.state.try_lock() {
             Ok(state) => state,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return Ok(None),
+            Err(TryLockError::WouldBlock) => return Err(Hindrance::Locked),
         };
-        if self.is_hollow {
-            return Err(self.without_memory());
+        if self.is_hollow || state.borrowed || (reads && state.residency == Residency::Uninitialized) {
+            return Err(Hindrance::Refused);
         }
-        if state.borrowed {
-            return Err(borrowed(what));
-        }
-        Ok(Some(Access { buffer: self, state }))
+        locked.push(Access { buffer: self, state });
+        Ok(())
     }
 
     /// Fills this new buffer with the bytes of another from `offset` on: on the device, if both are

@@ -461,7 +461,7 @@ impl DynLaunch<'_> {
                 return Err(refuse(given.to_string()));
             }
             if inner.declares_facts
-                && let Some(fact) = param.violated(arg.view(param).as_ref(), &arg.numbers())
+                && let Some(fact) = param.violated(arg.view(param).map(|view| view.address()), &arg.numbers())
             {
                 return Err(refuse(format!("one of which it is not true that {fact}")));
             }
@@ -496,7 +496,7 @@ impl Request for Checked<'_, '_> {
 
     fn record(&self) {}
 
-    fn pack(&self, sink: &mut dyn ArgSink) {
+    fn pack<'a>(&'a self, sink: &mut dyn ArgSink<'a>) {
         for (DynArg(arg), param) in self.args.iter().zip(&self.inner.params) {
             match *arg {
                 Arg::View { tensor, mutable } => pack(tensor, mutable && param.given.is_mutable(), sink),

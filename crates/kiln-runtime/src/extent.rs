@@ -52,15 +52,16 @@ macro_rules! extent {
 
 extent!(i32 u32 i64 u64 usize);
 
-/// Extents on three axes, or the first number that is none.
-pub(crate) type Extents = Result<[u32; 3], i128>;
+/// Extents on three axes, or the first number that is none: apart, for a launch is moved as it is
+/// put together, and most have no such number.
+pub(crate) type Extents = Result<[u32; 3], Box<i128>>;
 
 /// The extents on three axes.
 pub(crate) fn three<E: Extent, const N: usize>(given: [E; N]) -> Extents {
     const { assert!(N >= 1 && N <= 3, "a grid or block has one, two or three axes") };
     let mut extents = [1; 3];
     for (extent, given) in extents.iter_mut().zip(given) {
-        *extent = given.number().try_into().map_err(|_| given.number())?;
+        *extent = given.number().try_into().map_err(|_| Box::new(given.number()))?;
     }
     Ok(extents)
 }

@@ -233,7 +233,7 @@ impl Launched {
         if old != new {
             return Err(refuse(format!("of shape {old:?}, as at the capture"), format!("{new:?}")));
         }
-        if let Some(fact) = param.violated(view.as_ref(), &numbers) {
+        if let Some(fact) = param.violated(view.map(|view| view.address()), &numbers) {
             return Err(refuse(param.given.to_string(), untrue(&fact)));
         }
         match (value, view) {
@@ -311,7 +311,7 @@ impl Exchange<'_> {
             self.check(launch, param)?;
             let byte_offset = at.byte_offset - self.old.byte_offset() as u64 + self.new.byte_offset() as u64;
             let view = BufferBinding { byte_offset, ..self.new.binding(at.written) };
-            if let Some(fact) = param.violated(Some(&view), numbers) {
+            if let Some(fact) = param.violated(Some(view.address()), numbers) {
                 return Err(self.argument(launch, param, param.given.to_string(), untrue(&fact)));
             }
             let used = Use { buffer: self.new.buffer().clone(), param: used.param };

@@ -64,7 +64,7 @@ pub(crate) struct Settings {
     pub(crate) level: Level,
     pub(crate) hints: LaunchHints,
     /// An extent of the block that is none.
-    no_block: Option<i128>,
+    no_block: Option<Box<i128>>,
     pub(crate) queue: Queue,
 }
 
@@ -322,8 +322,8 @@ impl Settings {
     /// Makes this a launch of threads. Not inlined into every kernel's.
     #[inline(never)]
     fn of_threads(&mut self, block: Extents) {
+        self.level = Level::Thread { block: *block.as_ref().unwrap_or(&[1; 3]) };
         self.no_block = block.err();
-        self.level = Level::Thread { block: block.unwrap_or([1; 3]) };
     }
 
     /// Compiles a kernel if it is new, and enqueues it: the one way to a device for all kernels.
@@ -340,13 +340,14 @@ impl Settings {
         let (loaded, cached) = self.load(request, device, log)?;
         let mut args = Arguments::default();
         args.collect(request, &loaded, device)?;
-        let grid = match self.grid {
-            Some(grid) => grid.map_err(|given| no_extent("grid", request.name(), given))?,
+        let grid = match &self.grid {
+            Some(Ok(grid)) => *grid,
+            Some(Err(given)) => return Err(no_extent("grid", request.name(), **given)),
             None => loaded.grid(args.numbers())?,
         };
         loaded.check_limits(grid, device.properties())?;
         if mode.is_some() {
-            recording::launch(Launched { kernel: loaded, grid, args }, &self.queue, site);
+            recording::launch(Launched { kernel: loaded, grid, args: args.kept() }, &self.queue, site);
             return Ok(());
         }
         if grid.contains(&0) {
@@ -362,12 +363,13 @@ impl Settings {
         // program was compiled for, whatever the request says: its kind, element type, rank and
         // mutability, and every fact that the program relies on. What is packed of a view comes
         // through the unsafe `ArgSink::view` alone. So the elements that its extents and strides
-        // reach from the byte offset on lie in its buffer, which `args` keeps alive here, and which
-        // orders its freeing after this stream's work; its device was checked. A view that is said
-        // to be written is a `&mut` tensor of a parameter that may be written, any other one is of
-        // a parameter that may not, and `check_overlaps` refused any other argument in the memory
-        // of one that is written. What the kernel does inside of them is safe by its language, by
-        // the checks of `DynKernel::new`, or by the promise of `DynLaunch::launch_unchecked`.
+        // reach from the byte offset on lie in its buffer, which the request keeps alive here, and
+        // which orders its freeing after this stream's work; its device was checked. A view that is
+        // said to be written is a `&mut` tensor of a parameter that may be written, any other one
+        // is of a parameter that may not, and `check_overlaps` refused any other argument in the
+        // memory of one that is written. What the kernel does inside of them is safe by its
+        // language, by the checks of `DynKernel::new`, or by the promise of
+        // `DynLaunch::launch_unchecked`.
         unsafe { device.backend().launch(&*loaded.program, launch)? };
         locked.launched(&self.queue);
         if let Some(started) = started {
@@ -439,7 +441,7 @@ impl Settings {
 
     /// Refuses a block with an extent that is no number of threads.
     fn check_extents(&self, request: &dyn Request) -> Result<()> {
-        self.no_block.map_or(Ok(()), |given| Err(no_extent("block", request.name(), given)))
+        self.no_block.as_ref().map_or(Ok(()), |given| Err(no_extent("block", request.name(), **given)))
     }
 
     /// Refuses a block that the device cannot have: a limit, not a fault of the kernel.

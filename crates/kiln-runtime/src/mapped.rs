@@ -204,7 +204,7 @@ impl<'k, T: Word> KernelParam for &'k Mapped<T> {
         decl.view_mut(name, arg.tensor.facts())
     }
 
-    fn pack(arg: &Self::Arg, sink: &mut dyn ArgSink) {
+    fn pack<'a>(arg: &'a Self::Arg, sink: &mut dyn ArgSink<'a>) {
         // It may be written: the host accesses it by atomic operations alone, and launches that
         // have it are ordered as those that write a tensor.
         pack(&arg.tensor, true, sink);

@@ -1,6 +1,6 @@
 //! What a compiled program relies on in its parameters, which every launch is compared with.
 
-use kiln_backend::{BufferBinding, view_span};
+use kiln_backend::{DevicePtr, view_span};
 use kiln_ir::{Facts, IntFact, Param, Scalar};
 use std::fmt;
 
@@ -44,11 +44,16 @@ pub(crate) struct ParamInfo {
     pub(crate) given: Given,
     /// Where its numbers begin.
     pub(crate) numbers: usize,
-    facts: Facts,
     /// The low bits of a view's address that are 0.
     aligned: u64,
+    /// Whether a view spans less than 2 GiB.
+    is_small: bool,
+    /// Whether something is known of a number.
+    is_known: bool,
     /// What is known of a view's single numbers, one after the other; empty if nothing is.
     limits: Box<[Limits]>,
+    /// All that is known. They are large, and a launch looks at the parameters one by one.
+    facts: Box<Facts>,
 }
 
 /// What is known of one number of a view.
@@ -106,8 +111,9 @@ impl ParamInfo {
                 Given::View { rank, .. } => Limits::list(rank, &p.facts),
                 Given::Scalar(_) => Box::default(),
             };
-            let (name, facts, aligned) = (p.name.clone(), p.facts.clone(), alignment(p) - 1);
-            let info = ParamInfo { name, given, numbers, facts, aligned, limits };
+            let (name, facts, aligned) = (p.name.clone(), Box::new(p.facts.clone()), alignment(p) - 1);
+            let (is_small, is_known) = (facts.span_fits_i32, facts.value != IntFact::default());
+            let info = ParamInfo { name, given, numbers, aligned, is_small, is_known, limits, facts };
             numbers += p.numbers();
             info
         };
@@ -127,25 +133,25 @@ impl ParamInfo {
     /// Whether all declared facts are true of these numbers, and of where a view is, which the
     /// parameter would be launched with: [`violated`](Self::violated) for each launch.
     #[inline]
-    pub(crate) fn holds(&self, view: Option<&BufferBinding>, numbers: &[u64]) -> bool {
+    pub(crate) fn holds(&self, address: Option<DevicePtr>, numbers: &[u64]) -> bool {
         let Given::View { elem, rank, .. } = self.given else {
-            return fact(&self.facts.value, numbers[0], self.given).is_none();
+            return !self.is_known || fact(&self.facts.value, numbers[0], self.given).is_none();
         };
         let (extents, strides) = numbers.split_at(rank);
         let spans = || view_span(extents, strides).saturating_mul(elem.bytes().into());
-        view.is_none_or(|view| view.address().0 & self.aligned == 0)
+        address.is_none_or(|address| address.0 & self.aligned == 0)
             && self.limits.iter().zip(numbers).fold(true, |all, (limits, &n)| all & limits.hold(n))
-            && (!self.facts.span_fits_i32 || is_small(extents, strides) || i32::try_from(spans()).is_ok())
+            && (!self.is_small || is_small(extents, strides) || i32::try_from(spans()).is_ok())
     }
 
     /// A declared fact that is not true of these numbers, or of where a view is.
-    pub(crate) fn violated(&self, view: Option<&BufferBinding>, numbers: &[u64]) -> Option<String> {
+    pub(crate) fn violated(&self, address: Option<DevicePtr>, numbers: &[u64]) -> Option<String> {
         let Given::View { elem, rank, .. } = self.given else {
             return fact(&self.facts.value, numbers[0], self.given).map(|what| format!("it {what}"));
         };
         let size = u64::from(elem.bytes());
         let (extents, strides) = (&numbers[..rank], &numbers[rank..]);
-        if view.is_some_and(|view| view.address().0 & self.aligned != 0) {
+        if address.is_some_and(|address| address.0 & self.aligned != 0) {
             return Some(format!("its address is a multiple of {} bytes", self.aligned + 1));
         }
         for (what, facts, numbers) in
@@ -209,12 +215,7 @@ fn divides(power: u64, n: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kiln_backend::DevicePtr;
     use kiln_ir::{Space, Type};
-
-    fn at(address: u64) -> BufferBinding {
-        BufferBinding::read(DevicePtr(0x40)).at(address - 0x40)
-    }
 
     fn matrix(facts: Facts) -> ParamInfo {
         let ty = Type::view(Scalar::F32, 2, Space::Global);
@@ -224,7 +225,7 @@ mod tests {
 
     #[test]
     fn every_fact_of_a_view_is_checked() {
-        let (view, numbers) = (at(0x100), [6, 12, 12, 1]);
+        let (address, numbers) = (DevicePtr(0x100), [6, 12, 12, 1]);
         let by = |divisor| IntFact { divisor, ..IntFact::default() };
         let none = IntFact::default;
         let cases = [
@@ -243,19 +244,19 @@ mod tests {
         ];
         for (facts, expected) in cases {
             let param = matrix(facts.clone());
-            assert_eq!(param.violated(Some(&view), &numbers).as_deref(), expected, "{facts:?}");
-            assert_eq!(param.holds(Some(&view), &numbers), expected.is_none(), "{facts:?}");
+            assert_eq!(param.violated(Some(address), &numbers).as_deref(), expected, "{facts:?}");
+            assert_eq!(param.holds(Some(address), &numbers), expected.is_none(), "{facts:?}");
         }
         let small = matrix(Facts { span_fits_i32: true, ..Facts::default() });
-        assert_eq!(small.violated(Some(&view), &numbers), None);
+        assert_eq!(small.violated(Some(address), &numbers), None);
         let huge = [1 << 20, 1 << 10, 1 << 10, 1];
-        assert_eq!(small.violated(Some(&view), &huge).as_deref(), Some("it spans less than 2 GiB"));
+        assert_eq!(small.violated(Some(address), &huge).as_deref(), Some("it spans less than 2 GiB"));
         let fits = matrix(Facts {
             extents: [IntFact { fits_i32: true, ..none() }, none()].into_iter().collect(),
             ..Facts::default()
         });
         let long = [1 << 40, 1, 1, 1];
-        assert_eq!(fits.violated(Some(&view), &long).as_deref(), Some("its extent 0 fits 31 bits"));
+        assert_eq!(fits.violated(Some(address), &long).as_deref(), Some("its extent 0 fits 31 bits"));
     }
 
     #[test]
@@ -279,12 +280,12 @@ mod tests {
                     for (address, numbers) in
                         [(0x40, [n, m, m, n]), (0x44, [n, m, m, n]), (0x42, [m, n, n, 1])]
                     {
-                        let view = at(address);
-                        let holds = param.violated(Some(&view), &numbers).is_none();
+                        let address = DevicePtr(address);
+                        let holds = param.violated(Some(address), &numbers).is_none();
                         assert_eq!(
-                            param.holds(Some(&view), &numbers),
+                            param.holds(Some(address), &numbers),
                             holds,
-                            "{address} {numbers:?} {a:?} {b:?} {align} {span_fits_i32}"
+                            "{address:?} {numbers:?} {a:?} {b:?} {align} {span_fits_i32}"
                         );
                         if holds { held += 1 } else { broken += 1 }
                     }

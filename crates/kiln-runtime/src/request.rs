@@ -20,7 +20,7 @@ pub(crate) trait Request {
     fn record(&self);
 
     /// Packs all arguments, in order.
-    fn pack(&self, sink: &mut dyn ArgSink);
+    fn pack<'a>(&'a self, sink: &mut dyn ArgSink<'a>);
 }
 
 /// What a kernel is made from.
@@ -96,7 +96,7 @@ impl<P: KernelParams> Request for Typed<P> {
         self.kernel.record(&self.args);
     }
 
-    fn pack(&self, sink: &mut dyn ArgSink) {
+    fn pack<'a>(&'a self, sink: &mut dyn ArgSink<'a>) {
         P::pack(&self.args, sink);
     }
 }

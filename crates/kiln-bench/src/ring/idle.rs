@@ -104,7 +104,7 @@ pub fn rows(device: &Device, place: MappedPlace, wanted: impl Fn(&str) -> bool) 
         more["processor_share"] = json!(rest.processor);
         more["watts"] = json!(rest.watts);
         more["watts_without_grid"] = json!(without);
-        rows.push(Row::times(stage.name, &transport(device, place), slices.values).with(more));
+        rows.push(Row::times(stage.name, &transport(device, place), slices.values()).with(more));
     }
     Ok(rows)
 }

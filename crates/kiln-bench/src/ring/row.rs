@@ -104,8 +104,8 @@ impl Row {
 
     /// What else the row says, a line each.
     pub fn more_lines(&self) -> impl Iterator<Item = String> {
-        // A line for each second belongs into the file.
-        let shown = |key: &str| key != "each_second" && !key.ends_with("_us");
+        // A line for each second, or a number for each slice, belongs into the file.
+        let shown = |key: &str| !["each_second", "medians"].contains(&key) && !key.ends_with("_us");
         let more = self.more.as_object().into_iter().flatten();
         more.filter(move |(key, _)| shown(key)).map(|(key, value)| format!("{}: {key} = {value}", self.name))
     }

@@ -57,10 +57,8 @@ fn await_turn() -> Result<(), Failure> {
 
 /// What the slices measured that count, and how many there were.
 pub struct Slices {
-    /// Rates, or times.
-    pub values: Vec<f64>,
-    /// The median of each slice.
-    medians: Vec<f64>,
+    /// Rates or times, a list for each slice.
+    counted: Vec<Vec<f64>>,
     slices: usize,
     undisturbed: usize,
     /// The least time of the loop. A core that was shared all the time shows by that alone.
@@ -71,25 +69,42 @@ impl Slices {
     /// A row of times.
     pub fn times(self, name: &str, transport: &str) -> Row {
         let more = self.more();
-        Row::times(name, transport, self.values).with(more)
+        Row::times(name, transport, self.values()).with(more)
+    }
+
+    /// A row of the times of the quickest slice alone: where slices fall into groups that lie far
+    /// apart, whose share of a process is chance.
+    pub fn quickest(self, name: &str, transport: &str) -> Row {
+        let mut more = self.more();
+        let by_median = |slice: &&Vec<f64>, other: &&Vec<f64>| median(slice).total_cmp(&median(other));
+        let quickest = self.counted.iter().min_by(by_median).cloned().unwrap_or_default();
+        more["mean"] = median(&quickest).into();
+        Row::times(name, transport, quickest).with(more)
     }
 
     /// A row of a rate.
     pub fn rate(self, name: &str, transport: &str) -> Row {
-        Row::rate(name, transport, median(self.values.clone())).with(self.more())
+        Row::rate(name, transport, median(&self.values())).with(self.more())
+    }
+
+    /// All rates or times.
+    pub fn values(&self) -> Vec<f64> {
+        self.counted.concat()
     }
 
     /// What a row says beside its value. Slices fall into groups by their places in memory (see
     /// `places.rs`), and the median of few of them into one or the other; the mean does not.
     pub fn more(&self) -> Value {
+        let medians: Vec<f64> = self.counted.iter().map(|slice| median(slice)).collect();
         json!({
-            "mean": self.medians.iter().sum::<f64>() / self.medians.len().max(1) as f64,
-            "slices": self.slices, "undisturbed": self.undisturbed, "arithmetic_us": self.least_s * 1e6,
+            "mean": medians.iter().sum::<f64>() / medians.len().max(1) as f64,
+            "medians": medians, "slices": self.slices, "undisturbed": self.undisturbed, "arithmetic_us": self.least_s * 1e6,
         })
     }
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+fn median(values: &[f64]) -> f64 {
+    let mut values = values.to_vec();
     values.sort_unstable_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
@@ -152,12 +167,9 @@ fn counted(slices: &[Slice], least_s: f64) -> Slices {
     let mut loops_s: Vec<f64> = slices.iter().map(|slice| slice.loop_s).collect();
     loops_s.sort_unstable_by(f64::total_cmp);
     let limit_s = loops_s.get(undisturbed.max(ENOUGH) - 1).copied().unwrap_or(f64::INFINITY);
-    let (mut values, mut medians) = (Vec::new(), Vec::new());
-    for slice in slices.iter().filter(|slice| slice.loop_s <= limit_s) {
-        values.extend_from_slice(&slice.values);
-        medians.push(median(slice.values.clone()));
-    }
-    Slices { values, medians, slices: slices.len(), undisturbed, least_s }
+    let counts = |slice: &&Slice| slice.loop_s <= limit_s;
+    let counted = slices.iter().filter(counts).map(|slice| slice.values.clone()).collect();
+    Slices { counted, slices: slices.len(), undisturbed, least_s }
 }
 
 /// The time of a loop of multiplications, as many at once as a core can do.
@@ -189,15 +201,25 @@ mod tests {
         let found = counted(&slices(loops), 1.0);
         assert_eq!((found.slices, found.undisturbed), (30, 20));
         let expected: Vec<f64> = (0..30).filter(|at| at % 3 != 0).map(f64::from).collect();
-        assert_eq!(found.values, expected);
+        assert_eq!(found.values(), expected);
         assert_eq!(found.more()["mean"], expected.iter().sum::<f64>() / 20.0);
     }
 
     #[test]
     fn of_a_busy_core_the_least_disturbed_count() {
         let found = counted(&slices((0..30).map(|at| 2.0 - f64::from(at) * 1e-2)), 1.0);
-        assert_eq!((found.undisturbed, found.values.len()), (0, ENOUGH));
-        assert_eq!(median(found.values), 24.0);
-        assert_eq!(counted(&slices([1.0, 1.2]), 1.0).values, [0.0, 1.0]);
+        assert_eq!((found.undisturbed, found.values().len()), (0, ENOUGH));
+        assert_eq!(median(&found.values()), 24.0);
+        assert_eq!(counted(&slices([1.0, 1.2]), 1.0).values(), [0.0, 1.0]);
+    }
+    #[test]
+    fn the_quickest_slice_stands_alone() {
+        let slice = |values: &[f64]| Slice { values: values.to_vec(), loop_s: 1.0 };
+        let found = counted(&[slice(&[17.0, 17.5, 17.1]), slice(&[9.5, 9.2, 40.0]), slice(&[])], 1.0);
+        assert_eq!(found.more()["medians"], serde_json::json!([17.1, 9.5, 0.0]));
+        let found = counted(&[slice(&[17.0, 17.5, 17.1]), slice(&[9.5, 9.2, 40.0])], 1.0);
+        let row = found.quickest("ring.a", "copies");
+        assert!(row.line().contains(" 9.50 us"), "{}", row.line());
+        assert!(row.more_lines().any(|line| line == "ring.a: mean = 9.5"));
     }
 }

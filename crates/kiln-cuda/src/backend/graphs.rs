@@ -43,7 +43,7 @@ impl Graphs for Cuda {
         nodes: &[kiln_backend::GraphNode<'_>],
         stream: StreamId,
     ) -> Result<Box<dyn DeviceGraph>> {
-        let queue = self.device.streams.get(stream);
+        let queue = self.device.streams.get(stream).into_owned();
         let mut builder = self.check(GraphBuilder::new(&self.device.context))?;
         let (mut made, mut launches) = (Vec::with_capacity(nodes.len()), Vec::new());
         let (mut prints, mut fills) = (false, false);

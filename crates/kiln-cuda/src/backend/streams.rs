@@ -3,6 +3,7 @@
 use super::reports::Reports;
 use crate::driver::{Event, Result, Stream, StreamPlace};
 use kiln_backend::{EventId, StreamId, StreamPriority};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
@@ -85,16 +86,18 @@ impl Streams {
         Ok(StreamId(number))
     }
 
-    /// The stream of a number.
+    /// The stream of a number. The default stream, which most launches name, is there for as long
+    /// as the device, so that its holders need not be counted.
     #[inline]
-    pub(super) fn get(&self, id: StreamId) -> Arc<Queue> {
-        if id.0 == 0 {
-            return self.default.clone();
-        }
+    pub(super) fn get(&self, id: StreamId) -> Cow<'_, Arc<Queue>> {
+        if id.0 == 0 { Cow::Borrowed(&self.default) } else { self.other(id) }
+    }
+
+    fn other(&self, id: StreamId) -> Cow<'_, Arc<Queue>> {
         // Insertions and removals are whole or not at all, so a panic elsewhere leaves the table
         // usable.
         let others = self.others.read().unwrap_or_else(PoisonError::into_inner);
-        others.get(&id.0).unwrap_or(&self.default).clone()
+        others.get(&id.0).map_or(Cow::Borrowed(&self.default), |queue| Cow::Owned(queue.clone()))
     }
 
     /// Makes the number mean the default stream, which from now on waits for the stream's work.

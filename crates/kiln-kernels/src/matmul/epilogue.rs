@@ -50,7 +50,7 @@
 //!     fn declare(arg: &Squared, name: &'static str, decl: &mut ParamDecl) -> TracedVector<f32> {
 //!         Vector::declare(&arg.0, name, decl)
 //!     }
-//!     fn pack(arg: &Squared, sink: &mut dyn ArgSink) {
+//!     fn pack<'a>(arg: &'a Squared, sink: &mut dyn ArgSink<'a>) {
 //!         Vector::pack(&arg.0, sink);
 //!     }
 //! }
@@ -129,10 +129,10 @@ use kiln_runtime::{Error, Result, Tensor};
 ///         let z = <&Tensor<f32, 3>>::declare(&&arg.z, "z", decl);
 ///         ((x, y), z, Residual::declare(&arg.residual, name, decl))
 ///     }
-///     fn pack(arg: &Centered, sink: &mut dyn ArgSink) {
-///         <&Tensor<f32, 1>>::pack(&&arg.x, sink);
-///         <&Tensor<f32, 1>>::pack(&&arg.y, sink);
-///         <&Tensor<f32, 3>>::pack(&&arg.z, sink);
+///     fn pack<'a>(arg: &'a Centered, sink: &mut dyn ArgSink<'a>) {
+///         arg.x.pack(sink);
+///         arg.y.pack(sink);
+///         arg.z.pack(sink);
 ///         Residual::pack(&arg.residual, sink);
 ///     }
 /// }
@@ -304,7 +304,7 @@ impl<E: KernelParam<Arg = E>, F: KernelParam<Arg = F>> KernelParam for Then<E, F
         (first, F::declare(&arg.1, name, decl))
     }
 
-    fn pack(arg: &Self, sink: &mut dyn ArgSink) {
+    fn pack<'a>(arg: &'a Self, sink: &mut dyn ArgSink<'a>) {
         E::pack(&arg.0, sink);
         F::pack(&arg.1, sink);
     }
@@ -423,8 +423,8 @@ impl<T: Elem> KernelParam for Vector<T> {
         TracedVector { view, along: arg.along, combined: arg.combined }
     }
 
-    fn pack(arg: &Self, sink: &mut dyn ArgSink) {
-        <&Tensor<T, 1>>::pack(&&arg.values, sink);
+    fn pack<'a>(arg: &'a Self, sink: &mut dyn ArgSink<'a>) {
+        arg.values.pack(sink);
     }
 }
 
@@ -517,8 +517,8 @@ impl<T: Elem> KernelParam for Residual<T> {
         TracedResidual { view, shared: arg.values.shape()[0] == 1, beta }
     }
 
-    fn pack(arg: &Self, sink: &mut dyn ArgSink) {
-        <&Tensor<T, 3>>::pack(&&arg.values, sink);
+    fn pack<'a>(arg: &'a Self, sink: &mut dyn ArgSink<'a>) {
+        arg.values.pack(sink);
         sink.scalar(arg.beta.literal());
     }
 }

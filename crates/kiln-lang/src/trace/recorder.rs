@@ -7,7 +7,7 @@ use super::site::{Site, SourceLocation};
 use kiln_ir::{BinaryOp, Level, Literal, Message, OpKind, Param, Scalar, Shape, Space, Type};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 /// Errors beyond this many are not kept: the first ones matter.
 const MAX_ERRORS: usize = 20;
@@ -20,6 +20,14 @@ const PANIC_ON_A_CONDITION: &str = "a panic happens on the host, whatever the co
 
 thread_local! {
     static CURRENT: RefCell<Option<Recorder>> = const { RefCell::new(None) };
+    /// Whether there is one: every launch asks.
+    static RECORDS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread records a trace.
+#[inline]
+pub(super) fn records() -> bool {
+    RECORDS.get()
 }
 
 /// Runs `f` on the recorder of this thread; `None` outside a trace.
@@ -44,6 +52,7 @@ fn run(f: &mut dyn FnMut(&mut Recorder)) {
 
 /// Installs a recorder and gives back the one before it.
 pub(super) fn install(recorder: Option<Recorder>) -> Option<Recorder> {
+    RECORDS.set(recorder.is_some());
     CURRENT.with(|c| c.replace(recorder))
 }
 

@@ -3,7 +3,7 @@
 use super::error::{TraceError, TraceErrors};
 use super::panics;
 use super::promote::promote;
-use super::recorder::{Recorder, install, with};
+use super::recorder::{Recorder, install, records, with};
 use super::site::SourceLocation;
 use kiln_ir::{Kernel, Level};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -38,7 +38,12 @@ pub(crate) const NEVER_RETURNS: (&str, &str) = (
 /// trace("k", Level::Tile { warps: None }, |_| assert_eq!(traced_now().as_deref(), Some("k")))?;
 /// # Ok::<(), kiln_lang::TraceErrors>(())
 /// ```
+#[inline]
 pub fn traced_now() -> Option<String> {
+    if records() { name() } else { None }
+}
+
+fn name() -> Option<String> {
     with(|r| r.name.clone())
 }
 

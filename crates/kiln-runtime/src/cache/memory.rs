@@ -6,17 +6,29 @@ use crate::loaded::{Build, LoadedKernel};
 use kiln_ir::{LaunchHints, Level};
 use kiln_lang::param::SpecKey;
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 /// Everything that a compiled program depends on, beside the device. Compared whole, so that no
 /// accident of hashing confuses two.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Specialization {
     pub(crate) spec: SpecKey,
     pub(crate) level: Level,
     pub(crate) hints: LaunchHints,
+}
+
+/// A step of the hash waits for the one before it. So the level is one step, and hints, of which
+/// most launches have none, are only compared.
+impl Hash for Specialization {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.spec.hash(state);
+        state.write_u64(match self.level {
+            Level::Tile { warps } => warps.map_or(0, u64::from),
+            Level::Thread { block: [x, y, z] } => u64::from(x) << 42 ^ u64::from(y) << 21 ^ u64::from(z),
+        });
+    }
 }
 
 /// FxHash's multiply-rotate step: the keys are a few words of our own making, looked up on every

@@ -279,7 +279,7 @@ impl<'k, B: Record, const R: usize> KernelParam for &'k Records<B, R> {
         decl.records(name, &mut |field| arg.fields[field].facts())
     }
 
-    fn pack(arg: &Self::Arg, sink: &mut dyn ArgSink) {
+    fn pack<'a>(arg: &'a Self::Arg, sink: &mut dyn ArgSink<'a>) {
         arg.fields.iter().for_each(|field| pack(field, false, sink));
     }
 }
@@ -296,7 +296,7 @@ impl<'k, B: Record, const R: usize> KernelParam for &'k mut Records<B, R> {
         decl.records_mut(name, &mut |field| arg.fields[field].facts())
     }
 
-    fn pack(arg: &Self::Arg, sink: &mut dyn ArgSink) {
+    fn pack<'a>(arg: &'a Self::Arg, sink: &mut dyn ArgSink<'a>) {
         arg.fields.iter().for_each(|field| pack(field, true, sink));
     }
 }

@@ -144,6 +144,22 @@ fn reading_what_was_never_written_is_refused() {
     }
 }
 
+/// Wherever they lie in memory, and also where one is there twice.
+#[test]
+fn of_several_that_were_never_written_the_first_is_named() {
+    let device = interp();
+    let uninit = || -> Tensor<f32, 1> { device.uninit([8]).unwrap() };
+    let (a, b, mut y) = (uninit(), uninit(), uninit());
+    let ones = device.tensor(&[1.0; 8], [8]).unwrap();
+    for (x, z, named) in [(&a, &b, "x"), (&b, &a, "x"), (&a, &a, "x"), (&ones, &b, "z"), (&b, &ones, "x")] {
+        let error = sum_of_two(x, z, &mut y).launch(&device).unwrap_err();
+        let text = error.to_string();
+        assert!(text.starts_with(&format!("argument `{named}` of `sum_of_two` was never written")), "{text}");
+    }
+    sum_of_two(&ones, &ones, &mut y).launch(&device).unwrap();
+    assert_eq!(y.to_vec().unwrap(), [2.0; 8]);
+}
+
 #[test]
 fn empty_tensors_do_nothing() {
     for device in [interp(), Device::open_apart("cpu").unwrap(), discrete()] {

@@ -56,18 +56,18 @@ impl KernelParam for Liar {
         decl.view::<f32, 1>(name, facts).tile(0, 4).load(0.0).sum()
     }
 
-    fn pack(arg: &Liar, sink: &mut dyn ArgSink) {
+    fn pack<'a>(arg: &'a Liar, sink: &mut dyn ArgSink<'a>) {
         match arg.lie {
             Lie::PacksNothing => {}
             Lie::PacksTwice => {
-                Honest::pack(&&arg.honest, sink);
-                Honest::pack(&&arg.honest, sink);
+                arg.honest.pack(sink);
+                arg.honest.pack(sink);
             }
             Lie::PacksANumber => sink.scalar(7u64.literal()),
-            Lie::PacksAnotherType => <&Tensor<i32, 1>>::pack(&&arg.integers, sink),
-            Lie::PacksAnotherRank => <&Tensor<f32, 2>>::pack(&&arg.matrix, sink),
-            Lie::PacksAnotherTensor => Honest::pack(&&arg.other, sink),
-            _ => Honest::pack(&&arg.honest, sink),
+            Lie::PacksAnotherType => arg.integers.pack(sink),
+            Lie::PacksAnotherRank => arg.matrix.pack(sink),
+            Lie::PacksAnotherTensor => arg.other.pack(sink),
+            _ => arg.honest.pack(sink),
         }
     }
 }
@@ -85,8 +85,8 @@ impl KernelParam for Forged {
         decl.view_mut(name, Facts::default())
     }
 
-    fn pack(arg: &Forged, sink: &mut dyn ArgSink) {
-        Honest::pack(&&arg.0, sink);
+    fn pack<'a>(arg: &'a Forged, sink: &mut dyn ArgSink<'a>) {
+        arg.0.pack(sink);
     }
 }
 
