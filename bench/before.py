@@ -37,11 +37,21 @@ class Pair(NamedTuple):
     after: list[float]
     rate: bool = False
     """Whether the values are rates, of which more is better, and not times."""
+    paired: bool = False
+    """Whether values at the same place are of processes that took turns."""
 
     @property
     def ratio(self) -> float:
-        """Speed after divided by speed before; infinite where the build after took no time."""
-        old, new = statistics.median(self.before), statistics.median(self.after)
+        """Speed after divided by speed before; infinite where the build after took no time.
+
+        Of pairs that took turns the median of their ratios: what disturbed one of a pair disturbed
+        the other, while the median of values that fall into two groups is chance.
+        """
+        if self.paired:
+            return statistics.median(self._speed(*values) for values in zip(self.before, self.after, strict=True))
+        return self._speed(statistics.median(self.before), statistics.median(self.after))
+
+    def _speed(self, old: float, new: float) -> float:
         top, bottom = (new, old) if self.rate else (old, new)
         return top / bottom if bottom else math.inf
 
@@ -126,7 +136,7 @@ class Ring:
 
     def __init__(self, binaries: dict[str, str], device: str) -> None:
         self._binaries, self._device = binaries, device
-        self._values: dict[str, dict[str, list[RingValue]]] = {}
+        self._values: dict[str, list[tuple[RingValue, RingValue]]] = {}
         self.problems: list[str] = []
 
     def run(self, only: str, pairs: int, wanted: set[str] | None = None) -> None:
@@ -138,10 +148,13 @@ class Ring:
                 commands = {label: self._command(label, only, path) for label, path in files.items()}
                 problems = in_turns.take(commands, RING_TIMEOUT_S)
                 self.problems += [f"ring: {label}: {problem}" for label, problem in problems.items()]
-                for label, path in files.items():
-                    rows = ring_rows(json.loads(path.read_text())) if path.exists() else {}
-                    for name in rows if wanted is None else rows.keys() & wanted:
-                        self._values.setdefault(name, {BEFORE: [], AFTER: []})[label].append(rows[name])
+                old, new = (
+                    ring_rows(json.loads(files[label].read_text())) if files[label].exists() else {}
+                    for label in (BEFORE, AFTER)
+                )
+                for name in old.keys() & new.keys():
+                    if wanted is None or name in wanted:
+                        self._values.setdefault(name, []).append((old[name], new[name]))
 
     def run_again(self, pairs: int, floor: float, again: int) -> None:
         """Measures rows below the floor up to `again` times more; all of their values count."""
@@ -154,9 +167,9 @@ class Ring:
         """The rows that both builds have."""
         found = []
         for name, values in self._values.items():
-            if values[BEFORE] and values[AFTER]:
-                old, new = _undisturbed(values[BEFORE], values[AFTER])
-                found.append(Pair(name, old, new, values[AFTER][0].rate))
+            quiet = _undisturbed(values)
+            old, new = ([pair[at].value for pair in quiet] for at in range(2))
+            found.append(Pair(name, old, new, values[0][0].rate, paired=True))
         return found
 
     def _command(self, label: str, only: str, path: Path) -> list[str]:
@@ -164,13 +177,8 @@ class Ring:
         return command + ["--turns", str(SLICES)] + (["--only", only] if only else [])
 
 
-def _undisturbed(*builds: list[RingValue]) -> list[list[float]]:
-    """The values of each build that were measured on a quiet processor.
-
-    If one build has too few of them, all values.
-    """
-    limit_us = min(value.loop_us for build in builds for value in build) * (1 + TOLERANCE)
-    quiet = [[value.value for value in build if value.loop_us <= limit_us] for build in builds]
-    if any(len(values) < FEWEST for values in quiet):
-        return [[value.value for value in build] for build in builds]
-    return quiet
+def _undisturbed(pairs: list[tuple[RingValue, RingValue]]) -> list[tuple[RingValue, RingValue]]:
+    """The pairs of which both were measured on a quiet processor, or all if these are too few."""
+    limit_us = min(value.loop_us for pair in pairs for value in pair) * (1 + TOLERANCE)
+    quiet = [pair for pair in pairs if all(value.loop_us <= limit_us for value in pair)]
+    return pairs if len(quiet) < FEWEST else quiet

@@ -313,10 +313,11 @@ class TwoBuilds(unittest.TestCase):
             row = {"name": "r", "transport": "t", "msgs_per_s": rate, "arithmetic_us": loop_us, "undisturbed": undisturbed}
             return before.ring_rows({"rows": [row]})["r (t)"]
 
-        old = [value(50, 600), value(51, 610), value(52, 635), value(31, 640), value(30, 600, 5)]
-        new = [value(49, 620), value(53, 600), value(33, 700), value(48, 605)]
-        self.assertEqual(before._undisturbed(old, new), [[50, 51, 52], [49, 53, 48]])
-        self.assertEqual(before._undisturbed(old, new[:3]), [[50, 51, 52, 31, 30], [49, 53, 33]])
+        old = [value(50, 600), value(51, 610), value(31, 640), value(52, 635), value(30, 600, 5), value(53, 630)]
+        new = [value(49, 620), value(53, 600), value(33, 605), value(48, 605), value(33, 600), value(35, 700)]
+        pairs = list(zip(old, new, strict=True))
+        self.assertEqual(before._undisturbed(pairs), [pairs[0], pairs[1], pairs[3]])
+        self.assertEqual(before._undisturbed(pairs[1:]), pairs[1:])
         groups = before.ring_rows({"rows": [{"name": "g", "transport": "t", "p50_us": 2.5, "mean": 2.3}]})
         self.assertEqual(groups["g (t)"].value, 2.3)
         hops = before.ring_rows({"rows": [{"name": "h", "transport": "t", "p50_us": 2.5}]})
@@ -360,6 +361,15 @@ class TwoBuilds(unittest.TestCase):
         lines = before.table(pairs, 0.98).splitlines()
         self.assertEqual([line.split()[0] for line in lines], ["row", "b", "a", "c"])
         self.assertEqual(["below" in line for line in lines], [False, True, False, False])
+
+    def test_a_pair_is_compared_with_itself(self) -> None:
+        # Pairs fall into two groups, and of one build one more into the upper one.
+        old, new = [45.0, 45.5, 46.0, 62.0, 63.0], [45.1, 45.6, 46.1, 62.1, 63.1]
+        self.assertAlmostEqual(before.Pair("r", old, new, rate=True, paired=True).ratio, 46.1 / 46.0)
+        old[2] = 61.0
+        self.assertAlmostEqual(before.Pair("r", old, new, rate=True, paired=True).ratio, 62.1 / 62.0)
+        self.assertLess(before.Pair("r", old, new, rate=True).ratio, 0.76)
+        self.assertAlmostEqual(before.Pair("t", [3.0, 1.0], [1.0, 2.0], paired=True).ratio, 1.75)
 
     def test_rows_of_other_commits_go(self) -> None:
         commits = {"before": "a", "after": "b"}
