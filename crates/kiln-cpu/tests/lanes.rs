@@ -261,6 +261,33 @@ fn boxes_of_other_axes() {
     }
 }
 
+/// Conditions that no thread of a block meets, on each of its axes.
+#[test]
+fn conditions_without_threads() {
+    for (axis, place) in [("x", 8), ("y", 4), ("z", 2), ("x", -1), ("y", -1), ("z", 1i64 << 40)] {
+        let kernel = parsed(&format!(
+            "kernel @nowhere(%y: mut view<i32, 1, global>) thread [8, 4, 2] {{
+  %t = thread_id {axis} : i64
+  %place = const {place} : i64
+  %twice = add %t, %t : i64
+  %scaled = add %place, %t : i64
+  %here = eq %twice, %scaled : bool
+  %v = const 1 : i32
+  if %here {{
+    scatter.mask %y[%t] = %v
+    yield
+  }} else {{
+    yield
+  }}
+}}
+"
+        ));
+        let mut y = vec![7i32; 16];
+        run(&kernel, [3, 1, 1], vec![view(&mut y, &[16])]).unwrap();
+        assert_eq!(y, [7; 16], "{axis} {place}");
+    }
+}
+
 /// Atomics of a few threads of a block: those inside, or none of them after a fault.
 #[test]
 fn few_threads_add() {

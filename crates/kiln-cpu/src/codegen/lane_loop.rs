@@ -18,6 +18,9 @@ use std::collections::HashMap;
 impl Emitter<'_> {
     /// Runs a group in the lanes of its box.
     pub(super) fn in_lanes(&mut self, group: &Group, plan: &LanePlan) -> Result<()> {
+        if (0..3).any(|axis| plan.lanes.count(axis) == Some(0)) {
+            return Ok(());
+        }
         let (done, _) = self.asm.block(&[]);
         if !plan.lanes.is_known() {
             let empty = self.is_empty(&plan.lanes);
