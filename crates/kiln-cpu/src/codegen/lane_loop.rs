@@ -15,6 +15,11 @@ use kiln_backend::Result;
 use kiln_ir::{BinaryOp, OpData, OpKind, Scalar, Value};
 use std::collections::HashMap;
 
+/// The most turns of a row that are unrolled, and the most operations on 8 lanes in all of them:
+/// code takes time to make.
+const MOST_TURNS: i64 = 4;
+const MOST_UNROLLED: i64 = 64;
+
 impl Emitter<'_> {
     /// Runs a group in the lanes of its box.
     pub(super) fn in_lanes(&mut self, group: &Group, plan: &LanePlan) -> Result<()> {
@@ -42,7 +47,7 @@ impl Emitter<'_> {
         body: impl FnOnce(&mut Self, ir::Value) -> Result<()>,
     ) -> Result<()> {
         let from = self.asm.uniform_value(plan.lanes.from[axis]);
-        if plan.space.extents[axis] == 1 {
+        if plan.lanes.count(axis) == Some(1) {
             return body(self, from);
         }
         let to = self.asm.uniform_value(plan.lanes.to[axis]);
@@ -65,18 +70,16 @@ impl Emitter<'_> {
         let first = self.asm.mul_const(rows, width);
         let accesses = plan.accesses.iter().map(|access| self.row_access(access, y, z)).collect();
         let row = Row { y, z, first, accesses };
-        let (from, to) = (plan.lanes.from[0], plan.lanes.to[0]);
-        let wide = plan.width;
-        let mut x = self.asm.uniform_value(from);
-        if wide > 1 {
-            x = self.turns(group, plan, &row, x, to, wide)?;
-        }
-        let even = match (from.known(), to.known()) {
-            (Some(from), Some(to)) => wide > 1 && (to - from) % wide as i64 == 0,
-            _ => false,
-        };
-        if !even {
-            self.turns(group, plan, &row, x, to, 1)?;
+        let mut x = self.asm.uniform_value(plan.lanes.from[0]);
+        let mut left = plan.lanes.count(0);
+        let widths = if plan.width > 1 { &[plan.width, 1][..] } else { &[1] };
+        for &width in widths {
+            let turns = left.map(|left| left / width as i64);
+            x = match turns.filter(|&turns| may_unroll(group, turns, width)) {
+                Some(turns) => self.unrolled(group, plan, &row, x, turns, width)?,
+                None => self.turns(group, plan, &row, x, width)?,
+            };
+            left = left.map(|left| left % width as i64);
         }
         Ok(())
     }
@@ -111,6 +114,25 @@ impl Emitter<'_> {
         RowAccess { address, offset, step, element }
     }
 
+    /// So many turns of `width` lanes from `from` on, one behind the other. Gives the first lane
+    /// that is left.
+    fn unrolled(
+        &mut self,
+        group: &Group,
+        plan: &LanePlan,
+        row: &Row,
+        from: ir::Value,
+        turns: i64,
+        width: usize,
+    ) -> Result<ir::Value> {
+        let mut x = from;
+        for _ in 0..turns {
+            self.turn(group, plan, &mut Turn { row, x, width, packs: HashMap::new() })?;
+            x = self.asm.add_const(x, width as i64);
+        }
+        Ok(x)
+    }
+
     /// Turns of `width` lanes from `from` on, as long as there are so many. Gives the first lane
     /// that is left.
     fn turns(
@@ -119,9 +141,9 @@ impl Emitter<'_> {
         plan: &LanePlan,
         row: &Row,
         from: ir::Value,
-        to: Uniform,
         width: usize,
     ) -> Result<ir::Value> {
+        let to = plan.lanes.to[0];
         let last = self.asm.uniform_add(to, Uniform::constant(-(width as i64)));
         let last = self.asm.uniform_value(last);
         let (turn, at) = self.asm.block(&[types::I64]);
@@ -393,4 +415,11 @@ impl Emitter<'_> {
         };
         self.pack_store(&Pack::of(scalar), elem, 1, at, offset);
     }
+}
+
+/// Whether so many turns of a group are written one behind the other. One is not more code than a
+/// loop.
+fn may_unroll(group: &Group, turns: i64, width: usize) -> bool {
+    let each = (group.ops.len() * width.div_ceil(8)) as i64;
+    turns <= 1 || (turns <= MOST_TURNS && turns * each <= MOST_UNROLLED)
 }
