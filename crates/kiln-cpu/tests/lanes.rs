@@ -288,6 +288,58 @@ fn conditions_without_threads() {
     }
 }
 
+/// Loads at an edge in threads that have come to them, some of which ask for none and get the
+/// padding.
+#[test]
+fn loads_of_some_that_have_arrived() {
+    for block in [[16u32, 4, 1], [8, 2, 2], [33, 1, 1]] {
+        let [bx, by, bz] = block;
+        let kernel = parsed(&format!(
+            "kernel @some(%x: view<i32, 2, global>, %y: mut view<i32, 2, global>, %a: i64, %b: i64) thread [{bx}, {by}, {bz}] {{
+{}  %arrived = ge %j, %a : bool
+  if %arrived {{
+    %asks = lt %j, %b : bool
+    %one = const 1 : i64
+    %up = sub %i, %one : i64
+    %left = sub %j, %one : i64
+    %pad = const -5 : i32
+    %all = gather.mask %x[%up, %left] pad %pad : i32
+    %some = gather.mask %x[%up, %j] where %asks pad %pad : i32
+    %sum = sub %all, %some : i32
+    scatter.mask %y[%i, %j] = %sum
+    yield
+  }} else {{
+    yield
+  }}
+}}
+",
+            places(block)
+        ));
+        let [rows, columns] = [7i64, 37];
+        let mut x: Vec<i32> = (0..(rows * columns) as i32).map(|k| k * k % 1009).collect();
+        for [a, b] in [[0, 37], [0, 20], [3, 17], [16, 16], [36, 0]] {
+            let at = |i: i64, j: i64| {
+                let inside = (0..rows).contains(&i) && (0..columns).contains(&j);
+                if inside { x[(i * columns + j) as usize] } else { -5 }
+            };
+            let mut want = vec![i32::MIN; x.len()];
+            for (i, j) in (0..rows).flat_map(|i| (a..columns).map(move |j| (i, j))) {
+                let some = if j < b { at(i - 1, j) } else { -5 };
+                want[(i * columns + j) as usize] = at(i - 1, j - 1) - some;
+            }
+            let mut y = vec![i32::MIN; x.len()];
+            let args = vec![
+                view(&mut x, &[rows, columns]),
+                view(&mut y, &[rows, columns]),
+                Arg::Scalar(a as u64),
+                Arg::Scalar(b as u64),
+            ];
+            run(&kernel, grid(block, rows, columns), args).unwrap();
+            assert_eq!(y, want, "{block:?} {a} {b}");
+        }
+    }
+}
+
 /// Atomics of a few threads of a block: those inside, or none of them after a fault.
 #[test]
 fn few_threads_add() {

@@ -316,7 +316,10 @@ impl Emitter<'_> {
     fn alone(&mut self, op: Op) -> Result<()> {
         let data = self.kernel.op(op);
         if let OpKind::Gather { bounds, masked } = data.kind {
-            let access = self.indexed(data, masked, 1)?;
+            let mut access = self.indexed(data, masked, 1)?;
+            if bounds == Bounds::Mask {
+                self.widen_to_box(op, &mut access);
+            }
             let out = self.whole_destination(op);
             return self.gather_each(&access, bounds, out);
         }
