@@ -134,7 +134,11 @@ impl Launch<'_> {
     }
 }
 
-/// Memory aligned to a cache line.
+/// The alignment of scratch memory in bytes: that of pages. A store to two pages waits for streamed
+/// stores before it, and a small array begins on one with the memory.
+const PAGE: usize = 4096;
+
+/// Memory that begins with a page.
 struct Scratch {
     at: NonNull<u8>,
     layout: Layout,
@@ -144,8 +148,8 @@ impl Scratch {
     /// `bytes`, rounded up to whole pages so that it seldom grows; nothing where the system has no
     /// more.
     fn new(bytes: usize) -> Option<Scratch> {
-        let bytes = bytes.max(1).checked_next_multiple_of(4096)?;
-        let layout = Layout::from_size_align(bytes, crate::frame::SCRATCH_ALIGN).ok()?;
+        let bytes = bytes.max(1).checked_next_multiple_of(PAGE)?;
+        let layout = Layout::from_size_align(bytes, PAGE).ok()?;
         // SAFETY: the layout has a size.
         let at = NonNull::new(unsafe { std::alloc::alloc(layout) })?;
         Some(Scratch { at, layout })
