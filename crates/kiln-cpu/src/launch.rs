@@ -8,6 +8,7 @@ use crate::pool::Pool;
 use crate::program::CpuProgram;
 use crate::report::Reporter;
 use kiln_backend::{BufferBinding, Error, Fault, Prints, Result};
+use kiln_cpu_primitives::streaming::end_streaming;
 use std::alloc::Layout;
 use std::cell::RefCell;
 use std::ptr::NonNull;
@@ -125,6 +126,8 @@ impl Launch<'_> {
                 // for what they say.
                 unsafe { entry(&frame) };
             }
+            // Programs stream without a fence of their own, which takes longer than they do.
+            end_streaming();
             if let Some(copies) = &copies {
                 // SAFETY: as above; the views are the launch's.
                 unsafe { copies.add_up(scratch.add(own)) };

@@ -3,10 +3,11 @@
 
 mod device;
 use device::*;
+use kiln_cpu::CpuBackend;
 use kiln_ir::*;
 
-const BLOCKS: [[u32; 3]; 7] =
-    [[32, 4, 1], [8, 2, 3], [33, 1, 1], [5, 3, 1], [2, 40, 1], [1, 24, 1], [3, 1, 2]];
+const BLOCKS: [[u32; 3]; 8] =
+    [[32, 4, 1], [8, 2, 3], [33, 1, 1], [5, 3, 1], [2, 40, 1], [1, 24, 1], [3, 1, 2], [64, 1, 2]];
 
 fn parsed(text: &str) -> Kernel {
     parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"))
@@ -87,15 +88,18 @@ fn shifted(elem: &str, size: usize) {
                             }
                         }
                     }
-                    let args = vec![
-                        Arg::View(&mut x, vec![rows, columns], strides.to_vec()),
-                        Arg::View(&mut y, vec![rows, columns], strides.to_vec()),
-                        Arg::Scalar(di as u64),
-                        Arg::Scalar(dj as u64),
-                        Arg::Scalar(step as u64),
-                    ];
-                    run(&kernel, grid(block, rows, columns), args).unwrap();
-                    assert_eq!(y, want, "{elem} {block:?} {rows}x{columns} {strides:?} {di} {dj} {step}");
+                    for device in [0, u64::MAX].map(|c| CpuBackend::with_threads(2).with_blocking(1024, c)) {
+                        y.fill(1);
+                        let args = vec![
+                            Arg::View(&mut x, vec![rows, columns], strides.to_vec()),
+                            Arg::View(&mut y, vec![rows, columns], strides.to_vec()),
+                            Arg::Scalar(di as u64),
+                            Arg::Scalar(dj as u64),
+                            Arg::Scalar(step as u64),
+                        ];
+                        run_on(&device, &kernel, grid(block, rows, columns), args).unwrap();
+                        assert_eq!(y, want, "{elem} {block:?} {rows}x{columns} {strides:?} {di} {dj} {step}");
+                    }
                 }
             }
         }

@@ -233,7 +233,8 @@ impl Emitter<'_> {
                 plan.atomics.push(atomic);
                 continue;
             }
-            let Some(access) = self.plan_access(op, &mut plan, empty) else { return Ok(None) };
+            let Some(mut access) = self.plan_access(op, &mut plan, empty) else { return Ok(None) };
+            access.stream = self.plan_stream(&access, &plan)?;
             plan.accesses.push(access);
         }
         plan.outputs = self.lane_outputs(group);
@@ -263,7 +264,7 @@ impl Emitter<'_> {
                 }
             }
         }
-        Some(LaneAccess { op, view, indices, along, mask })
+        Some(LaneAccess { op, view, indices, along, mask, stream: None })
     }
 
     /// Where the elements of a row of lanes lie. Where only the view's stride is open, it is

@@ -34,13 +34,14 @@ impl Emitter<'_> {
             self.asm.enter(some);
         }
         self.along_axis_of(plan, 2, |e, z| e.along_axis_of(plan, 1, |e, y| e.row(group, plan, y, z)))?;
+        self.stream_lanes(plan)?;
         self.asm.jump(done, &[]);
         self.asm.enter(done);
         Ok(())
     }
 
     /// Calls `body` for each place of an axis, of which there is one at least.
-    fn along_axis_of(
+    pub(super) fn along_axis_of(
         &mut self,
         plan: &LanePlan,
         axis: usize,
@@ -68,7 +69,7 @@ impl Emitter<'_> {
         let planes = self.asm.mul_const(z, height);
         let rows = self.asm.add(planes, y);
         let first = self.asm.mul_const(rows, width);
-        let accesses = plan.accesses.iter().map(|access| self.row_access(access, y, z)).collect();
+        let accesses = plan.accesses.iter().map(|access| self.row_access(access, y, z, first)).collect();
         let row = Row { y, z, first, accesses };
         let mut x = self.asm.uniform_value(plan.lanes.from[0]);
         let mut left = plan.lanes.count(0);
@@ -84,7 +85,7 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    fn row_access(&mut self, access: &LaneAccess, y: ir::Value, z: ir::Value) -> RowAccess {
+    fn row_access(&mut self, access: &LaneAccess, y: ir::Value, z: ir::Value, first: ir::Value) -> RowAccess {
         let bytes = i64::from(access.view.elem.bytes());
         let (mut linear, mut step, mut offset) = (Uniform::ZERO, Uniform::ZERO, 0);
         let last = access.indices.len() - 1;
@@ -111,6 +112,11 @@ impl Emitter<'_> {
         let loads = !self.kernel.op(access.op).results.is_empty();
         let element = (access.along == Along::Same && loads)
             .then(|| self.pack_load(access.view.elem, 1, address, offset).parts[0]);
+        if let Some(stream) = access.stream {
+            let belongs = self.asm.add_const(address, offset.into());
+            let address = self.streamed_row(stream, bytes, first, belongs);
+            return RowAccess { address, offset: 0, step, element };
+        }
         RowAccess { address, offset, step, element }
     }
 
