@@ -152,7 +152,8 @@ pub enum PrimitiveKey {
     Atomic(AtomicOp, Scalar),
     /// [`AtomicCasFn`].
     AtomicCas(Scalar),
-    /// [`AddEachFn`]: at indices of the first type (i32, u32 or i64), of integers of the second.
+    /// [`AddEachFn`]: at indices of the first type (u8, i32, u32 or i64), of integers of the
+    /// second.
     AddEach(Scalar, Scalar),
 }
 
