@@ -265,6 +265,40 @@ fn boxes_of_other_axes() {
     }
 }
 
+/// Small integers that are loaded, overwritten where they were, and used behind a barrier.
+#[test]
+fn small_integers_from_before_a_store() {
+    for (elem, size) in [("u8", 1), ("i8", 1), ("u16", 2), ("i16", 2), ("i32", 4)] {
+        for block in [64, 20, 7, 4, 3] {
+            let kernel = parsed(&format!(
+                "kernel @before(%x: mut view<{elem}, 1, global>, %y: mut view<{elem}, 1, global>) thread [{block}, 1, 1] {{
+  %t = thread_id x : i64
+  %one = const 1 : i64
+  %next = add %t, %one : i64
+  %nine = const 9 : {elem}
+  %pad = const 0 : {elem}
+  %v = gather.check %x[%next] pad %pad : {elem}
+  scatter.check %x[%next] = %nine
+  barrier
+  scatter.check %y[%t] = %v
+}}
+"
+            ));
+            let n = block as usize;
+            let mut x: Vec<u8> = (0..(n + 1) * size).map(|k| (k * 37 % 251) as u8).collect();
+            let (mut y, want) = (vec![0u8; n * size], x[size..].to_vec());
+            let args = vec![
+                Arg::View(&mut x, vec![n as i64 + 1], vec![1]),
+                Arg::View(&mut y, vec![n as i64], vec![1]),
+            ];
+            run(&kernel, [1, 1, 1], args).unwrap();
+            assert_eq!(y, want, "{elem} {block}");
+            let nine = |at: usize| if at.is_multiple_of(size) { 9 } else { 0 };
+            assert_eq!(x[size..].to_vec(), (0..n * size).map(nine).collect::<Vec<u8>>());
+        }
+    }
+}
+
 /// Conditions that no thread of a block meets, on each of its axes.
 #[test]
 fn conditions_without_threads() {

@@ -6,7 +6,7 @@ use super::condition::Condition;
 use super::emitter::Emitter;
 use super::lane_plan::{Along, LaneAccess, LanePlan, Row, RowAccess, Turn};
 use super::liveness::{Elementwise, is_alias};
-use super::pack::Pack;
+use super::pack::{Pack, unaligned};
 use super::pending::Group;
 use super::repr::Repr;
 use cranelift_codegen::ir::condcodes::IntCC;
@@ -166,6 +166,7 @@ impl Emitter<'_> {
     }
 
     fn turn(&mut self, group: &Group, plan: &LanePlan, turn: &mut Turn<'_>) -> Result<()> {
+        let mut copied = Vec::new();
         for &op in &group.ops {
             let data = self.kernel.op(op);
             let elem = |e: &Self, v: Value| e.kernel.ty(v).elem();
@@ -176,6 +177,9 @@ impl Emitter<'_> {
                     Some(&result) => {
                         let pack = self.lane_load(access, row, data, plan, turn)?;
                         turn.packs.insert(result, pack);
+                        if plan.outputs.contains(&result) && self.copy_small(access, row, result, turn)? {
+                            copied.push(result);
+                        }
                     }
                     None => self.lane_store(access, row, data, plan, turn)?,
                 }
@@ -194,7 +198,7 @@ impl Emitter<'_> {
                 turn.packs.insert(data.results[0], pack);
             }
         }
-        for &output in &plan.outputs {
+        for &output in plan.outputs.iter().filter(|output| !copied.contains(output)) {
             let Repr::Tile(tile) = *self.repr(output)? else { continue };
             let elem = self.kernel.ty(output).elem();
             let pack = self.pack(output, plan, turn)?;
@@ -202,6 +206,29 @@ impl Emitter<'_> {
             self.pack_store(&pack, elem, turn.width, at, 0);
         }
         Ok(())
+    }
+
+    /// Copies small integers that lanes load to the memory of a result, as they are: in packs they
+    /// are wider. Whether these are such.
+    fn copy_small(
+        &mut self,
+        access: &LaneAccess,
+        row: &RowAccess,
+        result: Value,
+        turn: &Turn<'_>,
+    ) -> Result<bool> {
+        let elem = access.view.elem;
+        let bytes = elem.bytes() as usize * turn.width;
+        let ty = [types::I32, types::I64, types::I8X16].into_iter().find(|ty| ty.bytes() as usize == bytes);
+        let plain = elem.is_small_int() && access.along == Along::Adjacent && access.mask.is_none();
+        let (Some(ty), true, Repr::Tile(tile)) = (ty, plain, self.repr(result)?.clone()) else {
+            return Ok(false);
+        };
+        let from = self.lane_in_row(row.address, elem.bytes().into(), turn);
+        let to = self.lane_address(tile.at, elem, turn);
+        let copied = self.asm.fb.ins().load(ty, unaligned(), from, row.offset);
+        self.asm.fb.ins().store(unaligned(), copied, to, 0);
+        Ok(true)
     }
 
     fn lane_operation(&mut self, data: &OpData, plan: &LanePlan, turn: &mut Turn<'_>) -> Result<Pack> {
