@@ -73,12 +73,17 @@ sum!(u32, AtomicU32, true; u64, AtomicU64, false;);
 
 /// An index; a negative one is greater than every extent.
 trait Index: Copy + 'static {
+    /// How many positions there are, at most.
+    const POSITIONS: usize;
+
     fn position(self) -> usize;
 }
 
 macro_rules! index {
-    ($($t:ty)*) => {$(
+    ($($t:ty, $positions:expr;)*) => {$(
         impl Index for $t {
+            const POSITIONS: usize = $positions;
+
             #[inline(always)]
             fn position(self) -> usize {
                 self as usize
@@ -86,7 +91,7 @@ macro_rules! index {
         }
     )*};
 }
-index!(u32 i64);
+index!(u8, 1 << 8; u32, usize::MAX; i64, usize::MAX;);
 
 /// What is added where: the arguments of an [`AddEachFn`].
 struct Sums<T> {
@@ -201,6 +206,27 @@ impl<T: Sum> Sums<T> {
         outside
     }
 
+    /// Adds one value to memory that nobody else reaches, under no mask, at positions that are
+    /// known to be inside: a byte is.
+    ///
+    /// # Safety
+    /// As for [`AddEachFn`], with these positions, which are less than the extent.
+    #[inline(always)]
+    unsafe fn one_value_inside(&self, position: impl Fn(usize) -> usize) {
+        // SAFETY: `i < n`, the value is a scalar, and memory valid at positions inside.
+        unsafe {
+            let value = T::from_bits(self.value.bits);
+            for i in 0..self.n {
+                let place = match self.stride {
+                    // No product on the way to the element.
+                    1 => self.memory.add(position(i)),
+                    stride => self.memory.offset((position(i) as isize).wrapping_mul(stride)),
+                };
+                place.write(place.read().plus(value));
+            }
+        }
+    }
+
     /// Adds one value by counting, under no mask. Gives whether an index lies outside, and has
     /// added nothing then if that is to be checked.
     ///
@@ -286,6 +312,10 @@ unsafe extern "C" fn add_each<T: Sum, I: Index>(
         let position = |i: usize| index.add(i).read().position();
         if T::COUNTED && !mode.has(AddMode::VALUES) && mask.is_null() {
             let counts = extent <= MOST_COUNTED && n / 2 >= extent;
+            if !counts && !mode.has(AddMode::SHARED) && I::POSITIONS <= extent {
+                sums.one_value_inside(position);
+                return 0;
+            }
             if counts || !mode.has(AddMode::SHARED) {
                 let outside = if counts { sums.counted(position) } else { sums.one_value(position) };
                 return (outside && mode.has(AddMode::CHECKED)).into();
@@ -321,6 +351,7 @@ unsafe extern "C" fn add_each_signed(
 /// The primitive for indices and elements of these types, if there is one.
 pub(crate) fn lookup(index: Scalar, scalar: Scalar) -> Option<AddEachFn> {
     let elements = match (index, scalar) {
+        (Scalar::U8, Scalar::I32 | Scalar::U32) => add_each::<u32, u8>,
         (Scalar::I32, Scalar::I32 | Scalar::U32) => add_each_signed,
         (Scalar::U32, Scalar::I32 | Scalar::U32) => add_each::<u32, u32>,
         (Scalar::I64, Scalar::I32 | Scalar::U32) => add_each::<u32, i64>,

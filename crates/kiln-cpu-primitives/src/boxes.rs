@@ -3,7 +3,8 @@
 
 use super::element::Element;
 use super::signature::{BoxAxis, BoxFn, CopyAxis};
-use super::strided::{copy_axes, end_streaming, stream};
+use super::streaming::{end_streaming, stream};
+use super::strided::copy_axes;
 use kiln_ir::Scalar;
 use std::ops::Range;
 

@@ -19,6 +19,7 @@
 //! | `math_f32.rs` | elementary functions |
 //! | `reduce.rs`, `scan.rs` | combination along an axis |
 //! | `strided.rs`, `boxes.rs`, `gather.rs` | moves |
+//! | `streaming.rs` | copies past the caches |
 //! | `dot.rs` | matrix products |
 //! | `atomic.rs` | read-modify-write of shared memory |
 //! | `add_each.rs` | sums at indices |
@@ -66,6 +67,7 @@ pub mod ordered;
 mod reduce;
 mod scan;
 mod signature;
+pub mod streaming;
 mod strided;
 mod ternary;
 mod through_f32;
@@ -150,7 +152,8 @@ pub enum PrimitiveKey {
     Atomic(AtomicOp, Scalar),
     /// [`AtomicCasFn`].
     AtomicCas(Scalar),
-    /// [`AddEachFn`]: at indices of the first type (i32, u32 or i64), of integers of the second.
+    /// [`AddEachFn`]: at indices of the first type (u8, i32, u32 or i64), of integers of the
+    /// second.
     AddEach(Scalar, Scalar),
 }
 
@@ -172,7 +175,7 @@ pub fn lookup_at(isa: Isa, key: PrimitiveKey) -> Option<PrimitiveFn> {
         Key::Unary(op, scalar) => PrimitiveFn::Unary(unary::lookup(isa, op, scalar)?),
         Key::Cast(from, to) => PrimitiveFn::Unary(cast::lookup(isa, from, to)?),
         Key::Copy(scalar) => PrimitiveFn::Unary(convert::copy(isa, scalar.bytes())),
-        Key::CopyStreaming(scalar) => PrimitiveFn::Unary(strided::copy_streaming(scalar)),
+        Key::CopyStreaming(scalar) => PrimitiveFn::Unary(streaming::copy_streaming(scalar)),
         Key::Binary(op, form, scalar) => PrimitiveFn::Binary(binary::lookup(isa, op, form, scalar)?),
         Key::Compare(op, form, scalar) => PrimitiveFn::Binary(compare::lookup(isa, op, form, scalar)?),
         Key::Select(form, scalar) => PrimitiveFn::Ternary(ternary::select(isa, form, scalar)),

@@ -1,8 +1,7 @@
-//! Copies between strided arrays: broadcasts, transpositions, tiles of tensors; and copies past the
-//! caches.
+//! Copies between strided arrays: broadcasts, transpositions, tiles of tensors.
 
 use super::element::Element;
-use super::signature::{CopyAxis, StridedCopyFn, UnaryFn};
+use super::signature::{CopyAxis, StridedCopyFn};
 use kiln_ir::Scalar;
 
 /// Rows and columns of a transposition that are moved together: both sides stay within a few cache
@@ -131,74 +130,3 @@ pub(crate) unsafe fn transpose_block<T: Element>(
         }
     }
 }
-
-/// The primitive that copies contiguous elements past the caches.
-pub(crate) fn copy_streaming(scalar: Scalar) -> UnaryFn {
-    match scalar.bytes() {
-        1 => stream_elements::<u8>,
-        2 => stream_elements::<u16>,
-        4 => stream_elements::<u32>,
-        _ => stream_elements::<u64>,
-    }
-}
-
-/// # Safety
-/// As for [`UnaryFn`].
-unsafe extern "C" fn stream_elements<T: Element>(out: *mut u8, a: *const u8, n: usize) {
-    // SAFETY: the caller passed `n` elements of each.
-    unsafe { stream(out, a, n * size_of::<T>()) }
-    end_streaming();
-}
-
-/// Copies bytes with stores that do not bring their lines into the caches. [`end_streaming`] must
-/// follow the last one.
-///
-/// # Safety
-/// Both are valid for `bytes` bytes and do not overlap.
-#[cfg(target_arch = "x86_64")]
-#[inline]
-pub(crate) unsafe fn stream(out: *mut u8, a: *const u8, bytes: usize) {
-    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
-    const LINE: usize = 64;
-    // Only whole lines are written past the caches: what is left at the ends is copied as usual.
-    let head = out.align_offset(LINE).min(bytes);
-    let lines = (bytes - head) / LINE;
-    let tail = head + lines * LINE;
-    // SAFETY: the three parts cover `bytes` bytes; `out + head` is aligned to a line if there is a
-    // line.
-    unsafe {
-        out.copy_from_nonoverlapping(a, head);
-        for line in 0..lines {
-            let at = head + line * LINE;
-            for part in 0..4 {
-                let value = _mm_loadu_si128(a.add(at).cast::<__m128i>().add(part));
-                _mm_stream_si128(out.add(at).cast::<__m128i>().add(part), value);
-            }
-        }
-        out.add(tail).copy_from_nonoverlapping(a.add(tail), bytes - tail);
-    }
-}
-
-/// Orders streamed stores before every later one of this thread.
-#[cfg(target_arch = "x86_64")]
-#[inline]
-pub(crate) fn end_streaming() {
-    // SAFETY: SSE is part of x86-64.
-    unsafe { std::arch::x86_64::_mm_sfence() }
-}
-
-/// Copies bytes.
-///
-/// # Safety
-/// Both are valid for `bytes` bytes and do not overlap.
-#[cfg(not(target_arch = "x86_64"))]
-#[inline]
-pub(crate) unsafe fn stream(out: *mut u8, a: *const u8, bytes: usize) {
-    // SAFETY: the caller's.
-    unsafe { out.copy_from_nonoverlapping(a, bytes) }
-}
-
-/// Nothing: stores are not streamed here.
-#[cfg(not(target_arch = "x86_64"))]
-#[inline]
-pub(crate) fn end_streaming() {}

@@ -8,6 +8,7 @@ use crate::pool::Pool;
 use crate::program::CpuProgram;
 use crate::report::Reporter;
 use kiln_backend::{BufferBinding, Error, Fault, Prints, Result};
+use kiln_cpu_primitives::streaming::end_streaming;
 use std::alloc::Layout;
 use std::cell::RefCell;
 use std::ptr::NonNull;
@@ -125,6 +126,8 @@ impl Launch<'_> {
                 // for what they say.
                 unsafe { entry(&frame) };
             }
+            // Programs stream without a fence of their own, which takes longer than they do.
+            end_streaming();
             if let Some(copies) = &copies {
                 // SAFETY: as above; the views are the launch's.
                 unsafe { copies.add_up(scratch.add(own)) };
@@ -134,7 +137,11 @@ impl Launch<'_> {
     }
 }
 
-/// Memory aligned to a cache line.
+/// The alignment of scratch memory in bytes: that of pages. A store to two pages waits for streamed
+/// stores before it, and a small array begins on one with the memory.
+const PAGE: usize = 4096;
+
+/// Memory that begins with a page.
 struct Scratch {
     at: NonNull<u8>,
     layout: Layout,
@@ -144,8 +151,8 @@ impl Scratch {
     /// `bytes`, rounded up to whole pages so that it seldom grows; nothing where the system has no
     /// more.
     fn new(bytes: usize) -> Option<Scratch> {
-        let bytes = bytes.max(1).checked_next_multiple_of(4096)?;
-        let layout = Layout::from_size_align(bytes, crate::frame::SCRATCH_ALIGN).ok()?;
+        let bytes = bytes.max(1).checked_next_multiple_of(PAGE)?;
+        let layout = Layout::from_size_align(bytes, PAGE).ok()?;
         // SAFETY: the layout has a size.
         let at = NonNull::new(unsafe { std::alloc::alloc(layout) })?;
         Some(Scratch { at, layout })

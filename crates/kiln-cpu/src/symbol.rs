@@ -3,7 +3,9 @@
 
 use crate::{frame, time};
 use kiln_backend::bytes::Reader;
-use kiln_cpu_primitives::{Form, PrimitiveKey, atomic_128, indexing, lane_numbers, lookup, ordered, warps};
+use kiln_cpu_primitives::{
+    Form, PrimitiveKey, atomic_128, indexing, lane_numbers, lookup, ordered, streaming, warps,
+};
 use kiln_ir::{AtomicOp, BinaryOp, ClockUnit, CompareOp, ReduceOp, Scalar, UnaryOp, VoteMode};
 
 /// Something outside of generated code that its instructions name.
@@ -33,6 +35,7 @@ pub(crate) enum Function {
     Vote(VoteMode),
     LaneNumbers,
     LaneComparison,
+    StreamRows,
     Linearize,
     FirstOutside,
     FirstZero,
@@ -66,6 +69,7 @@ impl Function {
             Function::Vote(mode) => warps::vote(mode) as *const u8,
             Function::LaneNumbers => lane_numbers::write as *const u8,
             Function::LaneComparison => lane_numbers::compare as *const u8,
+            Function::StreamRows => streaming::stream_rows() as *const u8,
             Function::Linearize => indexing::linearize() as *const u8,
             Function::FirstOutside => indexing::first_outside as *const u8,
             Function::FirstZero => indexing::first_zero as *const u8,
@@ -96,6 +100,7 @@ impl Function {
             Function::Fma32 => [15, 0, 0],
             Function::Fma64 => [16, 0, 0],
             Function::ExchangePairs => [17, 0, 0],
+            Function::StreamRows => [18, 0, 0],
         }
     }
 
@@ -119,6 +124,7 @@ impl Function {
             15 => Function::Fma32,
             16 => Function::Fma64,
             17 => Function::ExchangePairs,
+            18 => Function::StreamRows,
             _ => return None,
         })
     }

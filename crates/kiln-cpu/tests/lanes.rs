@@ -3,10 +3,11 @@
 
 mod device;
 use device::*;
+use kiln_cpu::CpuBackend;
 use kiln_ir::*;
 
-const BLOCKS: [[u32; 3]; 7] =
-    [[32, 4, 1], [8, 2, 3], [33, 1, 1], [5, 3, 1], [2, 40, 1], [1, 24, 1], [3, 1, 2]];
+const BLOCKS: [[u32; 3]; 8] =
+    [[32, 4, 1], [8, 2, 3], [33, 1, 1], [5, 3, 1], [2, 40, 1], [1, 24, 1], [3, 1, 2], [64, 1, 2]];
 
 fn parsed(text: &str) -> Kernel {
     parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"))
@@ -87,15 +88,18 @@ fn shifted(elem: &str, size: usize) {
                             }
                         }
                     }
-                    let args = vec![
-                        Arg::View(&mut x, vec![rows, columns], strides.to_vec()),
-                        Arg::View(&mut y, vec![rows, columns], strides.to_vec()),
-                        Arg::Scalar(di as u64),
-                        Arg::Scalar(dj as u64),
-                        Arg::Scalar(step as u64),
-                    ];
-                    run(&kernel, grid(block, rows, columns), args).unwrap();
-                    assert_eq!(y, want, "{elem} {block:?} {rows}x{columns} {strides:?} {di} {dj} {step}");
+                    for device in [0, u64::MAX].map(|c| CpuBackend::with_threads(2).with_blocking(1024, c)) {
+                        y.fill(1);
+                        let args = vec![
+                            Arg::View(&mut x, vec![rows, columns], strides.to_vec()),
+                            Arg::View(&mut y, vec![rows, columns], strides.to_vec()),
+                            Arg::Scalar(di as u64),
+                            Arg::Scalar(dj as u64),
+                            Arg::Scalar(step as u64),
+                        ];
+                        run_on(&device, &kernel, grid(block, rows, columns), args).unwrap();
+                        assert_eq!(y, want, "{elem} {block:?} {rows}x{columns} {strides:?} {di} {dj} {step}");
+                    }
                 }
             }
         }
@@ -258,6 +262,119 @@ fn boxes_of_other_axes() {
         assert_eq!((y, z), (turned, plane), "plane {k}");
         let same = if k < 0 { vec![-1.0; n.len()] } else { x.clone() };
         assert_eq!(n, same, "plane {k}, as a number of 32 bits");
+    }
+}
+
+/// Small integers that are loaded, overwritten where they were, and used behind a barrier.
+#[test]
+fn small_integers_from_before_a_store() {
+    for (elem, size) in [("u8", 1), ("i8", 1), ("u16", 2), ("i16", 2), ("i32", 4)] {
+        for block in [64, 20, 7, 4, 3] {
+            let kernel = parsed(&format!(
+                "kernel @before(%x: mut view<{elem}, 1, global>, %y: mut view<{elem}, 1, global>) thread [{block}, 1, 1] {{
+  %t = thread_id x : i64
+  %one = const 1 : i64
+  %next = add %t, %one : i64
+  %nine = const 9 : {elem}
+  %pad = const 0 : {elem}
+  %v = gather.check %x[%next] pad %pad : {elem}
+  scatter.check %x[%next] = %nine
+  barrier
+  scatter.check %y[%t] = %v
+}}
+"
+            ));
+            let n = block as usize;
+            let mut x: Vec<u8> = (0..(n + 1) * size).map(|k| (k * 37 % 251) as u8).collect();
+            let (mut y, want) = (vec![0u8; n * size], x[size..].to_vec());
+            let args = vec![
+                Arg::View(&mut x, vec![n as i64 + 1], vec![1]),
+                Arg::View(&mut y, vec![n as i64], vec![1]),
+            ];
+            run(&kernel, [1, 1, 1], args).unwrap();
+            assert_eq!(y, want, "{elem} {block}");
+            let nine = |at: usize| if at.is_multiple_of(size) { 9 } else { 0 };
+            assert_eq!(x[size..].to_vec(), (0..n * size).map(nine).collect::<Vec<u8>>());
+        }
+    }
+}
+
+/// Conditions that no thread of a block meets, on each of its axes.
+#[test]
+fn conditions_without_threads() {
+    for (axis, place) in [("x", 8), ("y", 4), ("z", 2), ("x", -1), ("y", -1), ("z", 1i64 << 40)] {
+        let kernel = parsed(&format!(
+            "kernel @nowhere(%y: mut view<i32, 1, global>) thread [8, 4, 2] {{
+  %t = thread_id {axis} : i64
+  %place = const {place} : i64
+  %twice = add %t, %t : i64
+  %scaled = add %place, %t : i64
+  %here = eq %twice, %scaled : bool
+  %v = const 1 : i32
+  if %here {{
+    scatter.mask %y[%t] = %v
+    yield
+  }} else {{
+    yield
+  }}
+}}
+"
+        ));
+        let mut y = vec![7i32; 16];
+        run(&kernel, [3, 1, 1], vec![view(&mut y, &[16])]).unwrap();
+        assert_eq!(y, [7; 16], "{axis} {place}");
+    }
+}
+
+/// Loads at an edge in threads that have come to them, some of which ask for none and get the
+/// padding.
+#[test]
+fn loads_of_some_that_have_arrived() {
+    for block in [[16u32, 4, 1], [8, 2, 2], [33, 1, 1]] {
+        let [bx, by, bz] = block;
+        let kernel = parsed(&format!(
+            "kernel @some(%x: view<i32, 2, global>, %y: mut view<i32, 2, global>, %a: i64, %b: i64) thread [{bx}, {by}, {bz}] {{
+{}  %arrived = ge %j, %a : bool
+  if %arrived {{
+    %asks = lt %j, %b : bool
+    %one = const 1 : i64
+    %up = sub %i, %one : i64
+    %left = sub %j, %one : i64
+    %pad = const -5 : i32
+    %all = gather.mask %x[%up, %left] pad %pad : i32
+    %some = gather.mask %x[%up, %j] where %asks pad %pad : i32
+    %sum = sub %all, %some : i32
+    scatter.mask %y[%i, %j] = %sum
+    yield
+  }} else {{
+    yield
+  }}
+}}
+",
+            places(block)
+        ));
+        let [rows, columns] = [7i64, 37];
+        let mut x: Vec<i32> = (0..(rows * columns) as i32).map(|k| k * k % 1009).collect();
+        for [a, b] in [[0, 37], [0, 20], [3, 17], [16, 16], [36, 0]] {
+            let at = |i: i64, j: i64| {
+                let inside = (0..rows).contains(&i) && (0..columns).contains(&j);
+                if inside { x[(i * columns + j) as usize] } else { -5 }
+            };
+            let mut want = vec![i32::MIN; x.len()];
+            for (i, j) in (0..rows).flat_map(|i| (a..columns).map(move |j| (i, j))) {
+                let some = if j < b { at(i - 1, j) } else { -5 };
+                want[(i * columns + j) as usize] = at(i - 1, j - 1) - some;
+            }
+            let mut y = vec![i32::MIN; x.len()];
+            let args = vec![
+                view(&mut x, &[rows, columns]),
+                view(&mut y, &[rows, columns]),
+                Arg::Scalar(a as u64),
+                Arg::Scalar(b as u64),
+            ];
+            run(&kernel, grid(block, rows, columns), args).unwrap();
+            assert_eq!(y, want, "{block:?} {a} {b}");
+        }
     }
 }
 

@@ -222,3 +222,78 @@ fn loops_to_one_end() {
         }
     }
 }
+
+/// Counts of bytes, in shared memory and in that of all blocks, where all of them have a place and
+/// where some have none, of all threads and of some.
+#[test]
+fn bytes_that_are_counted() {
+    let block = 96i64;
+    for (bins, bounds, least) in [
+        (256i64, "check", 0),
+        (256, "mask", 40),
+        (300, "mask", 0),
+        (100, "mask", 0),
+        (100, "mask", 17),
+        (100, "check", 0),
+    ] {
+        for shared in [true, false] {
+            let of = if shared { "%s" } else { "%y" };
+            let kernel = parsed(&format!(
+                "kernel @bytes(%x: view<u8, 1, global>, %y: mut view<u32, 1, global>) thread [{block}, 1, 1] {{
+  %s = alloc shared u32[{bins}] : view<u32, 1, shared>
+  %t = thread_id x : i64
+  %p = program_id x : i64
+  %n = const {block} : i64
+  %bins = const {bins} : i64
+  %least = const {least} : i64
+  %none = const 0 : u32
+  %one = const 1 : u32
+  %pad = const 0 : u8
+  for %i = %t to %bins step %n {{
+    scatter.check %s[%i] = %none
+    yield
+  }}
+  barrier
+  %first = mul %p, %n : i64
+  %own = add %first, %t : i64
+  %byte = gather.check %x[%own] pad %pad : u8
+  %at = cast %byte : i64
+  %goes = ge %t, %least : bool
+  if %goes {{
+    %before = atomic.add.device.{bounds} {of}[%at] = %one : u32
+    yield
+  }} else {{
+    yield
+  }}
+  barrier
+  for %k = %t to %bins step %n {{
+    %count = gather.check %s[%k] pad %none : u32
+    %seen = atomic.add.device.check %y[%k] = %count : u32
+    yield
+  }}
+}}
+"
+            ));
+            let programs = 20;
+            let mut x: Vec<u8> = (0..block * programs).map(|k| (k * k / 7 % 256) as u8).collect();
+            let mut want = vec![5u32; bins as usize];
+            let counts = |i: usize| i as i64 % block >= least;
+            for (_, &byte) in x.iter().enumerate().filter(|&(i, _)| counts(i)) {
+                if i64::from(byte) < bins {
+                    want[usize::from(byte)] += 1;
+                }
+            }
+            let mut y = vec![5u32; bins as usize];
+            let args = vec![view(&mut x, &[block * programs]), view(&mut y, &[bins])];
+            let outcome = run(&kernel, [programs as u32, 1, 1], args);
+            let what = format!("{bins} {bounds} {least} {shared}");
+            match bins < 256 && bounds == "check" {
+                true => assert!(outcome.is_err(), "{what}"),
+                false => {
+                    outcome.unwrap();
+                    assert_eq!(y, want, "{what}");
+                }
+            }
+        }
+    }
+}

@@ -9,6 +9,7 @@ use super::emitter::Emitter;
 use super::lane_box::Requirements;
 use super::repr::Repr;
 use crate::frame::Frame;
+use crate::spmd::ENOUGH_LANES;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstBuilder, types};
 use kiln_backend::Result;
@@ -33,7 +34,7 @@ struct Sums<'s> {
 impl Emitter<'_> {
     /// Whether an atomic of lanes is rather done for all of them in one call.
     pub(super) fn adds_in_one_call(&mut self, data: &OpData) -> bool {
-        let enough = self.space.is_some_and(|space| space.lanes() >= 32);
+        let enough = self.space.is_some_and(|space| space.lanes() >= ENOUGH_LANES as usize);
         let affine = data.coordinates().iter().all(|&index| self.affine(index).is_some());
         enough && self.sum_key(data).is_some() && !(affine && self.is_private(data))
     }

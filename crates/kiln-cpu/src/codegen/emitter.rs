@@ -9,6 +9,7 @@ use super::asm::{Asm, scalar_type};
 use super::liveness::{self, Liveness};
 use super::pending::Group;
 use super::repr::{Matrix, Repr, Tile, View};
+use super::streamed::streamed_stores;
 use super::{Blocking, Source};
 use crate::copies::{AddedView, added_views};
 use crate::frame::Frame;
@@ -41,6 +42,8 @@ pub(super) struct Emitter<'a> {
     pub(super) known: HashMap<Value, Vec<Literal>>,
     /// The views that may be copies.
     pub(super) added: Vec<(Value, AddedView)>,
+    /// The stores that may go past the caches.
+    pub(super) streamed: Vec<Op>,
     /// The address of the frame.
     pub(super) frame: ir::Value,
     /// What the kernel was made from, if it was written for threads.
@@ -76,6 +79,7 @@ impl<'a> Emitter<'a> {
             asm,
             live,
             added,
+            streamed: streamed_stores(kernel),
             arena: Arena::default(),
             group: Group::default(),
             sites: Vec::new(),

@@ -23,7 +23,12 @@ impl LaneBox {
         LaneBox { from: [Uniform::ZERO; 3], to }
     }
 
-    /// Whether it is known now that there are lanes in it.
+    /// How many places it has on an axis, if that is known now.
+    pub(super) fn count(&self, axis: usize) -> Option<i64> {
+        Some(self.to[axis].known()?.checked_sub(self.from[axis].known()?)?.max(0))
+    }
+
+    /// Whether it is known now which lanes are in it.
     pub(super) fn is_known(&self) -> bool {
         self.from.iter().chain(&self.to).all(|bound| bound.known().is_some())
     }

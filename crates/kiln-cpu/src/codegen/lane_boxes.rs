@@ -6,7 +6,7 @@ use super::elements::Indexed;
 use super::emitter::Emitter;
 use cranelift_codegen::ir;
 use kiln_cpu_primitives::BoxAxis;
-use kiln_ir::Scalar;
+use kiln_ir::{Op, Scalar};
 use std::mem::{offset_of, size_of};
 
 impl Emitter<'_> {
@@ -29,6 +29,17 @@ impl Emitter<'_> {
         }
         let rank = self.asm.int(access.indices.len() as i64);
         Some([tile, access.view.base, described, rank, padding])
+    }
+
+    /// Leaves out the mask of a load that only says which lanes have come to it, if all lanes are a
+    /// box: what the others get is never read.
+    pub(super) fn widen_to_box(&mut self, op: Op, access: &mut Indexed) {
+        let arrived = self.lockstep.and_then(|lockstep| lockstep.masks.get(&op).copied());
+        let Some(mask) = access.mask.filter(|&mask| arrived == Some(mask)) else { return };
+        access.mask = None;
+        if self.axes_of_lanes(access).is_none() {
+            access.mask = Some(mask);
+        }
     }
 
     /// For each axis of the view, where the box begins and how many lanes it has.

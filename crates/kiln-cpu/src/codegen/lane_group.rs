@@ -233,7 +233,8 @@ impl Emitter<'_> {
                 plan.atomics.push(atomic);
                 continue;
             }
-            let Some(access) = self.plan_access(op, &mut plan, empty) else { return Ok(None) };
+            let Some(mut access) = self.plan_access(op, &mut plan, empty) else { return Ok(None) };
+            access.stream = self.plan_stream(&access, &plan)?;
             plan.accesses.push(access);
         }
         plan.outputs = self.lane_outputs(group);
@@ -263,7 +264,7 @@ impl Emitter<'_> {
                 }
             }
         }
-        Some(LaneAccess { op, view, indices, along, mask })
+        Some(LaneAccess { op, view, indices, along, mask, stream: None })
     }
 
     /// Where the elements of a row of lanes lie. Where only the view's stride is open, it is
@@ -316,7 +317,10 @@ impl Emitter<'_> {
     fn alone(&mut self, op: Op) -> Result<()> {
         let data = self.kernel.op(op);
         if let OpKind::Gather { bounds, masked } = data.kind {
-            let access = self.indexed(data, masked, 1)?;
+            let mut access = self.indexed(data, masked, 1)?;
+            if bounds == Bounds::Mask {
+                self.widen_to_box(op, &mut access);
+            }
             let out = self.whole_destination(op);
             return self.gather_each(&access, bounds, out);
         }

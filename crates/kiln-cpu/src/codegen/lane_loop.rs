@@ -6,7 +6,7 @@ use super::condition::Condition;
 use super::emitter::Emitter;
 use super::lane_plan::{Along, LaneAccess, LanePlan, Row, RowAccess, Turn};
 use super::liveness::{Elementwise, is_alias};
-use super::pack::Pack;
+use super::pack::{Pack, unaligned};
 use super::pending::Group;
 use super::repr::Repr;
 use cranelift_codegen::ir::condcodes::IntCC;
@@ -15,9 +15,17 @@ use kiln_backend::Result;
 use kiln_ir::{BinaryOp, OpData, OpKind, Scalar, Value};
 use std::collections::HashMap;
 
+/// The most turns of a row that are unrolled, and the most operations on 8 lanes in all of them:
+/// code takes time to make.
+const MOST_TURNS: i64 = 4;
+const MOST_UNROLLED: i64 = 64;
+
 impl Emitter<'_> {
     /// Runs a group in the lanes of its box.
     pub(super) fn in_lanes(&mut self, group: &Group, plan: &LanePlan) -> Result<()> {
+        if (0..3).any(|axis| plan.lanes.count(axis) == Some(0)) {
+            return Ok(());
+        }
         let (done, _) = self.asm.block(&[]);
         if !plan.lanes.is_known() {
             let empty = self.is_empty(&plan.lanes);
@@ -26,20 +34,21 @@ impl Emitter<'_> {
             self.asm.enter(some);
         }
         self.along_axis_of(plan, 2, |e, z| e.along_axis_of(plan, 1, |e, y| e.row(group, plan, y, z)))?;
+        self.stream_lanes(plan)?;
         self.asm.jump(done, &[]);
         self.asm.enter(done);
         Ok(())
     }
 
     /// Calls `body` for each place of an axis, of which there is one at least.
-    fn along_axis_of(
+    pub(super) fn along_axis_of(
         &mut self,
         plan: &LanePlan,
         axis: usize,
         body: impl FnOnce(&mut Self, ir::Value) -> Result<()>,
     ) -> Result<()> {
         let from = self.asm.uniform_value(plan.lanes.from[axis]);
-        if plan.space.extents[axis] == 1 {
+        if plan.lanes.count(axis) == Some(1) {
             return body(self, from);
         }
         let to = self.asm.uniform_value(plan.lanes.to[axis]);
@@ -60,25 +69,23 @@ impl Emitter<'_> {
         let planes = self.asm.mul_const(z, height);
         let rows = self.asm.add(planes, y);
         let first = self.asm.mul_const(rows, width);
-        let accesses = plan.accesses.iter().map(|access| self.row_access(access, y, z)).collect();
+        let accesses = plan.accesses.iter().map(|access| self.row_access(access, y, z, first)).collect();
         let row = Row { y, z, first, accesses };
-        let (from, to) = (plan.lanes.from[0], plan.lanes.to[0]);
-        let wide = plan.width;
-        let mut x = self.asm.uniform_value(from);
-        if wide > 1 {
-            x = self.turns(group, plan, &row, x, to, wide)?;
-        }
-        let even = match (from.known(), to.known()) {
-            (Some(from), Some(to)) => wide > 1 && (to - from) % wide as i64 == 0,
-            _ => false,
-        };
-        if !even {
-            self.turns(group, plan, &row, x, to, 1)?;
+        let mut x = self.asm.uniform_value(plan.lanes.from[0]);
+        let mut left = plan.lanes.count(0);
+        let widths = if plan.width > 1 { &[plan.width, 1][..] } else { &[1] };
+        for &width in widths {
+            let turns = left.map(|left| left / width as i64);
+            x = match turns.filter(|&turns| may_unroll(group, turns, width)) {
+                Some(turns) => self.unrolled(group, plan, &row, x, turns, width)?,
+                None => self.turns(group, plan, &row, x, width)?,
+            };
+            left = left.map(|left| left % width as i64);
         }
         Ok(())
     }
 
-    fn row_access(&mut self, access: &LaneAccess, y: ir::Value, z: ir::Value) -> RowAccess {
+    fn row_access(&mut self, access: &LaneAccess, y: ir::Value, z: ir::Value, first: ir::Value) -> RowAccess {
         let bytes = i64::from(access.view.elem.bytes());
         let (mut linear, mut step, mut offset) = (Uniform::ZERO, Uniform::ZERO, 0);
         let last = access.indices.len() - 1;
@@ -105,7 +112,31 @@ impl Emitter<'_> {
         let loads = !self.kernel.op(access.op).results.is_empty();
         let element = (access.along == Along::Same && loads)
             .then(|| self.pack_load(access.view.elem, 1, address, offset).parts[0]);
+        if let Some(stream) = access.stream {
+            let belongs = self.asm.add_const(address, offset.into());
+            let address = self.streamed_row(stream, bytes, first, belongs);
+            return RowAccess { address, offset: 0, step, element };
+        }
         RowAccess { address, offset, step, element }
+    }
+
+    /// So many turns of `width` lanes from `from` on, one behind the other. Gives the first lane
+    /// that is left.
+    fn unrolled(
+        &mut self,
+        group: &Group,
+        plan: &LanePlan,
+        row: &Row,
+        from: ir::Value,
+        turns: i64,
+        width: usize,
+    ) -> Result<ir::Value> {
+        let mut x = from;
+        for _ in 0..turns {
+            self.turn(group, plan, &mut Turn { row, x, width, packs: HashMap::new() })?;
+            x = self.asm.add_const(x, width as i64);
+        }
+        Ok(x)
     }
 
     /// Turns of `width` lanes from `from` on, as long as there are so many. Gives the first lane
@@ -116,9 +147,9 @@ impl Emitter<'_> {
         plan: &LanePlan,
         row: &Row,
         from: ir::Value,
-        to: Uniform,
         width: usize,
     ) -> Result<ir::Value> {
+        let to = plan.lanes.to[0];
         let last = self.asm.uniform_add(to, Uniform::constant(-(width as i64)));
         let last = self.asm.uniform_value(last);
         let (turn, at) = self.asm.block(&[types::I64]);
@@ -135,6 +166,7 @@ impl Emitter<'_> {
     }
 
     fn turn(&mut self, group: &Group, plan: &LanePlan, turn: &mut Turn<'_>) -> Result<()> {
+        let mut copied = Vec::new();
         for &op in &group.ops {
             let data = self.kernel.op(op);
             let elem = |e: &Self, v: Value| e.kernel.ty(v).elem();
@@ -145,6 +177,9 @@ impl Emitter<'_> {
                     Some(&result) => {
                         let pack = self.lane_load(access, row, data, plan, turn)?;
                         turn.packs.insert(result, pack);
+                        if plan.outputs.contains(&result) && self.copy_small(access, row, result, turn)? {
+                            copied.push(result);
+                        }
                     }
                     None => self.lane_store(access, row, data, plan, turn)?,
                 }
@@ -163,7 +198,7 @@ impl Emitter<'_> {
                 turn.packs.insert(data.results[0], pack);
             }
         }
-        for &output in &plan.outputs {
+        for &output in plan.outputs.iter().filter(|output| !copied.contains(output)) {
             let Repr::Tile(tile) = *self.repr(output)? else { continue };
             let elem = self.kernel.ty(output).elem();
             let pack = self.pack(output, plan, turn)?;
@@ -171,6 +206,29 @@ impl Emitter<'_> {
             self.pack_store(&pack, elem, turn.width, at, 0);
         }
         Ok(())
+    }
+
+    /// Copies small integers that lanes load to the memory of a result, as they are: in packs they
+    /// are wider. Whether these are such.
+    fn copy_small(
+        &mut self,
+        access: &LaneAccess,
+        row: &RowAccess,
+        result: Value,
+        turn: &Turn<'_>,
+    ) -> Result<bool> {
+        let elem = access.view.elem;
+        let bytes = elem.bytes() as usize * turn.width;
+        let ty = [types::I32, types::I64, types::I8X16].into_iter().find(|ty| ty.bytes() as usize == bytes);
+        let plain = elem.is_small_int() && access.along == Along::Adjacent && access.mask.is_none();
+        let (Some(ty), true, Repr::Tile(tile)) = (ty, plain, self.repr(result)?.clone()) else {
+            return Ok(false);
+        };
+        let from = self.lane_in_row(row.address, elem.bytes().into(), turn);
+        let to = self.lane_address(tile.at, elem, turn);
+        let copied = self.asm.fb.ins().load(ty, unaligned(), from, row.offset);
+        self.asm.fb.ins().store(unaligned(), copied, to, 0);
+        Ok(true)
     }
 
     fn lane_operation(&mut self, data: &OpData, plan: &LanePlan, turn: &mut Turn<'_>) -> Result<Pack> {
@@ -390,4 +448,11 @@ impl Emitter<'_> {
         };
         self.pack_store(&Pack::of(scalar), elem, 1, at, offset);
     }
+}
+
+/// Whether so many turns of a group are written one behind the other. One is not more code than a
+/// loop.
+fn may_unroll(group: &Group, turns: i64, width: usize) -> bool {
+    let each = (group.ops.len() * width.div_ceil(8)) as i64;
+    turns <= 1 || (turns <= MOST_TURNS && turns * each <= MOST_UNROLLED)
 }

@@ -19,6 +19,17 @@ pub(super) struct LaneAccess {
     pub(super) along: Along,
     /// A mask of its own, beside that of the group.
     pub(super) mask: Option<Value>,
+    /// How it goes past the caches, if it may.
+    pub(super) stream: Option<LaneStream>,
+}
+
+/// Where a store of a group goes if it is streamed.
+#[derive(Clone, Copy)]
+pub(super) struct LaneStream {
+    /// Not 0 if it is.
+    pub(super) goes: ir::Value,
+    /// Memory for the elements of all lanes.
+    pub(super) scratch: ir::Value,
 }
 
 /// Where the elements of adjacent lanes lie.

@@ -19,6 +19,7 @@
 //! | `lane_constants.rs` | values of lanes that are known now |
 //! | `lane_group.rs`, `lane_plan.rs` | operations of lanes, fused |
 //! | `lane_loop.rs`, `pack.rs` | likewise, in registers |
+//! | `streamed.rs`, `lane_stream.rs` | stores of lanes past the caches |
 //! | `warp.rs` | shuffles and votes |
 //! | `boxes.rs`, `elements.rs` | access to memory by boxes and by indices |
 //! | `atomic.rs` | atomics that are one instruction |
@@ -46,6 +47,7 @@ mod lane_constants;
 mod lane_group;
 mod lane_loop;
 mod lane_plan;
+mod lane_stream;
 mod lane_values;
 mod liveness;
 mod ordered;
@@ -53,6 +55,7 @@ mod pack;
 mod pending;
 mod repr;
 mod scalar;
+mod streamed;
 mod tile;
 mod warp;
 

@@ -90,7 +90,7 @@ fn as_bits() -> MemFlagsData {
 }
 
 /// Memory that is there, at any address.
-fn unaligned() -> MemFlagsData {
+pub(super) fn unaligned() -> MemFlagsData {
     MemFlagsData::new().with_notrap()
 }
 

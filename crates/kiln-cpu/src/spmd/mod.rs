@@ -10,8 +10,8 @@
 //!
 //! What comes out is IR that [`codegen`](crate::codegen) compiles. It differs from what a front end
 //! may write in some points: `ThreadId` has an element for each lane, the values of `Assert` and
-//! the operand of `BlockUniform` may have one, `Print` begins with a mask, and ordered accesses of
-//! lanes have a mask after the index.
+//! the operand of `BlockUniform` may have one, `Print` begins with a mask, ordered accesses of
+//! lanes have a mask after the index, and atomics that add may have indices of bytes.
 //!
 //! | file | holds |
 //! |---|---|
@@ -32,4 +32,4 @@ mod time;
 mod warp;
 
 pub(crate) use rewrite::{Lockstep, lockstep};
-pub(crate) use space::LaneSpace;
+pub(crate) use space::{ENOUGH_LANES, LaneSpace};

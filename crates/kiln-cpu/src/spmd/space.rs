@@ -2,6 +2,9 @@
 
 use kiln_ir::Axis;
 
+/// The lanes from which on sums at indices are one call for all of them.
+pub(crate) const ENOUGH_LANES: u32 = 32;
+
 /// The places of a block's lanes. Axes with one thread are left out, so that lanes which follow
 /// each other differ on the first axis.
 #[derive(Clone, Copy, Debug)]
