@@ -4,41 +4,9 @@
 mod device;
 use device::*;
 use kiln_cpu::CpuBackend;
-use kiln_ir::*;
 
 const BLOCKS: [[u32; 3]; 8] =
     [[32, 4, 1], [8, 2, 3], [33, 1, 1], [5, 3, 1], [2, 40, 1], [1, 24, 1], [3, 1, 2], [64, 1, 2]];
-
-fn parsed(text: &str) -> Kernel {
-    parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"))
-}
-
-/// Defines `%i` and `%j`, the thread's row and column in the grid; a third axis counts on in rows.
-fn places([bx, by, bz]: [u32; 3]) -> String {
-    format!(
-        "  %tx = thread_id x : i64
-  %ty = thread_id y : i64
-  %tz = thread_id z : i64
-  %px = program_id x : i64
-  %py = program_id y : i64
-  %bx = const {bx} : i64
-  %by = const {by} : i64
-  %rows = const {} : i64
-  %fx = mul %px, %bx : i64
-  %j = add %fx, %tx : i64
-  %fy = mul %py, %rows : i64
-  %planes = mul %tz, %by : i64
-  %r = add %planes, %ty : i64
-  %i = add %fy, %r : i64
-",
-        by * bz
-    )
-}
-
-/// The grid that covers rows and columns.
-fn grid([bx, by, bz]: [u32; 3], rows: i64, columns: i64) -> [u32; 3] {
-    [(columns as u32).div_ceil(bx).max(1), (rows as u32).div_ceil(by * bz).max(1), 1]
-}
 
 /// `y[i, j] = x[i + di, j * step + dj]`, with padding outside, of elements of `size` bytes.
 fn shifted(elem: &str, size: usize) {

@@ -11,36 +11,6 @@ fn devices() -> [CpuBackend; 2] {
     [0, u64::MAX].map(|cached| CpuBackend::with_threads(2).with_blocking(1024, cached))
 }
 
-fn parsed(text: &str) -> Kernel {
-    parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"))
-}
-
-/// Defines `%i` and `%j`, the thread's row and column in the grid, and `%tx` and `%ty`.
-fn places([bx, by, bz]: [u32; 3]) -> String {
-    format!(
-        "  %tx = thread_id x : i64
-  %ty = thread_id y : i64
-  %tz = thread_id z : i64
-  %px = program_id x : i64
-  %py = program_id y : i64
-  %bx = const {bx} : i64
-  %by = const {by} : i64
-  %rows = const {} : i64
-  %fx = mul %px, %bx : i64
-  %j = add %fx, %tx : i64
-  %fy = mul %py, %rows : i64
-  %planes = mul %tz, %by : i64
-  %r = add %planes, %ty : i64
-  %i = add %fy, %r : i64
-",
-        by * bz
-    )
-}
-
-fn grid([bx, by, bz]: [u32; 3], rows: i64, columns: i64) -> [u32; 3] {
-    [(columns as u32).div_ceil(bx), (rows as u32).div_ceil(by * bz), 1]
-}
-
 /// `y[i, j] = x[i, j] + 1` in a box of the grid whose rows may be whole lines or not.
 #[test]
 fn boxes_of_whole_lines_and_of_parts() {

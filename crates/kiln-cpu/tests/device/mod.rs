@@ -106,3 +106,36 @@ pub fn close(got: &[f32], want: &[f32], tolerance: f32) {
         assert!((g - w).abs() <= tolerance * (1.0 + w.abs()), "element {i}: got {g}, want {w}");
     }
 }
+
+/// The kernel of a text, which has no mistakes.
+pub fn parsed(text: &str) -> Kernel {
+    parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"))
+}
+
+/// Defines `%i` and `%j`, the thread's row and column in the grid; a third axis counts on in rows.
+/// `%tx` and `%ty` are its place in the block.
+pub fn places([bx, by, bz]: [u32; 3]) -> String {
+    format!(
+        "  %tx = thread_id x : i64
+  %ty = thread_id y : i64
+  %tz = thread_id z : i64
+  %px = program_id x : i64
+  %py = program_id y : i64
+  %bx = const {bx} : i64
+  %by = const {by} : i64
+  %rows = const {} : i64
+  %fx = mul %px, %bx : i64
+  %j = add %fx, %tx : i64
+  %fy = mul %py, %rows : i64
+  %planes = mul %tz, %by : i64
+  %r = add %planes, %ty : i64
+  %i = add %fy, %r : i64
+",
+        by * bz
+    )
+}
+
+/// The grid that covers rows and columns.
+pub fn grid([bx, by, bz]: [u32; 3], rows: i64, columns: i64) -> [u32; 3] {
+    [(columns as u32).div_ceil(bx).max(1), (rows as u32).div_ceil(by * bz).max(1), 1]
+}
