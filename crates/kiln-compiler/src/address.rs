@@ -214,7 +214,7 @@ impl Pass<'_> {
         let address = self.address(view, index);
         let kind = match access {
             LinearOp::Load { lanes, reuse } => OpKind::PtrLoad { space, lanes, reuse, predicated },
-            LinearOp::Store { lanes, reuse } => OpKind::PtrStore { space, lanes, reuse, predicated },
+            LinearOp::Store { lanes, reuse, .. } => OpKind::PtrStore { space, lanes, reuse, predicated },
             LinearOp::Atomic { op, scope } => OpKind::PtrAtomic { space, op, scope, predicated },
             LinearOp::AtomicCas { scope } => OpKind::PtrAtomicCas { space, scope, predicated },
             LinearOp::OrderedLoad { order, scope } => {

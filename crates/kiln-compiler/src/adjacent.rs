@@ -42,14 +42,15 @@ pub(crate) fn join(kernel: &mut Kernel) {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Access {
     Load(Reuse),
-    Store(Reuse),
+    /// Asynchronous or not.
+    Store(Reuse, bool),
 }
 
 impl Access {
     fn of(self, lanes: u32) -> LinearOp {
         match self {
             Access::Load(reuse) => LinearOp::Load { lanes, reuse },
-            Access::Store(reuse) => LinearOp::Store { lanes, reuse },
+            Access::Store(reuse, asynchronous) => LinearOp::Store { lanes, reuse, asynchronous },
         }
     }
 }
@@ -59,7 +60,11 @@ fn single(kind: &OpKind) -> Option<Access> {
     if let LinearOp::Load { lanes: 1, reuse } = op {
         return Some(Access::Load(*reuse));
     }
-    if let LinearOp::Store { lanes: 1, reuse } = op { Some(Access::Store(*reuse)) } else { None }
+    if let LinearOp::Store { lanes: 1, reuse, asynchronous } = op {
+        Some(Access::Store(*reuse, *asynchronous))
+    } else {
+        None
+    }
 }
 
 /// What adjacent accesses have in common.
@@ -97,11 +102,11 @@ impl Pass<'_> {
         let mut gone = vec![false; ops.len()];
         for (at, &op) in ops.iter().enumerate() {
             let found = self.member(op, at);
-            let stores = found.is_some_and(|(common, _)| matches!(common.access, Access::Store(_)));
+            let stores = found.is_some_and(|(common, _)| matches!(common.access, Access::Store(..)));
             let ends = match found {
                 // Another store may be at the same place.
                 Some((common, _)) if stores => groups.iter().any(|(other, _)| *other != common),
-                Some(_) => groups.iter().any(|(other, _)| matches!(other.access, Access::Store(_))),
+                Some(_) => groups.iter().any(|(other, _)| matches!(other.access, Access::Store(..))),
                 None => !self.is_passed(op),
             };
             if ends {
@@ -177,7 +182,7 @@ impl Pass<'_> {
             let all = members.len();
             members.dedup_by_key(|member| member.distance);
             // Of two stores at one place the order counts. The second of two loads is left.
-            let ordered = matches!(common.access, Access::Store(_)) && members.len() < all;
+            let ordered = matches!(common.access, Access::Store(..)) && members.len() < all;
             let widest = if ordered { 1 } else { self.widest(&common) };
             let mut rest = members.as_slice();
             while let Some(first) = rest.first() {
@@ -209,7 +214,7 @@ impl Pass<'_> {
         let places = members.iter().map(|member| member.at);
         let place = match common.access {
             Access::Load(_) => places.min(),
-            Access::Store(_) => places.max(),
+            Access::Store(..) => places.max(),
         };
         let place = place.unwrap_or_default();
         let (loc, elem) = (self.kernel.op(ops[place]).loc, self.kernel.ty(common.view).elem());
@@ -230,7 +235,7 @@ impl Pass<'_> {
         for member in members {
             match common.access {
                 Access::Load(_) => types.push(Type::scalar(elem)),
-                Access::Store(_) => operands.extend(self.kernel.op(ops[member.at]).stored_values()),
+                Access::Store(..) => operands.extend(self.kernel.op(ops[member.at]).stored_values()),
             }
         }
         let op = common.access.of(members.len() as u32);

@@ -17,6 +17,7 @@
 //! | `warp_specialize` | loops of products with a task that copies |
 //! | `lower` | from tiles to threads |
 //! | `adjacent` | adjacent accesses of a thread as one |
+//! | `async_copies` | loads and asynchronous stores as copies in flight |
 //! | `address` | from linear indices of views to addresses |
 //! | `promote` | integers of 8 and 16 bits in terms of those of 32 |
 //! | `widen` | products of 8-bit numbers where no matrix unit multiplies them |
@@ -94,6 +95,7 @@
 mod address;
 mod adjacent;
 pub mod analysis;
+mod async_copies;
 mod error;
 pub mod expand;
 mod fault_region;

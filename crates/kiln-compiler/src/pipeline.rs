@@ -18,6 +18,7 @@
 //! In debug builds the verifier runs after each pass, and an error names the pass that broke the
 //! kernel.
 
+use crate::async_copies;
 use crate::error::CompileError;
 use crate::expand::expand;
 use crate::fault_region;
@@ -87,11 +88,12 @@ pub const EXPAND: Pass = Pass {
 
 /// Promotes integers of 8 and 16 bits, and converts the factors of products of 8-bit numbers, for
 /// devices without matrix units. Fault regions are lowered before: a quotient of promoted constants
-/// would count as a place that can fault.
+/// would count as a place that can fault. Copies arrive at once.
 pub const WIDEN: Pass = Pass {
     name: "widen",
     run: |kernel, _| {
         fault_region::run(kernel);
+        async_copies::at_once(kernel);
         promote(kernel);
         replace(kernel, widen_products(kernel, |_, _| false));
         Ok(())

@@ -7,6 +7,9 @@ pub use kiln_ir::WARP;
 /// The compute capability with products of warpgroups.
 const WARPGROUPS: (u32, u32) = (9, 0);
 
+/// The least compute capability with copies in flight.
+const ASYNC_COPIES: (u32, u32) = (8, 0);
+
 /// A family of devices.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum TargetKind {
@@ -62,6 +65,9 @@ pub struct Target {
     pub max_threads: u32,
     /// The most shared memory of a block, in bytes.
     pub shared_memory: u32,
+    /// Whether threads have copies from global to shared memory in flight (`cp.async`): compute
+    /// capability 8.0 and later.
+    pub async_copies: bool,
     /// Whether products of tiles may be products of warpgroups, which compute capability 9.0 alone
     /// has.
     pub warpgroups: bool,
@@ -90,6 +96,7 @@ impl Target {
             addresses: true,
             max_threads: 1024,
             shared_memory,
+            async_copies: capability >= ASYNC_COPIES,
             warpgroups,
             mixed_products: true,
             multiply_adds: true,
@@ -108,6 +115,7 @@ impl Target {
             addresses: true,
             max_threads,
             shared_memory,
+            async_copies: false,
             warpgroups: false,
             mixed_products: false,
             multiply_adds: true,
@@ -133,6 +141,7 @@ impl Target {
             addresses: false,
             max_threads: 256,
             shared_memory,
+            async_copies: false,
             warpgroups: false,
             mixed_products: false,
             multiply_adds: true,

@@ -13,6 +13,7 @@ pub fn cases() -> Vec<Case> {
         launches_in_a_graph;
         a_fault_ends_all_blocks;
         grids_that_do_not_fit;
+        copies_in_flight;
         beside_actors;
     ]
 }
@@ -181,4 +182,25 @@ fn grids_that_do_not_fit(trial: &mut Trial<'_>) -> Verdict {
     }
     mix(&mut rows, 1).grid([2]).block([1]).launch(trial.device)?;
     holds("after it", &rows, &vec![0; 2 << 16])
+}
+
+/// What blocks have in flight while they wait for each other is their own.
+#[kernel(crate = kiln_runtime)]
+fn copies_around_a_barrier(x: &Tensor<f32, 1>, y: &mut Tensor<f32, 1>) {
+    let (t, place) = (thread_id(0), program_id(0) * 32 + thread_id(0));
+    let s = shared::<f32, 1>([32]);
+    // SAFETY: each thread copies an element of its own, and reads no other.
+    unsafe { s.copy_async(t, x, place, 1) };
+    commit_copies();
+    grid_barrier();
+    wait_copies(0);
+    // SAFETY: each thread of the launch has an element of its own.
+    unsafe { y.write(place, s.get(t) + 1.0) };
+}
+
+fn copies_in_flight(trial: &mut Trial<'_>) -> Verdict {
+    let (x, data) = trial.input::<f32, 1>([128])?;
+    let mut y = trial.output::<f32, 1>([128])?;
+    copies_around_a_barrier(&x, &mut y).grid([4]).block([32]).launch(trial.device)?;
+    holds("copies around a barrier of the grid", &y, &list(0..128, |i: usize| data[i] + 1.0))
 }

@@ -33,6 +33,7 @@
 //! | `directions.rs` | rounding in a direction |
 //! | `threads.rs`, `atomics.rs`, `uniform.rs` | the threads of a block |
 //! | `warps.rs`, `blocks.rs` | what lanes and threads do together |
+//! | `async_copies.rs` | copies from global to shared memory in flight |
 //! | `ordered.rs` | what blocks hand each other |
 //! | `clusters.rs` | what the blocks of a cluster do |
 //! | `grid.rs` | what all blocks of a launch do |
@@ -60,6 +61,7 @@ mod actors_payload;
 mod actors_references;
 mod actors_tiles;
 mod arithmetic;
+mod async_copies;
 mod atomics;
 mod attention;
 mod blocks;
@@ -173,6 +175,7 @@ pub fn suite() -> Vec<Case> {
         warps::cases,
         blocks::cases,
         atomics::cases,
+        async_copies::cases,
         ordered::cases,
         clusters::cases,
         grid::cases,

@@ -2,7 +2,7 @@
 
 use kiln_fuzz::Mode;
 use kiln_fuzz::generate::{Options, generate};
-use kiln_ir::{BinaryOp, CompareOp, Kernel, OpKind, Scalar, UnaryOp, parse, verify};
+use kiln_ir::{AsyncCopyOp, BinaryOp, CompareOp, Kernel, OpKind, Scalar, UnaryOp, parse, verify};
 use std::collections::BTreeSet;
 
 /// Every kernel is well-formed, and reads back as it was written.
@@ -90,6 +90,7 @@ coverage! {
         WarpBarrier => vec!["warp_barrier"],
         Vote(_) => vec!["vote"],
         BlockUniform => vec!["block_uniform"],
+        AsyncCopy(AsyncCopyOp::Commit | AsyncCopyOp::Wait { .. }) => vec!["cp_async_commit", "cp_async_wait"],
         If => vec!["if"],
         For => vec!["for"],
         While => vec!["while"],
@@ -106,6 +107,7 @@ coverage! {
         Sleep => "does nothing that memory shows",
         InlinePtx(_) => "NVIDIA GPUs alone; `inline_ptx` in the suite",
         GridBarrier => "all blocks run side by side; `grid` in the suite",
+        AsyncCopy(AsyncCopyOp::Copy { .. }) => "made by the lowering to threads alone",
         Cluster(_) => "blocks of a cluster run side by side; `clusters` in the suite",
         Explicit(_) => "needs an order that a random kernel has not; `explicit` in the suite",
         Fragment(_) | Address | Scratch { .. } => "made by the lowering to threads alone",

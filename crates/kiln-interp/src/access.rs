@@ -1,6 +1,8 @@
 //! Access to memory through views: boxes of tiles, and element by element.
 
+use crate::async_copy::begin;
 use crate::eval::{advance, combine};
+use crate::in_flight::{InFlightCopy, WIDEST};
 use crate::mask::Mask;
 use crate::memory_access::MemoryAccess;
 use crate::register::Register;
@@ -153,6 +155,8 @@ pub struct Elements<'a> {
     pub bounds: Bounds,
     /// Whether the accesses are atomic.
     pub atomic: bool,
+    /// Whether what is stored arrives when it is waited for.
+    pub asynchronous: bool,
 }
 
 impl Elements<'_> {
@@ -214,8 +218,15 @@ impl Elements<'_> {
         self.check(values.len())?;
         dispatch!(any values.elem(), T => {
             for (i, value) in T::of(values)?.iter().enumerate() {
-                if let Some(place) = self.place(i)? {
-                    spaces.write(place, std::slice::from_ref(value))?;
+                match self.place(i)? {
+                    Some(place) if self.asynchronous => {
+                        let mut bytes = [0; WIDEST];
+                        let len = size_of::<T>();
+                        bytes[..len].copy_from_slice(&value.bits().to_le_bytes()[..len]);
+                        begin(spaces, InFlightCopy { to: place, bytes, len })?;
+                    }
+                    Some(place) => spaces.write(place, std::slice::from_ref(value))?,
+                    None => {}
                 }
             }
             Ok(())

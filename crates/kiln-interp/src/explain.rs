@@ -27,6 +27,13 @@ impl Machine<'_> {
             }
             Report::Uninitialized(skip) => {
                 let element = self.element_at(place, *skip).text;
+                let address = place.address.wrapping_add(*skip as u64);
+                if place.space == Space::Shared && self.spaces.in_flight.covers(address) {
+                    let detail = format!(
+                        "{element} is read before a copy of it has arrived; put `commit_copies()` and `wait_copies(0)` between, and a `barrier()` for other threads"
+                    );
+                    return (Finding::Uninitialized, detail);
+                }
                 let advice = match place.space {
                     Space::Global => "write it before, or make the tensor by `zeros`",
                     Space::Shared => "write it before, with a `barrier()` between",

@@ -1,7 +1,5 @@
-//! Operations of warps on fragments of matrices, and copies from global to shared memory that
-//! arrive when they are waited for.
+//! Operations of warps on fragments of matrices.
 
-use crate::in_flight::WORDS;
 use crate::machine::Machine;
 use crate::mask::Mask;
 use crate::memory_access::MemoryAccess;
@@ -12,28 +10,15 @@ use crate::trap::Trap;
 use crate::value::Data;
 use half::{bf16, f16};
 use kiln_backend::Finding;
-use kiln_ir::{E4M3, E5M2, Factor, Factors, FragmentOp, OpData, Operand, Scalar, Space, Value};
+use kiln_ir::{E4M3, E5M2, Factor, Factors, FragmentOp, OpData, Scalar, Space, Value};
 
 /// Lanes that hold a row of a fragment.
 pub const FRAGMENT_LANES: usize = 4;
-
-/// What lies where a copy will arrive: not a number in any format, so that a read without a wait is
-/// noticed.
-const UNDEFINED: [u32; WORDS] = [u32::MAX; WORDS];
 
 impl Machine<'_> {
     /// Executes an operation of the active warps or threads.
     pub fn fragment(&mut self, data: &OpData, op: FragmentOp, mask: &Mask) -> Result<(), Trap> {
         match op {
-            FragmentOp::CpAsync => self.cp_async(data, mask),
-            FragmentOp::CpAsyncCommit => {
-                for lane in mask.lanes() {
-                    let copies = self.spaces.in_flight.of(lane);
-                    copies.groups.push_back(std::mem::take(&mut copies.begun));
-                }
-                Ok(())
-            }
-            FragmentOp::CpAsyncWait { pending } => arrive(&mut self.spaces, pending as usize, mask),
             FragmentOp::StMatrix { .. } => self.stmatrix(data, mask),
             FragmentOp::WarpgroupMma(product) => self.warpgroup_mma(data, &product, mask),
             FragmentOp::WarpgroupWait { pending } => self.warpgroup_wait(data, pending as usize),
@@ -93,43 +78,6 @@ impl Machine<'_> {
         }
         Ok(())
     }
-
-    fn cp_async(&mut self, data: &OpData, mask: &Mask) -> Result<(), Trap> {
-        let Machine { registers, spaces, .. } = self;
-        let of = |name| &registers[data.operand(name).index()];
-        let (to, from, bytes) =
-            (u64::of(of(Operand::Address))?, u64::of(of(Operand::Source))?, u32::of(of(Operand::Bytes))?);
-        for lane in mask.lanes() {
-            let place = |space, address| MemoryAccess { space, address, lane: Some(lane), atomic: false };
-            let (to, from) = (place(Space::Shared, to[lane]), place(Space::Global, from[lane]));
-            let count = bytes[lane] as usize / 4;
-            if !bytes[lane].is_multiple_of(4) || count > WORDS {
-                let detail = format!("a copy of {} bytes, expected 0, 4, 8, 12 or 16", bytes[lane]);
-                return Err(Trap::finding(Finding::Misaligned, detail).in_lane(lane));
-            }
-            let mut words = [0u32; WORDS];
-            check_aligned(to, 16)?;
-            if count > 0 {
-                check_aligned(from, 16)?;
-                spaces.read(from, &mut words[..count])?;
-            }
-            spaces.write(to, &UNDEFINED)?;
-            spaces.in_flight.of(lane).begun.push((to, words));
-        }
-        Ok(())
-    }
-}
-
-/// All groups of the active threads but the last `pending` of each arrive.
-fn arrive(spaces: &mut Spaces, pending: usize, mask: &Mask) -> Result<(), Trap> {
-    for lane in mask.lanes() {
-        while spaces.in_flight.of(lane).groups.len() > pending {
-            for (to, words) in spaces.in_flight.of(lane).groups.pop_front().unwrap_or_default() {
-                spaces.write(to, &words)?;
-            }
-        }
-    }
-    Ok(())
 }
 
 /// The first thread of each warp that takes part.

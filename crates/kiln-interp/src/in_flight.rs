@@ -4,8 +4,19 @@
 use crate::memory_access::MemoryAccess;
 use std::collections::VecDeque;
 
-/// Words of 4 bytes of a copy.
-pub const WORDS: usize = 4;
+/// The most bytes of a copy.
+pub const WIDEST: usize = 16;
+
+/// A copy that has not arrived.
+#[derive(Debug, Clone, Copy)]
+pub struct InFlightCopy {
+    /// Where it goes.
+    pub to: MemoryAccess,
+    /// What will be there.
+    pub bytes: [u8; WIDEST],
+    /// How many of the bytes.
+    pub len: usize,
+}
 
 /// Copies of a block that have not arrived, by thread.
 #[derive(Debug, Default)]
@@ -15,12 +26,18 @@ pub struct InFlight(Vec<Copies>);
 #[derive(Debug, Default, Clone)]
 pub struct Copies {
     /// Those of no group yet.
-    pub begun: Vec<(MemoryAccess, [u32; WORDS])>,
+    pub begun: Vec<InFlightCopy>,
     /// Groups, the oldest first.
-    pub groups: VecDeque<Vec<(MemoryAccess, [u32; WORDS])>>,
+    pub groups: VecDeque<Vec<InFlightCopy>>,
 }
 
 impl InFlight {
+    /// Whether a copy that has not arrived will write a byte of shared memory.
+    pub fn covers(&self, address: u64) -> bool {
+        let copies = self.0.iter().flat_map(|of| of.groups.iter().flatten().chain(&of.begun));
+        copies.into_iter().any(|copy| (copy.to.address..copy.to.address + copy.len as u64).contains(&address))
+    }
+
     /// Those of a thread.
     pub fn of(&mut self, lane: usize) -> &mut Copies {
         if self.0.len() <= lane {

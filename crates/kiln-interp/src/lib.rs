@@ -63,6 +63,7 @@
 //! A resident launch runs within the call that needs it, until it has polled often enough.
 
 mod access;
+mod async_copy;
 mod atomic_128;
 mod backend;
 mod control;

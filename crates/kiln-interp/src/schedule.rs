@@ -192,11 +192,7 @@ fn convergence_of(kernel: &Kernel, data: &OpData) -> Convergence {
             FragmentOp::WarpgroupMma(_) | FragmentOp::WarpgroupWait { .. } | FragmentOp::Matrix(_) => {
                 Convergence::Block
             }
-            FragmentOp::CpAsync
-            | FragmentOp::CpAsyncCommit
-            | FragmentOp::CpAsyncWait { .. }
-            | FragmentOp::Pack(_)
-            | FragmentOp::AsyncProxyFence => Convergence::Thread,
+            FragmentOp::Pack(_) | FragmentOp::AsyncProxyFence => Convergence::Thread,
         },
         OpKind::Const(_)
         | OpKind::Iota
@@ -232,6 +228,7 @@ fn convergence_of(kernel: &Kernel, data: &OpData) -> Convergence {
         | OpKind::StoreQuad(_)
         | OpKind::Atomic128 { .. }
         | OpKind::Cluster(ClusterOp::StoreQuad | ClusterOp::PtrStoreQuad)
+        | OpKind::AsyncCopy(_)
         | OpKind::Clock(_)
         | OpKind::InlinePtx(_)
         | OpKind::Sleep

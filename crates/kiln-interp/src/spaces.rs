@@ -73,13 +73,18 @@ impl Spaces<'_> {
     /// Notes that an allocation of the block, or of some of its threads, begins anew.
     pub fn forget(&mut self, space: Space, address: u64, len: usize, threads: &Mask) {
         match space {
-            Space::Shared => self.shared.forget(self.rank, address, len),
+            Space::Shared => self.forget_shared(address, len),
             Space::Local => {
                 let first = self.rank * self.lanes;
                 threads.lanes().for_each(|lane| self.local.forget(first + lane, address, len));
             }
             Space::Global => {}
         }
+    }
+
+    /// Lets the sanitizer take bytes of the block's shared memory as written by nobody.
+    pub fn forget_shared(&mut self, address: u64, len: usize) {
+        self.shared.forget(self.rank, address, len);
     }
 
     /// Reads adjacent elements.

@@ -54,6 +54,7 @@ impl Machine<'_> {
                 self.scratch_view(data.results[0], *offset)
             }
             OpKind::Fragment(op) => self.fragment(data, *op, mask),
+            OpKind::AsyncCopy(op) => self.async_copy(data, *op, mask),
             OpKind::Alloc { space, elem, shape } => {
                 self.alloc(op, data.results[0], (*space, *elem, shape), mask)
             }
@@ -215,6 +216,7 @@ impl Machine<'_> {
                 | OpKind::BlockUniform
                 | OpKind::GridBarrier
                 | OpKind::Cluster(_)
+                | OpKind::AsyncCopy(_)
                 | OpKind::Clock(_)
                 | OpKind::InlinePtx(_)
                 | OpKind::Sleep
@@ -395,7 +397,8 @@ impl Machine<'_> {
         let register = |v: &Value| &registers[v.index()];
         let indices = indices.iter().map(|i| register(i).indices()).collect::<Result<_, _>>()?;
         let chosen = chosen.map(|c| bool::of(register(&c))).transpose()?;
-        let elements = Elements { view, indices, chosen, threads, bounds, atomic };
+        let asynchronous = matches!(data.kind, OpKind::Scatter { asynchronous: true, .. });
+        let elements = Elements { view, indices, chosen, threads, bounds, atomic, asynchronous };
         let result = run_elements(&elements, data, rest, &register, spaces, out.as_mut());
         drop(elements);
         if let (Some(&value), Some(out)) = (data.results.first(), out) {

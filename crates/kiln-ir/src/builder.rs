@@ -368,7 +368,7 @@ impl<'k> Builder<'k> {
     ) {
         let mut operands = list(view, indices, mask.as_slice());
         operands.push(value);
-        self.op(OpKind::Scatter { bounds, masked: mask.is_some() }, &operands, &[]);
+        self.op(OpKind::Scatter { bounds, masked: mask.is_some(), asynchronous: false }, &operands, &[]);
     }
 
     /// Ends the current region with values.

@@ -1,6 +1,5 @@
-//! What a warp of a GPU does as one: products of matrix fragments, the way of fragments between
-//! shared memory and registers, and copies from global to shared memory that go on while the
-//! program does. The lowering to threads makes them, never a front end.
+//! What a warp of a GPU does as one: products of matrix fragments, and the way of fragments between
+//! shared memory and registers. The lowering to threads makes them, never a front end.
 //!
 //! A *fragment* is a matrix of 8 rows of 16 bytes, spread over a warp: lane `l` holds the four
 //! bytes `l % 4` of row `l / 4` in an u32, the first lowest. That is one element of 32 bits, two
@@ -13,7 +12,7 @@ use crate::matrix::MatrixOp;
 use crate::warpgroup::{GroupProduct, Lines};
 use smallvec::SmallVec;
 
-/// An operation of a warp on fragments, or of a thread on copies in flight.
+/// An operation of a warp on fragments.
 ///
 /// ```
 /// use kiln_ir::{Factors, FragmentOp, Scalar};
@@ -52,19 +51,6 @@ pub enum FragmentOp {
     /// `(x, x) -> u32`: two neighbors, the first in the lower half. They are of the factor's type,
     /// of 16 bits, or f32 and are rounded to it.
     Pack(Factor),
-    /// `(u64 shared address, u64 global address, u32 bytes)`: begins to copy so many bytes (a
-    /// multiple of 4, at most 16) to 16 bytes of shared memory, and zeros after them. Both
-    /// addresses are multiples of 16. What is there is not defined until a
-    /// [`CpAsyncWait`](FragmentOp::CpAsyncWait) of this thread.
-    CpAsync,
-    /// `()`: the copies that this thread began since the last such operation are a group.
-    CpAsyncCommit,
-    /// `()`: waits until all but the last `pending` groups of this thread have arrived. Other
-    /// threads see them after a barrier.
-    CpAsyncWait {
-        /// How many may still be on their way.
-        pending: u32,
-    },
     /// `(u64 a, u64 b, sum × r c) -> sum × r`: begins c + a · b by all warpgroups of the block,
     /// which reach it together. a and b are the shared addresses, the same in all threads, of
     /// matrices in [`Panels`](crate::Panels) that lie as the product says, c the thread's sums
@@ -95,9 +81,7 @@ impl FragmentOp {
                 SmallVec::from_slice(&[("count", count), ("transposed", u32::from(transposed))])
             }
             FragmentOp::StMatrix { count } => SmallVec::from_slice(&[("count", count)]),
-            FragmentOp::CpAsyncWait { pending } | FragmentOp::WarpgroupWait { pending } => {
-                SmallVec::from_slice(&[("pending", pending)])
-            }
+            FragmentOp::WarpgroupWait { pending } => SmallVec::from_slice(&[("pending", pending)]),
             FragmentOp::WarpgroupMma(product) => {
                 let ([m, n, k], [left, right]) = (product.extents, product.codes());
                 SmallVec::from_slice(&[
@@ -110,11 +94,7 @@ impl FragmentOp {
                 ])
             }
             FragmentOp::Matrix(op) => op.attributes(),
-            FragmentOp::Mma(_)
-            | FragmentOp::Pack(_)
-            | FragmentOp::CpAsync
-            | FragmentOp::CpAsyncCommit
-            | FragmentOp::AsyncProxyFence => SmallVec::new(),
+            FragmentOp::Mma(_) | FragmentOp::Pack(_) | FragmentOp::AsyncProxyFence => SmallVec::new(),
         }
     }
 
@@ -148,9 +128,6 @@ impl FragmentOp {
             "stmatrix" => StMatrix { count: number("count")? },
             "pack_f16" => Pack(Factor::F16),
             "pack_bf16" => Pack(Factor::BF16),
-            "cp_async" => CpAsync,
-            "cp_async_commit" => CpAsyncCommit,
-            "cp_async_wait" => CpAsyncWait { pending: number("pending")? },
             "warpgroup_wait" => WarpgroupWait { pending: number("pending")? },
             "async_proxy_fence" => AsyncProxyFence,
             _ => return Ok(None),

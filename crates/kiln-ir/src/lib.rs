@@ -85,6 +85,7 @@
 //! *record*, an array in the thread's local memory, also stores the values of the check that
 //! failed.
 
+mod async_copy;
 mod builder;
 mod cluster;
 pub mod eval;
@@ -111,6 +112,7 @@ mod uniformity;
 mod verify;
 mod warpgroup;
 
+pub use async_copy::AsyncCopyOp;
 pub use builder::Builder;
 pub use cluster::ClusterOp;
 pub use explicit::{Attribute, BulkReduce, ExplicitOp, Task};

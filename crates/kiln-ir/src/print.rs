@@ -187,8 +187,10 @@ impl Printer<'_, '_> {
                 self.reuse(*reuse)?;
                 self.flag(*disjoint, "disjoint")
             }
-            OpKind::Gather { bounds, .. } | OpKind::Scatter { bounds, .. } => {
-                write!(self.out, ".{}", bounds.name())
+            OpKind::Gather { bounds, .. } => write!(self.out, ".{}", bounds.name()),
+            OpKind::Scatter { bounds, asynchronous, .. } => {
+                write!(self.out, ".{}", bounds.name())?;
+                self.flag(*asynchronous, "async")
             }
             OpKind::Atomic { op, scope, bounds, .. } => {
                 write!(self.out, ".{}.{}.{}", op.name(), scope.name(), bounds.name())
@@ -245,6 +247,7 @@ impl Printer<'_, '_> {
             | OpKind::GridBarrier
             | OpKind::BlockUniform
             | OpKind::Cluster(_)
+            | OpKind::AsyncCopy(_)
             | OpKind::Sleep
             | OpKind::If
             | OpKind::For
@@ -268,9 +271,14 @@ impl Printer<'_, '_> {
 
     fn linear_modifiers(&mut self, op: LinearOp) -> fmt::Result {
         match op {
-            LinearOp::Load { lanes, reuse } | LinearOp::Store { lanes, reuse } => {
+            LinearOp::Load { lanes, reuse } => {
                 write!(self.out, ".x{lanes}")?;
                 self.reuse(reuse)
+            }
+            LinearOp::Store { lanes, reuse, asynchronous } => {
+                write!(self.out, ".x{lanes}")?;
+                self.reuse(reuse)?;
+                self.flag(asynchronous, "async")
             }
             LinearOp::Atomic { op, scope } => write!(self.out, ".{}.{}", op.name(), scope.name()),
             LinearOp::AtomicCas { scope } => write!(self.out, ".{}", scope.name()),
@@ -316,6 +324,10 @@ impl Printer<'_, '_> {
                 self.list(", ", operands)
             }
             OpKind::Explicit(op) => {
+                self.list(" ", operands)?;
+                op.attributes().iter().try_for_each(|(word, number)| write!(self.out, " {word} {number}"))
+            }
+            OpKind::AsyncCopy(op) => {
                 self.list(" ", operands)?;
                 op.attributes().iter().try_for_each(|(word, number)| write!(self.out, " {word} {number}"))
             }

@@ -415,6 +415,7 @@ impl Uniformity {
             | OpKind::WarpBarrier
             | OpKind::GridBarrier
             | OpKind::Cluster(_)
+            | OpKind::AsyncCopy(_)
             | OpKind::Sleep
             | OpKind::If
             | OpKind::For

@@ -639,7 +639,11 @@ impl Staged {
                 let scalar = Shape::scalar();
                 let operands =
                     [staged.memory, r.read_as(*index, &scalar, site)?, r.read_as(*value, &scalar, site)?];
-                r.effect(OpKind::Scatter { bounds: Bounds::Trust, masked: false }, &operands, site);
+                r.effect(
+                    OpKind::Scatter { bounds: Bounds::Trust, masked: false, asynchronous: false },
+                    &operands,
+                    site,
+                );
                 Some(())
             });
         }

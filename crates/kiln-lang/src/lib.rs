@@ -87,8 +87,8 @@ pub use trace::{TraceError, TraceErrors, record_names, traced_now};
 pub use val::{Idx, IntoIndex, IntoVal, Tile, Val, val};
 pub use view::{
     AtomicOrder, Atomics, Field, Half, Indices, LocalRecords, Offsets, OwnIndex, Record, RecordView,
-    RecordViewMut, SharedRecords, ThreadIndex, TileView, TileViewMut, View, ViewMut, local_records,
-    shared_records, thread_index, thread_index_2d, thread_index_3d,
+    RecordViewMut, SharedRecords, ThreadIndex, TileView, TileViewMut, View, ViewMut, commit_copies,
+    local_records, shared_records, thread_index, thread_index_2d, thread_index_3d, wait_copies,
 };
 pub use warp::*;
 
@@ -102,13 +102,13 @@ pub mod prelude {
         block_broadcast, block_dim, block_exclusive_scan, block_exclusive_sum, block_histogram,
         block_inclusive_scan, block_inclusive_sum, block_max, block_min, block_reduce, block_sort,
         block_sort_by, block_sum, block_tile, block_tile_of, block_uniform, blocked_to_striped, clock_cycles,
-        clock_ns, device, device_assert, device_print, dot, dot_acc, dot_scaled, dot_with, f16, fault_region,
-        fence, fence_block, fence_system, full, grid_barrier, iota, kernel, lane_group, lane_id, lane_in,
-        local, local_records, match_all, match_any, num_programs, own_element, own_elements, philox,
-        program_id, ptx, ptx_effect, rand, randint, randint4x, randn, range, range_step, select, shared,
-        shared_records, shuffle_down, shuffle_idx, shuffle_up, shuffle_xor, sleep_ns, striped_to_blocked,
-        sync_warp, sync_warp_mask, thread_id, thread_index, thread_index_2d, thread_index_3d, trace, val,
-        vote_all, vote_any, warp, warp_id, zeros,
+        clock_ns, commit_copies, device, device_assert, device_print, dot, dot_acc, dot_scaled, dot_with,
+        f16, fault_region, fence, fence_block, fence_system, full, grid_barrier, iota, kernel, lane_group,
+        lane_id, lane_in, local, local_records, match_all, match_any, num_programs, own_element,
+        own_elements, philox, program_id, ptx, ptx_effect, rand, randint, randint4x, randn, range,
+        range_step, select, shared, shared_records, shuffle_down, shuffle_idx, shuffle_up, shuffle_xor,
+        sleep_ns, striped_to_blocked, sync_warp, sync_warp_mask, thread_id, thread_index, thread_index_2d,
+        thread_index_3d, trace, val, vote_all, vote_any, wait_copies, warp, warp_id, zeros,
     };
 }
 

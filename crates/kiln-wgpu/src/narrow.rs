@@ -326,6 +326,7 @@ impl Ranges {
             | OpKind::Sleep
             | OpKind::GridBarrier
             | OpKind::Cluster(_)
+            | OpKind::AsyncCopy(_)
             | OpKind::Explicit(_)
             | OpKind::Fragment(_) => return None,
         })

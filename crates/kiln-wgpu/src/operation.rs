@@ -97,6 +97,7 @@ impl Writer<'_> {
             | OpKind::PtrOrderedLoad { .. }
             | OpKind::PtrOrderedStore { .. }
             | OpKind::Atomic128 { .. }
+            | OpKind::AsyncCopy(_)
             | OpKind::PtrAtomic128 { .. } => Err(self.refused(data, Refused::Addresses)),
             OpKind::LoadQuad(_) | OpKind::StoreQuad(_) => Err(self.refused(data, Refused::Order)),
             OpKind::FaultRegion => Err(self.refused(data, Refused::Regions)),

@@ -247,6 +247,7 @@ fn access(kind: &OpKind) -> Option<(bool, bool)> {
         | Vote(_)
         | BlockUniform
         | Cluster(_)
+        | AsyncCopy(_)
         | Clock(_)
         | InlinePtx(_)
         | Sleep

@@ -8,8 +8,8 @@
 //! of a tensor.
 
 use kiln_ir::{
-    Axis, BinaryOp, Bounds, ClusterOp, Def, ExplicitOp, Kernel, Level, Loc, Op, OpData, OpKind, Scalar,
-    Space, Value,
+    AsyncCopyOp, Axis, BinaryOp, Bounds, ClusterOp, Def, ExplicitOp, Kernel, Level, Loc, Op, OpData, OpKind,
+    Scalar, Space, Value,
 };
 use std::collections::BTreeMap;
 
@@ -155,10 +155,10 @@ fn verdict(kernel: &Kernel, data: &OpData, own: &mut OwnElements) -> Verdict {
             Some(Space::Global) => checked(Store { reuse, disjoint: true }),
             _ => checked(Store { reuse, disjoint }),
         },
-        Scatter { bounds, masked } => match space(kernel, data) {
-            Some(Space::Local) => checked(Scatter { bounds: check(bounds), masked }),
+        Scatter { bounds, masked, asynchronous } => match space(kernel, data) {
+            Some(Space::Local) => checked(Scatter { bounds: check(bounds), masked, asynchronous }),
             Some(Space::Global) if own.admits(kernel, data) => {
-                checked(Scatter { bounds: check(bounds), masked })
+                checked(Scatter { bounds: check(bounds), masked, asynchronous })
             }
             Some(Space::Global) => Unsafe(
                 "two threads may store to one element: only stores at the thread's own index in the launch are safe",
@@ -169,7 +169,7 @@ fn verdict(kernel: &Kernel, data: &OpData, own: &mut OwnElements) -> Verdict {
             Unsafe("it stores what other threads may store: nothing proves the order between them")
         }
         InlinePtx(_) => Unsafe("it is text of PTX, of which nothing says what it does"),
-        Cluster(ClusterOp::Barrier) => Safe,
+        Cluster(ClusterOp::Barrier) | AsyncCopy(AsyncCopyOp::Commit | AsyncCopyOp::Wait { .. }) => Safe,
         Cluster(ClusterOp::StoreQuad | ClusterOp::PtrStoreQuad) => {
             Unsafe("it stores to memory of other blocks, whose lifetime nothing checks")
         }
@@ -212,6 +212,7 @@ fn verdict(kernel: &Kernel, data: &OpData, own: &mut OwnElements) -> Verdict {
         | PtrOrderedStore { .. }
         | PtrAtomic128 { .. }
         | Fragment(_)
+        | AsyncCopy(AsyncCopyOp::Copy { .. })
         | CheckBounds
         | CheckDivisor
         | DeferFault { .. }

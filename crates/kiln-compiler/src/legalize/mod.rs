@@ -178,6 +178,7 @@ impl<'a> Legalizer<'a> {
             | Vote(_)
             | BlockUniform
             | Cluster(_)
+            | AsyncCopy(_)
             | Clock(_)
             | InlinePtx(_)
             | Sleep

@@ -324,6 +324,7 @@ impl Demand<'_, '_> {
             | OpKind::Vote(_)
             | OpKind::BlockUniform
             | OpKind::Cluster(_)
+            | OpKind::AsyncCopy(_)
             | OpKind::Clock(_)
             | OpKind::InlinePtx(_)
             | OpKind::Sleep

@@ -66,7 +66,8 @@ impl Lowering<'_> {
     }
 
     pub(super) fn scatter(&mut self, op: Op, data: &OpData) -> Result<(), CompileError> {
-        let OpKind::Scatter { bounds, .. } = data.kind else { return Ok(()) };
+        let OpKind::Scatter { bounds, asynchronous, .. } = data.kind else { return Ok(()) };
+        let asynchronous = asynchronous && self.target.async_copies;
         let layout = self.plan.input(op, 0);
         let access = self.indexed(data, layout, bounds)?;
         let values = self.operand(data.stored_value(), layout)?;
@@ -74,7 +75,8 @@ impl Lowering<'_> {
         let view = self.scalar(access.view)?;
         for r in 0..access.count {
             let (index, predicate) = self.checked_or_place(&access, &checked, r)?;
-            let op = self.view_store((view, index), Reuse::Normal, predicate, &[values[r]]);
+            let kind = LinearOp::Store { lanes: 1, reuse: Reuse::Normal, asynchronous };
+            let op = self.linear_access(kind, (view, index), predicate, &[values[r]], &[]);
             self.note_view(op, data, Does::Write)?;
         }
         self.defer_found(access.tile);

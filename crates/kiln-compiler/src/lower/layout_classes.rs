@@ -189,6 +189,7 @@ impl Classes {
                 | OpKind::Vote(_)
                 | OpKind::BlockUniform
                 | OpKind::Cluster(_)
+                | OpKind::AsyncCopy(_)
                 | OpKind::Clock(_)
                 | OpKind::InlinePtx(_)
                 | OpKind::Sleep

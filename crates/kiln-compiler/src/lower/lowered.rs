@@ -92,6 +92,7 @@ fn is_above(kernel: &Kernel, data: &OpData) -> bool {
         | Shuffle(_)
         | Vote(_)
         | Cluster(_)
+        | AsyncCopy(_)
         | Clock(_)
         | InlinePtx(_)
         | Sleep

@@ -261,7 +261,7 @@ impl Lowering<'_> {
         predicate: Option<Value>,
         values: &[Value],
     ) -> Op {
-        let op = LinearOp::Store { lanes: values.len() as u32, reuse };
+        let op = LinearOp::Store { lanes: values.len() as u32, reuse, asynchronous: false };
         self.linear_access(op, at, predicate, values, &[])
     }
 

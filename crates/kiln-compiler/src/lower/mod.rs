@@ -96,8 +96,8 @@ use deferred_faults::DeferredFaults;
 use emit::{Emitter, OpKey};
 use facts::IntFacts;
 use kiln_ir::{
-    Def, ExplicitOp, FragmentOp, Kernel, Level, Loc, Op, OpData, OpKind, Scalar, Scope, Type, Uniformity,
-    Value,
+    AsyncCopyOp, Def, ExplicitOp, FragmentOp, Kernel, Level, Loc, Op, OpData, OpKind, Scalar, Scope, Type,
+    Uniformity, Value,
 };
 use layouts::LayoutId;
 use plan::{LayoutPlan, Room};
@@ -416,6 +416,9 @@ impl<'k> Lowering<'k> {
             Atomic128 { op, scope } => self.atomic_128(data, *op, *scope)?,
             BlockUniform => self.block_uniform(data)?,
             Fence(_) => self.fence(data)?,
+            // Elements that were stored at once need no wait.
+            AsyncCopy(AsyncCopyOp::Commit | AsyncCopyOp::Wait { .. }) if !self.target.async_copies => {}
+            AsyncCopy(_) => self.copy(data)?,
             Fragment(FragmentOp::Matrix(op)) => self.matrix(data, *op)?,
             Barrier
             | WarpBarrier

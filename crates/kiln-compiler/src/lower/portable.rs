@@ -8,7 +8,7 @@ use super::Lowering;
 use super::convert::Exchange;
 use crate::error::CompileError;
 use crate::target::{Target, WARP};
-use crate::{address, adjacent};
+use crate::{address, adjacent, async_copies};
 use kiln_ir::{BinaryOp, FragmentOp, Kernel, LinearOp, OpData, OpKind, Scalar, ShuffleMode, Value};
 
 /// Makes addresses for a target that has them, and refuses what needs them elsewhere. The first
@@ -16,6 +16,9 @@ use kiln_ir::{BinaryOp, FragmentOp, Kernel, LinearOp, OpData, OpKind, Scalar, Sh
 pub(super) fn finish(kernel: &mut Kernel, prologue: usize, target: &Target) -> Result<(), CompileError> {
     if target.addresses {
         adjacent::join(kernel);
+        if target.async_copies {
+            async_copies::form(kernel);
+        }
         address::legalize(kernel, prologue, target.index);
         return Ok(());
     }
@@ -52,6 +55,7 @@ fn needs_addresses(data: &OpData) -> bool {
             | OpKind::Fragment(_)
             | OpKind::Explicit(_)
             | OpKind::Cluster(_)
+            | OpKind::AsyncCopy(_)
     )
 }
 

@@ -90,6 +90,7 @@ fn of_result(kernel: &Kernel, data: &OpData, roles: &[Role]) -> Option<Role> {
         | OpKind::Vote(_)
         | OpKind::BlockUniform
         | OpKind::Cluster(_)
+        | OpKind::AsyncCopy(_)
         | OpKind::Clock(_)
         | OpKind::InlinePtx(_)
         | OpKind::Sleep
@@ -197,6 +198,7 @@ pub(crate) fn joined(kernel: &Kernel, mut visit: impl FnMut(Value, Value)) {
         | OpKind::Vote(_)
         | OpKind::BlockUniform
         | OpKind::Cluster(_)
+        | OpKind::AsyncCopy(_)
         | OpKind::Clock(_)
         | OpKind::InlinePtx(_)
         | OpKind::Sleep

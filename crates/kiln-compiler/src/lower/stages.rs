@@ -10,10 +10,12 @@ use super::box_access::BoxAccess;
 use super::pipeline::{Pipeline, StagedLoad};
 use super::products::Unit;
 use crate::error::CompileError;
-use kiln_ir::{BinaryOp, Block, CompareOp, FragmentOp, Literal, Op, OpData, OpKind, Scalar, Type, Value};
+use kiln_ir::{
+    AsyncCopyOp, BinaryOp, Block, CompareOp, FragmentOp, Literal, Op, OpData, OpKind, Scalar, Type, Value,
+};
 
 /// Bytes of an asynchronous copy.
-const COPY: u64 = 16;
+const COPY: u32 = 16;
 
 impl<'k> Lowering<'k> {
     pub(super) fn pipelined(&mut self, op: Op, data: &'k OpData) -> Result<(), CompileError> {
@@ -43,7 +45,7 @@ impl<'k> Lowering<'k> {
             false => self.rounds_in_flight(op, data, &pipeline, base, (low, high))?,
         };
         // Nothing is under way or read any more: others may have the memory.
-        self.em.op(OpKind::Fragment(FragmentOp::CpAsyncWait { pending: 0 }), &[], &[]);
+        self.em.op(OpKind::AsyncCopy(AsyncCopyOp::Wait { pending: 0 }), &[], &[]);
         self.em.op(OpKind::Barrier, &[], &[]);
         self.scratch.end_stages();
         let mut results = results.into_iter();
@@ -148,7 +150,7 @@ impl<'k> Lowering<'k> {
         self.arguments(region, block)?;
         let [read, write] = [(); 2].map(|()| self.em.kernel.add_arg(block, Type::scalar(Scalar::U64)));
         let ahead = pipeline.ahead();
-        self.em.op(OpKind::Fragment(FragmentOp::CpAsyncWait { pending: ahead - 1 }), &[], &[]);
+        self.em.op(OpKind::AsyncCopy(AsyncCopyOp::Wait { pending: ahead - 1 }), &[], &[]);
         if self.feeds_warpgroups(region) {
             self.em.op(OpKind::Fragment(FragmentOp::AsyncProxyFence), &[], &[]);
         }
@@ -222,7 +224,7 @@ impl<'k> Lowering<'k> {
         for (value, held) in defined.into_iter().zip(held) {
             self.tiles[value.index()] = held;
         }
-        self.em.op(OpKind::Fragment(FragmentOp::CpAsyncCommit), &[], &[]);
+        self.em.op(OpKind::AsyncCopy(AsyncCopyOp::Commit), &[], &[]);
         Ok(())
     }
 
@@ -271,7 +273,7 @@ impl<'k> Lowering<'k> {
                 let inside = vectors.predicates[i].map_or(there, |inside| l.em.and(inside, there));
                 let bytes = l.em.select(inside, whole, nothing);
                 let from = l.view_address((view, vectors.indices[i]));
-                l.em.op(OpKind::Fragment(FragmentOp::CpAsync), &[to, from, bytes], &[]);
+                l.em.op(OpKind::AsyncCopy(AsyncCopyOp::Copy { width: COPY }), &[to, from, bytes], &[]);
             }
             Ok(Vec::new())
         };

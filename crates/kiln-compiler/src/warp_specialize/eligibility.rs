@@ -221,6 +221,7 @@ fn has_its_place(kernel: &Kernel, op: Op, data: &OpData) -> bool {
         | Vote(_)
         | BlockUniform
         | Cluster(_)
+        | AsyncCopy(_)
         | Clock(_)
         | InlinePtx(_)
         | Sleep

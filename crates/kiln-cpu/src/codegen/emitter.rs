@@ -244,7 +244,7 @@ impl<'a> Emitter<'a> {
             Load(_) => self.load(data)?,
             Store { reuse, .. } => self.store(data, *reuse)?,
             Gather { bounds, masked } => self.gather(data, *bounds, *masked)?,
-            Scatter { bounds, masked } => self.scatter(data, *bounds, *masked)?,
+            Scatter { bounds, masked, .. } => self.scatter(data, *bounds, *masked)?,
             Atomic { op, bounds, masked, .. } => self.atomic(data, *op, *bounds, *masked)?,
             AtomicCas { bounds, .. } => self.atomic_cas(data, *bounds)?,
             OrderedLoad { order, bounds, .. } => self.ordered_load(data, *order, *bounds)?,
@@ -299,6 +299,7 @@ impl<'a> Emitter<'a> {
             }
             Explicit(_)
             | Cluster(_)
+            | AsyncCopy(_)
             | GridBarrier
             | InlinePtx(_)
             | Fragment(_)

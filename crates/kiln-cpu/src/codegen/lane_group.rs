@@ -330,7 +330,7 @@ impl Emitter<'_> {
         if let OpKind::Atomic { op, bounds, masked, .. } = data.kind {
             return self.atomic(data, op, bounds, masked);
         }
-        if let OpKind::Scatter { bounds, masked } = data.kind {
+        if let OpKind::Scatter { bounds, masked, .. } = data.kind {
             let access = self.indexed(data, masked, 1)?;
             return self.scatter_each(&access, bounds);
         }

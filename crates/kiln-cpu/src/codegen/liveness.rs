@@ -319,6 +319,7 @@ impl Elementwise {
             | BlockUniform
             | GridBarrier
             | Cluster(_)
+            | AsyncCopy(_)
             | Clock(_)
             | InlinePtx(_)
             | Sleep

@@ -234,6 +234,7 @@ impl Rewrite<'_> {
             | GridBarrier
             | InlinePtx(_)
             | Cluster(_)
+            | AsyncCopy(_)
             | Yield
             | Condition
             | FaultRegion

@@ -220,6 +220,7 @@ impl Writer<'_> {
             OpKind::DeferFault { check, together } => self.defer_fault(op, *check, *together)?,
             OpKind::Faulted => self.has_faulted(op),
             OpKind::Fragment(fragment) => self.fragment(op, *fragment)?,
+            OpKind::AsyncCopy(copy) => self.async_copy(op, *copy)?,
             OpKind::Cluster(cluster) => self.cluster(op, *cluster)?,
             OpKind::Explicit(explicit) => self.explicit(op, explicit)?,
             // Lowered before, or at the end of a region, which `region` reads.

@@ -1,12 +1,12 @@
-//! Products of fragments, their way from shared memory, and copies in flight (PTX ISA 7.0, "mma",
-//! "ldmatrix", "cp.async"; 7.8, "stmatrix"), for GPUs of compute capability 8.0 and later.
+//! Products of fragments and their way from shared memory (PTX ISA 7.0, "mma", "ldmatrix"; 7.8,
+//! "stmatrix"), for GPUs of compute capability 8.0 and later.
 
 use super::memory::list;
 use super::register::{Reg, suffix};
 use super::target::MIXED_VERSION;
 use super::writer::Writer;
 use kiln_backend::Result;
-use kiln_ir::{Factor, Factors, FragmentOp, OpData, Operand, Scalar};
+use kiln_ir::{Factor, Factors, FragmentOp, OpData, Scalar};
 
 /// The compute capability that has all of these but `stmatrix`, and that which has it.
 const LEAST: u32 = 80;
@@ -61,20 +61,12 @@ impl Writer<'_> {
                     _ => self.put(format_args!("mov.b32 {to}, {{{low}, {high}}}")),
                 }
             }
-            FragmentOp::CpAsync => {
-                let names = [Operand::Address, Operand::Source, Operand::Bytes];
-                let [to, from, bytes] = names.map(|name| self.get(op.operand(name)));
-                let (to, from, bytes) = (to?, from?, bytes?);
-                self.put(format_args!("cp.async.cg.shared.global [{to}], [{from}], 16, {bytes}"));
-            }
             FragmentOp::WarpgroupMma(product) => return self.warpgroup_mma(op, &product),
             FragmentOp::WarpgroupWait { pending } => {
                 self.take_over(&op.operands, &op.results)?;
                 self.put(format_args!("wgmma.wait_group.sync.aligned {pending}"));
             }
             FragmentOp::AsyncProxyFence => self.put(format_args!("fence.proxy.async.shared::cta")),
-            FragmentOp::CpAsyncCommit => self.put(format_args!("cp.async.commit_group")),
-            FragmentOp::CpAsyncWait { pending } => self.put(format_args!("cp.async.wait_group {pending}")),
             FragmentOp::Matrix(_) => {}
         }
         Ok(())

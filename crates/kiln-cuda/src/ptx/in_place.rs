@@ -121,9 +121,6 @@ impl Sharing<'_> {
             | FragmentOp::LdMatrix { .. }
             | FragmentOp::StMatrix { .. }
             | FragmentOp::Pack(_)
-            | FragmentOp::CpAsync
-            | FragmentOp::CpAsyncCommit
-            | FragmentOp::CpAsyncWait { .. }
             | FragmentOp::AsyncProxyFence
             | FragmentOp::Matrix(_) => {}
         }

@@ -17,7 +17,8 @@
 //! | `grid.rs`, `grid_state.rs` | barriers of all blocks of a launch |
 //! | `threads.rs` | indices, barriers, shuffles, votes, clocks |
 //! | `votes.rs` | which votes decide branches and nothing else |
-//! | `fragment.rs` | products of fragments, copies in flight |
+//! | `fragment.rs` | products of fragments |
+//! | `async_copy.rs` | copies in flight |
 //! | `explicit.rs`, `explicit_state.rs`, `team.rs` | tasks, their warps, mbarriers, shared tiles |
 //! | `copies.rs`, `tensor_map.rs`, `products.rs` | bulk copies and their maps, warpgroup products |
 //! | `in_place.rs` | the registers that products in flight share |
@@ -29,6 +30,7 @@
 //! Reference: NVIDIA, "Parallel Thread Execution ISA", version 8.0 and later.
 
 mod arith;
+mod async_copy;
 mod atomic_128;
 mod bytes;
 mod cast;

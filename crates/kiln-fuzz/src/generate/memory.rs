@@ -100,7 +100,7 @@ impl Generator<'_> {
     }
 
     /// The index, brought near the view, or into it.
-    fn fitted(&mut self, index: Value, view: Value, axis: usize, inside: bool) -> Value {
+    pub(super) fn fitted(&mut self, index: Value, view: Value, axis: usize, inside: bool) -> Value {
         let (elem, shape) = (self.ty(index).elem(), self.kernel.shape(index));
         let extent = self.extent_of(view, axis);
         let literal = |v: i64| Literal::wrapping(elem, i128::from(v));
@@ -115,7 +115,7 @@ impl Generator<'_> {
         b.binary(BinaryOp::Min, index, greatest)
     }
 
-    fn extent_of(&self, view: Value, axis: usize) -> i64 {
+    pub(super) fn extent_of(&self, view: Value, axis: usize) -> i64 {
         let args = &self.kernel.block(self.kernel.body).args;
         let param = args.iter().position(|&a| a == view);
         match param.map(|at| &self.arguments[at]) {
@@ -163,12 +163,12 @@ impl Generator<'_> {
     }
 
     /// What stands for elements that are not loaded.
-    fn padding(&mut self, elem: Scalar) -> Value {
+    pub(super) fn padding(&mut self, elem: Scalar) -> Value {
         if elem.is_storage() { self.constant(elem).value } else { self.uniform(elem) }
     }
 
     /// Keeps what was loaded: of a type for storage, what it is converted to.
-    fn keep_loaded(&mut self, value: Value, varying: bool) {
+    pub(super) fn keep_loaded(&mut self, value: Value, varying: bool) {
         let from = self.ty(value).elem();
         if !from.is_storage() {
             self.keep(value, varying);
@@ -317,6 +317,9 @@ impl Generator<'_> {
     /// Threads pass values through shared memory, or a thread to itself through local memory.
     pub(super) fn exchange_through_memory(&mut self) {
         let Some((in_block, _)) = self.thread else { return };
+        if !self.divergent && self.rng.one_in(3) {
+            return self.exchange_through_copies(in_block);
+        }
         let elem = self.elem();
         let value = self.of_type(&Type::scalar(elem)).value;
         let padding = self.uniform(elem);

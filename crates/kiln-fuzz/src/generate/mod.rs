@@ -12,10 +12,12 @@
 //! | `pool.rs` | values to use as operands, and conversions between their types |
 //! | `expression.rs` | operations without effects |
 //! | `memory.rs` | loads, stores, atomics, shared and local memory |
+//! | `copies.rs` | copies to shared memory that arrive when they are waited for |
 //! | `control.rs` | `if`, `for`, `while`, asserts, prints |
 //! | `rng.rs` | random numbers |
 
 mod control;
+mod copies;
 mod expression;
 mod memory;
 mod pool;

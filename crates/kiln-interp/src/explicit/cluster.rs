@@ -38,6 +38,7 @@ impl Machine<'_> {
         let seat = self.seat().map_err(|trap| self.error(trap, data.loc))?;
         let (block, rank, mut order) = (self.spaces.block, seat.rank, std::mem::take(&mut self.spaces.order));
         order.barrier();
+        let in_flight = std::mem::take(&mut self.spaces.in_flight);
         let mut inner = seat.table.lock();
         let condition = Condition::Grid(inner.meet(seat.agent));
         let is_last = inner.holds(&condition).map_err(|trap| self.error(trap, data.loc))?;
@@ -48,6 +49,7 @@ impl Machine<'_> {
         }
         self.wait_until(condition, data)?;
         self.spaces.turn_to(Turn { block, rank, order });
+        self.spaces.in_flight = in_flight;
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 mod access;
 mod arithmetic;
+mod async_copies;
 mod control;
 mod device;
 mod faults;

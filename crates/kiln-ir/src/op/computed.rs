@@ -102,6 +102,7 @@ impl OpKind {
             | Shuffle(_)
             | Vote(_)
             | Cluster(_)
+            | AsyncCopy(_)
             | Clock(_)
             | InlinePtx(_)
             | Sleep => return None,

@@ -41,6 +41,8 @@ pub enum LinearOp {
         lanes: u32,
         /// Cache use.
         reuse: Reuse,
+        /// As for [`OpKind::Scatter`](crate::OpKind::Scatter).
+        asynchronous: bool,
     },
     /// `value -> old value`: zero where the predicate is false.
     Atomic {

@@ -48,6 +48,7 @@ pub use linear::LinearOp;
 pub use table::{Availability, ControlFlow, Effect, OpInfo, Operand, Operands};
 pub use unary::{Expansion, MathFn, UnaryInfo, UnaryOp, UnaryRule};
 
+use crate::async_copy::AsyncCopyOp;
 use crate::cluster::ClusterOp;
 use crate::explicit::{BulkReduce, ExplicitOp};
 use crate::factor::Factor;
@@ -169,6 +170,10 @@ pub enum OpKind {
         bounds: Bounds,
         /// Whether the mask operand is there.
         masked: bool,
+        /// The element, of rank 0 and in shared memory, is a copy that the thread begins here, and
+        /// may arrive as late as in an [`AsyncCopyOp::Wait`]. Until then what is there is not
+        /// defined.
+        asynchronous: bool,
     },
     /// `(view, integer tile index per axis, [bool tile mask], tile value) -> tile`: atomically
     /// replaces each element by `op(old, value)` and gives the old one; masked-off or outside
@@ -289,6 +294,10 @@ pub enum OpKind {
     // ---- blocks of a cluster (thread level)
     /// See [`ClusterOp`].
     Cluster(ClusterOp),
+
+    // ---- copies in flight (thread level)
+    /// See [`AsyncCopyOp`].
+    AsyncCopy(AsyncCopyOp),
 
     // ---- time (thread level): never merged or moved
     /// `() -> u64`, varying. In the interpreter both units count the operations that the device has

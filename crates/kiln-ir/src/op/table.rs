@@ -331,6 +331,7 @@ impl OpKind {
             OpKind::BlockUniform => row("block_uniform", Observes, Threads, UNARY),
             OpKind::GridBarrier => row("grid_barrier", Stays, Threads, NONE),
             OpKind::Cluster(op) => op.info(),
+            OpKind::AsyncCopy(op) => op.info(),
             OpKind::Clock(_) => row("clock", Observes, Threads, NONE),
             OpKind::InlinePtx(_) => row("inline_ptx", Stays, Threads, list(&[], Input, &[])),
             OpKind::Sleep => row("sleep", Stays, Threads, fixed(&[Duration])),
@@ -545,6 +546,22 @@ impl ClusterOp {
     }
 }
 
+impl AsyncCopyOp {
+    /// The row of the operation.
+    fn info(self) -> OpInfo {
+        match self {
+            AsyncCopyOp::Copy { .. } => row("cp_async", Stays, Lowered, fixed(&[Address, Source, Bytes])),
+            AsyncCopyOp::Commit => row("cp_async_commit", Stays, Threads, NONE),
+            AsyncCopyOp::Wait { .. } => row("cp_async_wait", Stays, Threads, NONE),
+        }
+    }
+
+    /// The word of the operation in the text format.
+    pub fn name(self) -> &'static str {
+        self.info().name
+    }
+}
+
 impl LinearOp {
     /// The row of the operation.
     fn info(self, predicated: bool) -> OpInfo {
@@ -640,9 +657,6 @@ impl FragmentOp {
             F::StMatrix { .. } => stays("stmatrix", list(&[Address], Registers, &[])),
             F::Pack(Factor::F16) => pure("pack_f16", BINARY),
             F::Pack(_) => pure("pack_bf16", BINARY),
-            F::CpAsync => stays("cp_async", fixed(&[Address, Source, Bytes])),
-            F::CpAsyncCommit => stays("cp_async_commit", NONE),
-            F::CpAsyncWait { .. } => stays("cp_async_wait", NONE),
             F::WarpgroupMma(product) => {
                 let first: &[Operand] = if product.left.is_some() { &[Left, Right] } else { &[Right] };
                 stays(product.factors.names().1, list(first, Registers, &[]))

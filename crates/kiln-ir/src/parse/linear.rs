@@ -15,7 +15,7 @@ impl Parser {
                 let reuse = m.reuse();
                 match mnemonic {
                     "view_load" => LinearOp::Load { lanes, reuse },
-                    _ => LinearOp::Store { lanes, reuse },
+                    _ => LinearOp::Store { lanes, reuse, asynchronous: m.flag("async") },
                 }
             }
             "view_atomic" => {

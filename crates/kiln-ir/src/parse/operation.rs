@@ -1,6 +1,7 @@
 //! Operations and their regions.
 
 use super::{ParseError, Parsed, Parser, Token};
+use crate::async_copy::AsyncCopyOp;
 use crate::cluster::ClusterOp;
 use crate::explicit::ExplicitOp;
 use crate::fragment::FragmentOp;
@@ -20,7 +21,7 @@ pub(super) struct Modifiers {
 }
 
 impl Modifiers {
-    fn flag(&mut self, name: &str) -> bool {
+    pub(super) fn flag(&mut self, name: &str) -> bool {
         let found = self.words.get(self.next).is_some_and(|w| w == name);
         self.next += found as usize;
         found
@@ -217,6 +218,7 @@ impl Parser {
             "cluster_barrier" | "cluster_store_quad" | "ptr_cluster_store_quad" => {
                 self.cluster_head(&mnemonic, at)?
             }
+            "cp_async" | "cp_async_commit" | "cp_async_wait" => self.async_copy_head(&mnemonic, at)?,
             "fence" => Head::new(Fence(self.modifier(&mut m, "a scope", Scope::from_name)?), vec![]),
             "shuffle" => {
                 let mode = self.modifier(&mut m, "a shuffle mode", ShuffleMode::from_name)?;
@@ -415,6 +417,15 @@ impl Parser {
         Ok(Head::new(OpKind::Cluster(op), self.values_on_line(at)?))
     }
 
+    fn async_copy_head(&mut self, mnemonic: &str, at: usize) -> Parsed<Head> {
+        let operands = self.values_on_line(at)?;
+        let op = AsyncCopyOp::read(mnemonic, |word| {
+            self.keyword(word)?;
+            self.integer(word)
+        })?;
+        Ok(Head::new(OpKind::AsyncCopy(op.unwrap_or(AsyncCopyOp::Commit)), operands))
+    }
+
     /// As `explicit_head`, for operations of warps on fragments.
     fn fragment_head(&mut self, mnemonic: &str, at: usize) -> Parsed<Option<Head>> {
         if FragmentOp::read(mnemonic, |_| Ok::<_, ParseError>(0))?.is_none() {
@@ -447,6 +458,7 @@ impl Parser {
             "store" => (m.reuse(), m.flag("disjoint")),
             _ => (Reuse::Normal, false),
         };
+        let asynchronous = mnemonic == "scatter" && m.flag("async");
         let mut operands = vec![self.value()?];
         self.mark('[')?;
         operands.extend(self.list_until(']', Self::value)?);
@@ -462,7 +474,7 @@ impl Parser {
             ("load", _) => OpKind::Load(reuse),
             ("store", _) => OpKind::Store { reuse, disjoint },
             ("gather", _) => OpKind::Gather { bounds, masked },
-            ("scatter", _) => OpKind::Scatter { bounds, masked },
+            ("scatter", _) => OpKind::Scatter { bounds, masked, asynchronous },
             (_, Some(op)) => OpKind::Atomic { op, scope, bounds, masked },
             (_, None) => {
                 self.desired(&mut operands)?;

@@ -1,4 +1,4 @@
-//! Rules of operations on fragments and of copies in flight.
+//! Rules of operations on fragments.
 
 use super::matrix;
 use super::subject::{Outcome, Subject, require};
@@ -35,8 +35,7 @@ pub(super) fn check(s: &Subject, op: FragmentOp) -> Outcome {
             })?;
             s.operand(1, s.ty(0))?.result(0, &word)
         }
-        CpAsync => s.counts(3, 0)?.operand(0, &address)?.operand(1, &address)?.operand(2, &word).map(|_| ()),
-        CpAsyncCommit | CpAsyncWait { .. } | AsyncProxyFence => s.counts(0, 0).map(|_| ()),
+        AsyncProxyFence => s.counts(0, 0).map(|_| ()),
         WarpgroupMma(product) => warpgroup_mma(s, &product),
         Matrix(op) => matrix::check(s, op),
         WarpgroupWait { .. } => {

@@ -15,8 +15,12 @@ pub(super) fn check(s: &Subject, op: LinearOp, predicated: bool) -> Outcome {
             s.lanes(lanes, &ty)?;
             (0, lanes)
         }
-        LinearOp::Store { lanes, .. } => {
+        LinearOp::Store { lanes, asynchronous, .. } => {
             s.lanes(lanes, &ty)?;
+            let fits = !asynchronous || view.space == Space::Shared;
+            require(fits, || {
+                format!("an asynchronous store to a {}, expected shared memory", Type::View(view))
+            })?;
             (lanes, 0)
         }
         LinearOp::Atomic { op, .. } => {

@@ -2,6 +2,7 @@
 //! addresses.
 
 use super::subject::{Outcome, Subject, require};
+use crate::kernel::Level;
 use crate::op::*;
 use crate::types::{Scalar, Shape, Space, Type, ViewType};
 
@@ -45,10 +46,19 @@ pub(super) fn gather(s: &Subject, masked: bool) -> Outcome {
     s.shared_by_tile(&view, &shape)
 }
 
-pub(super) fn scatter(s: &Subject, masked: bool) -> Outcome {
+pub(super) fn scatter(s: &Subject, masked: bool, asynchronous: bool) -> Outcome {
     let (view, shape) = s.indices(masked, 1)?;
     s.results_len(0)?;
     s.writable(&view)?;
+    if asynchronous {
+        require(matches!(s.kernel.level, Level::Thread { .. }), || {
+            "asynchronous in a kernel over tiles".into()
+        })?;
+        let shared = view.space == Space::Shared;
+        require(shared, || {
+            format!("an asynchronous store to a {}, expected shared memory", Type::View(view))
+        })?;
+    }
     s.values(&view, shape.unwrap_or_default(), 1)
 }
 

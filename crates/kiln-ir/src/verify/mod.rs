@@ -17,6 +17,7 @@
 //! threads makes values uniform in ways the analysis cannot see (a butterfly of shuffles), so a
 //! kernel that has operations below the tile level is exempt.
 
+mod async_copy;
 mod cluster;
 mod explicit;
 mod fragment;

@@ -1,7 +1,7 @@
 //! Rules of each operation: how many operands, results and regions it has, and their types.
 
 use super::subject::{Outcome, Subject, require};
-use super::{cluster, explicit, fragment, linear, memory, ordered};
+use super::{async_copy, cluster, explicit, fragment, linear, memory, ordered};
 use crate::fragment::FragmentOp;
 use crate::kernel::{Block, Kernel, Level, Op, Value};
 use crate::op::*;
@@ -144,6 +144,7 @@ impl<'k> Subject<'k> {
                 self.counts(0, 0).map(|_| ())
             }
             Cluster(op) => cluster::check(self, *op),
+            AsyncCopy(op) => async_copy::check(self, *op),
             If => self.if_(),
             For => self.for_(),
             While => self.while_(),
@@ -176,7 +177,7 @@ impl<'k> Subject<'k> {
             Load(_) => memory::load(self),
             Store { .. } => memory::store(self),
             Gather { masked, .. } => memory::gather(self, *masked),
-            Scatter { masked, .. } => memory::scatter(self, *masked),
+            Scatter { masked, asynchronous, .. } => memory::scatter(self, *masked, *asynchronous),
             Atomic { op, masked, .. } => memory::atomic(self, *op, *masked),
             AtomicCas { .. } => memory::atomic_cas(self),
             Address => memory::address(self),

@@ -12,9 +12,11 @@
 //! | `atomic.rs` | atomic operations |
 //! | `atomic_128.rs` | the same on two adjacent elements of 64 bits |
 //! | `atomic_pair.rs` | sums of two 16-bit floats in a word |
+//! | `async_copy.rs` | copies to shared memory that go on while the thread does |
 //! | `record.rs` | elements that are structs: a view for each field |
 //! | `ordered.rs` | single elements and quads that others write meanwhile |
 
+mod async_copy;
 mod atomic;
 mod atomic_128;
 mod atomic_pair;
@@ -29,6 +31,7 @@ mod tile;
 mod vector;
 mod view_at;
 
+pub use async_copy::{commit_copies, wait_copies};
 pub use atomic::{AtomicOrder, Atomics};
 pub use atomic_pair::Half;
 pub use element::Indices;

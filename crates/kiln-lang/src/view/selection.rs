@@ -63,13 +63,22 @@ impl Selection<'_> {
     }
 
     pub(super) fn scatter(&self, value: Raw, bounds: Bounds, site: Site) {
+        self.store(value, bounds, false, site);
+    }
+
+    /// Stores elements of shared memory that may arrive when the thread waits for them.
+    pub(super) fn begin_copy(&self, value: Raw, bounds: Bounds, site: Site) {
+        self.store(value, bounds, true, site);
+    }
+
+    fn store(&self, value: Raw, bounds: Bounds, asynchronous: bool, site: Site) {
         if let Some(below) = self.placed(bounds, site) {
-            return below.selection().scatter(value, bounds, site);
+            return below.selection().store(value, bounds, asynchronous, site);
         }
         with(|r| {
             let mut access = self.access(r, Some(value), site)?;
             access.operands.push(r.read_as(value, &access.shape, site)?);
-            let kind = OpKind::Scatter { bounds, masked: self.mask.is_some() };
+            let kind = OpKind::Scatter { bounds, masked: self.mask.is_some(), asynchronous };
             r.effect(kind, &access.operands, site);
             Some(())
         });

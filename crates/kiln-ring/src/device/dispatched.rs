@@ -119,6 +119,6 @@ impl Rewriting<'_> {
 
     fn store(&mut self, view: Value, at: &[Value], value: Value, bounds: Bounds) {
         let operands = [&[view], at, &[value]].concat();
-        self.push(OpKind::Scatter { bounds, masked: false }, &operands, &[]);
+        self.push(OpKind::Scatter { bounds, masked: false, asynchronous: false }, &operands, &[]);
     }
 }
