@@ -11,6 +11,7 @@ use std::process::Command;
 assembler::tests! {
     text: true;
     each_width_is_one_instruction
+    elements_of_rows_are_copied_one_by_one
     masks_are_numbers_of_bytes
     gpus_without_them_copy_at_once;
     plain: by_address_they_are_refused_by_name
@@ -102,6 +103,38 @@ fn each_width_is_one_instruction() {
                 "{text}"
             );
         }
+    }
+}
+
+/// Vectors of four of f32 from a row of a tensor to a row of shared memory, of so many columns.
+fn of_rows(stride: &str, columns: u32) -> String {
+    let mut body = String::new();
+    for lane in 0..4 {
+        body += &format!("  %lane{lane} = const {lane} : i64\n");
+        body += &format!("  %at{lane} = add %first, %lane{lane} : i64\n");
+        body += &format!("  %v{lane} = gather.trust %x[%row, %at{lane}] pad %zero : f32\n");
+    }
+    for lane in 0..4 {
+        body += &format!("  scatter.trust.async %s[%t, %at{lane}] = %v{lane}\n");
+    }
+    format!(
+        "kernel @k(%x: view<f32, 2, global> {{align=16, strides=[{stride}, =1]}}, %row: i64) thread [32, 1, 1] {{
+  %s = alloc shared f32[32, {columns}] : view<f32, 2, shared>
+  %t = thread_id x : i64
+  %zero = const 0 : f32
+  %count = const 4 : i64
+  %first = mul %t, %count : i64
+{body}  cp_async_commit
+  cp_async_wait pending 0
+}}"
+    )
+}
+
+/// Of more axes than one nothing is joined, whatever is known of their strides.
+fn elements_of_rows_are_copied_one_by_one() {
+    for (stride, columns) in [("16", 128), ("4", 132), ("_", 128), ("16", 129)] {
+        let text = compile(&of_rows(stride, columns), GPUS[2]);
+        assert_eq!(found(&text), [4, 0, 0, 0], "{stride} apart to {columns} columns\n{text}");
     }
 }
 
