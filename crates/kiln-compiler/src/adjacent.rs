@@ -1,20 +1,25 @@
 //! Adjacent accesses of a thread become one: loads of `x[4 * i]` to `x[4 * i + 3]` a load of four
 //! elements.
 //!
-//! The accesses are of one view, under one predicate, at one number plus constants. Loads are
+//! The accesses are of one view, under one predicate, at one sum plus constants: `x[r, 4 * i + 1]`
+//! is at `r * stride + (4 * i + 1)`, one more than the sum of `r * stride` and `4 * i`. Loads are
 //! joined where the first of them is, and nothing but loads and arithmetic may stand between them;
 //! stores where the last is, and nothing but arithmetic may. The joined access has the alignment
-//! that a device asks for: of the view's element 0 and of the number, as far as facts say.
+//! that a device asks for: of the view's element 0 and of each term of the sum, as far as facts
+//! say.
 //!
 //! Needs: a lowered kernel, with accesses at linear indices ([`LinearOp`]).
 
 use crate::lower::facts::{IntFacts, Known};
 use crate::opt::Renames;
-use kiln_ir::{BinaryOp, Block, Kernel, LinearOp, Literal, Op, OpKind, Reuse, Type, Value};
+use kiln_ir::{BinaryOp, Block, Kernel, LinearOp, Literal, Loc, Op, OpKind, Reuse, Scalar, Type, Value};
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 /// The most bytes of an access.
 const WIDEST: u32 = 16;
+/// How many sums of an index are taken apart: more than views have axes.
+const MOST_SUMS: u32 = 16;
 
 /// Joins what is adjacent.
 pub(crate) fn join(kernel: &mut Kernel) {
@@ -68,13 +73,28 @@ fn single(kind: &OpKind) -> Option<Access> {
 }
 
 /// What adjacent accesses have in common.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq)]
 struct Common {
     access: Access,
     view: Value,
     predicate: Option<Value>,
-    /// The number to which constants are added.
-    root: Value,
+    sum: Sum,
+}
+
+/// The sum to which constants are added.
+#[derive(Clone, PartialEq, Eq)]
+struct Sum {
+    /// Sorted.
+    terms: SmallVec<[Term; 4]>,
+    /// A power of two that divides each term.
+    divisor: u64,
+}
+
+/// A term of a sum. Each access has products of its own with the strides.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Term {
+    Value(Value),
+    Product(Value, Value),
 }
 
 /// An access at a constant distance from the number.
@@ -102,10 +122,11 @@ impl Pass<'_> {
         let mut gone = vec![false; ops.len()];
         for (at, &op) in ops.iter().enumerate() {
             let found = self.member(op, at);
-            let stores = found.is_some_and(|(common, _)| matches!(common.access, Access::Store(..)));
-            let ends = match found {
+            let ends = match &found {
                 // Another store may be at the same place.
-                Some((common, _)) if stores => groups.iter().any(|(other, _)| *other != common),
+                Some((common, _)) if matches!(common.access, Access::Store(..)) => {
+                    groups.iter().any(|(other, _)| other != common)
+                }
                 Some(_) => groups.iter().any(|(other, _)| matches!(other.access, Access::Store(..))),
                 None => !self.is_passed(op),
             };
@@ -137,21 +158,65 @@ impl Pass<'_> {
     fn member(&self, op: Op, at: usize) -> Option<(Common, Member)> {
         let data = self.kernel.op(op);
         let access = single(&data.kind)?;
-        let (root, distance) = self.split(data.index());
-        let common = Common { access, view: data.view(), predicate: data.mask(), root };
+        let mut sum = Sum { terms: SmallVec::new(), divisor: u64::MAX };
+        let distance = self.take_apart(data.index(), &mut { MOST_SUMS }, &mut sum);
+        sum.terms.sort_unstable();
+        let common = Common { access, view: data.view(), predicate: data.mask(), sum };
         Some((common, Member { at, distance }))
     }
 
-    /// A number as another one and a constant.
-    fn split(&self, index: Value) -> (Value, i128) {
-        let sum = self.kernel.defining_op(index).filter(|data| data.kind == OpKind::Binary(BinaryOp::Add));
-        let Some(sum) = sum else { return (index, 0) };
-        let constant = |value| self.kernel.as_const(value).map(|number| number.as_i128());
-        match (constant(sum.left()), constant(sum.right())) {
-            (None, Some(distance)) if self.is_exact(index) => (sum.left(), distance),
-            (Some(distance), None) if self.is_exact(index) => (sum.right(), distance),
-            _ => (index, 0),
+    /// Adds the terms of a number to a sum, and gives the constant beside them.
+    fn take_apart(&self, number: Value, most: &mut u32, sum: &mut Sum) -> i128 {
+        let (number, distance) = self.without_constants(number);
+        if let Some((left, right)) = self.parts(number, most) {
+            return distance + self.take_apart(left, most, sum) + self.take_apart(right, most, sum);
         }
+        sum.divisor = sum.divisor.min(self.known(number).map_or(1, |known| known.divisor));
+        sum.terms.push(match self.kernel.defining_op(number) {
+            Some(data) if data.kind == OpKind::Binary(BinaryOp::Mul) => {
+                Term::Product(data.left(), data.right())
+            }
+            _ => Term::Value(number),
+        });
+        distance
+    }
+
+    /// A number as another one and a constant.
+    fn without_constants(&self, mut number: Value) -> (Value, i128) {
+        let constant = |value| self.kernel.as_const(value).map(|number| number.as_i128());
+        let mut distance = 0;
+        while let Some((left, right)) = self.sum(number) {
+            let (other, more) = match (constant(left), constant(right)) {
+                (None, Some(more)) => (left, more),
+                (Some(more), None) => (right, more),
+                _ => break,
+            };
+            (number, distance) = (other, distance + more);
+        }
+        (number, distance)
+    }
+
+    /// The operands of a sum that is as large as they are together.
+    fn sum(&self, number: Value) -> Option<(Value, Value)> {
+        let data = self.kernel.defining_op(number)?;
+        let sum = data.kind == OpKind::Binary(BinaryOp::Add) && self.is_exact(number);
+        sum.then(|| (data.left(), data.right()))
+    }
+
+    /// The operands of a sum that may be taken apart, so many of which are left. One of 64 bits: of
+    /// one of 32 bits, what is left without the constants may wrap.
+    fn parts(&self, number: Value, most: &mut u32) -> Option<(Value, Value)> {
+        let parts = self.sum(number).filter(|_| self.kernel.ty(number).elem().bytes() == 8)?;
+        *most = most.checked_sub(1)?;
+        Some(parts)
+    }
+
+    /// What is left of a number without the constants in it. Makes the sums of it that have any.
+    fn root(&mut self, number: Value, most: &mut u32, made: &mut Made) -> Value {
+        let (number, _) = self.without_constants(number);
+        let Some((left, right)) = self.parts(number, most) else { return number };
+        let parts = [self.root(left, most, made), self.root(right, most, made)];
+        if parts == [left, right] { number } else { made.sum(self.kernel, parts) }
     }
 
     /// Whether a sum does not wrap before it is extended to the 64 bits of an address.
@@ -200,11 +265,10 @@ impl Pass<'_> {
     /// How many elements an access may have whose distance is a multiple of that.
     fn widest(&self, common: &Common) -> usize {
         let bytes = self.kernel.ty(common.view).elem().bytes();
-        let divisor = self.known(common.root).map_or(1, |known| known.divisor);
         let aligned = self.aligned.get(&common.view).copied().unwrap_or(1);
         let fits = |lanes: u64| {
             let wide = lanes * u64::from(bytes);
-            wide <= WIDEST.into() && aligned.is_multiple_of(wide) && divisor.is_multiple_of(lanes)
+            wide <= WIDEST.into() && aligned.is_multiple_of(wide) && common.sum.divisor.is_multiple_of(lanes)
         };
         [16, 8, 4, 2].into_iter().find(|&lanes| fits(lanes)).unwrap_or(1) as usize
     }
@@ -217,17 +281,14 @@ impl Pass<'_> {
             Access::Store(..) => places.max(),
         };
         let place = place.unwrap_or_default();
-        let (loc, elem) = (self.kernel.op(ops[place]).loc, self.kernel.ty(common.view).elem());
-        let mut made = Vec::new();
-        let mut index = common.root;
+        let (at, elem) = (self.kernel.op(ops[place]), self.kernel.ty(common.view).elem());
+        let (loc, index) = (at.loc, at.index());
+        let mut made = Made { ops: Vec::new(), loc };
+        let mut index = self.root(index, &mut { MOST_SUMS }, &mut made);
         if distance != 0 {
-            let wide = Type::scalar(self.kernel.ty(index).elem());
-            let constant = OpKind::Const(Literal::wrapping(wide.elem(), distance));
-            let constant = self.kernel.add_op(constant, &[], std::slice::from_ref(&wide), &[], loc);
-            let operands = [index, self.kernel.result(constant)];
-            let sum = self.kernel.add_op(OpKind::Binary(BinaryOp::Add), &operands, &[wide], &[], loc);
-            made.extend([constant, sum]);
-            index = self.kernel.result(sum);
+            let elem = self.kernel.ty(index).elem();
+            let constant = made.constant(self.kernel, elem, distance);
+            index = made.sum(self.kernel, [index, constant]);
         }
         let mut operands = vec![common.view, index];
         operands.extend(common.predicate);
@@ -245,8 +306,8 @@ impl Pass<'_> {
             let old = self.kernel.result(ops[members[lane].at]);
             self.renames.add(old, self.kernel.op(wide).results[lane]);
         }
-        made.push(wide);
-        (place, made)
+        made.ops.push(wide);
+        (place, made.ops)
     }
 
     fn rename(self) {
@@ -255,6 +316,29 @@ impl Pass<'_> {
         for op in ops {
             self.renames.apply(self.kernel, op);
         }
+    }
+}
+
+/// New operations at one place.
+struct Made {
+    ops: Vec<Op>,
+    loc: Loc,
+}
+
+impl Made {
+    fn sum(&mut self, kernel: &mut Kernel, parts: [Value; 2]) -> Value {
+        let elem = kernel.ty(parts[0]).elem();
+        self.one(kernel, OpKind::Binary(BinaryOp::Add), &parts, elem)
+    }
+
+    fn constant(&mut self, kernel: &mut Kernel, elem: Scalar, number: i128) -> Value {
+        self.one(kernel, OpKind::Const(Literal::wrapping(elem, number)), &[], elem)
+    }
+
+    fn one(&mut self, kernel: &mut Kernel, kind: OpKind, operands: &[Value], elem: Scalar) -> Value {
+        let op = kernel.add_op(kind, operands, &[Type::scalar(elem)], &[], self.loc);
+        self.ops.push(op);
+        kernel.result(op)
     }
 }
 

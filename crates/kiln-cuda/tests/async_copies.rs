@@ -11,7 +11,7 @@ use std::process::Command;
 assembler::tests! {
     text: true;
     each_width_is_one_instruction
-    elements_of_rows_are_copied_one_by_one
+    elements_of_rows_are_copied_together
     masks_are_numbers_of_bytes
     gpus_without_them_copy_at_once;
     plain: by_address_they_are_refused_by_name
@@ -130,11 +130,18 @@ fn of_rows(stride: &str, columns: u32) -> String {
     )
 }
 
-/// Of more axes than one nothing is joined, whatever is known of their strides.
-fn elements_of_rows_are_copied_one_by_one() {
-    for (stride, columns) in [("16", 128), ("4", 132), ("_", 128), ("16", 129)] {
+/// One instruction where the strides of both keep rows at multiples of four.
+fn elements_of_rows_are_copied_together() {
+    for (stride, columns, expected) in [
+        ("16", 128, [0, 0, 1, 0]),
+        ("4", 132, [0, 0, 1, 0]),
+        ("2", 132, [0, 2, 0, 0]),
+        ("16", 130, [0, 2, 0, 0]),
+        ("_", 128, [4, 0, 0, 0]),
+        ("16", 129, [4, 0, 0, 0]),
+    ] {
         let text = compile(&of_rows(stride, columns), GPUS[2]);
-        assert_eq!(found(&text), [4, 0, 0, 0], "{stride} apart to {columns} columns\n{text}");
+        assert_eq!(found(&text), expected, "{stride} apart to {columns} columns\n{text}");
     }
 }
 

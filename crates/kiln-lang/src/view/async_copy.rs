@@ -23,11 +23,11 @@ impl<T: Elem, const R: usize> Shared<T, R> {
     /// other threads after a [`barrier`](crate::barrier) that follows. A vector that is not wholly
     /// inside its view ends the kernel with a fault.
     ///
-    /// On NVIDIA GPUs of compute capability 8.0 and later a copy passes by the registers
-    /// (`cp.async`). Between a tensor of rank 1 that begins at a multiple of 16 bytes, as it does
-    /// when it is allocated, and shared memory of rank 1, elements of 4, 8 or 16 bytes together are
-    /// one instruction. Otherwise, and where either has more axes, each element of 4 or 8 bytes is
-    /// one; smaller elements are copied at once then, as all are on other devices.
+    /// On NVIDIA GPUs of compute capability 8.0 and later, elements of 4, 8 or 16 bytes together
+    /// are one instruction that passes by the registers (`cp.async`), if rows of both begin at
+    /// multiples of as many bytes: those of tensors do as they are allocated, with a number of
+    /// columns that is a multiple of `count`. Otherwise each element of 4 or 8 bytes is an
+    /// instruction, and smaller ones are copied at once, as all are on other devices.
     ///
     /// ```
     #[doc = include_str!("../on_interp.txt")]

@@ -31,8 +31,9 @@ impl<T: Elem> View<T, 1> {
     /// `float4` for four of f32. `N` is 1, 2, 4, 8 or 16. A vector that is not wholly inside the
     /// view ends the kernel with a fault.
     ///
-    /// On NVIDIA GPUs it is one load of up to 16 bytes where the view is a whole tensor of rank 1
-    /// that begins at a multiple of that, as tensors do when they are allocated.
+    /// On NVIDIA GPUs it is one load of up to 16 bytes where the view begins at a multiple of that,
+    /// as tensors do when they are allocated, and their rows if the number of columns is a multiple
+    /// of `N`.
     ///
     /// ```
     #[doc = include_str!("../on_interp.txt")]
