@@ -12,7 +12,7 @@ use std::process::Command;
 assembler::tests! {
     text: true;
     branches_around_barriers_behind_loops_are_voted_on a_ballot_that_comes_to_nothing_is_assembled;
-    plain: a_masked_store_does_not_stand_before_a_jump a_masked_store_does_not_stand_before_a_reduced_jump a_masked_store_does_not_stand_before_a_voted_jump a_masked_store_does_not_stand_before_a_jump_around_barriers threads_that_part_are_not_waited_for barriers_in_while_loops_are_unaligned a_loop_of_a_kernel_that_stays_has_aligned_barriers tasks_have_no_such_barriers lanes_meet_behind_a_loop_that_they_leave_at_different_times lanes_that_leave_a_loop_together_are_not_made_to_meet
+    plain: a_masked_store_does_not_stand_before_a_jump a_masked_store_does_not_stand_before_a_reduced_jump a_masked_store_does_not_stand_before_a_voted_jump a_masked_store_does_not_stand_before_a_jump_around_barriers threads_that_part_are_not_waited_for barriers_in_while_loops_are_unaligned a_loop_of_a_kernel_that_stays_has_aligned_barriers tasks_have_no_such_barriers lanes_meet_behind_a_loop_that_they_leave_at_different_times lanes_that_leave_a_loop_together_are_not_made_to_meet barriers_of_a_kernel_whose_lanes_part_are_unaligned
         a_vote_that_is_used_where_some_lanes_are_is_a_mask a_vote_that_decides_a_branch_is_a_predicate
 }
 
@@ -252,6 +252,38 @@ fn lanes_meet_behind_a_loop_that_they_leave_at_different_times() {
 fn lanes_that_leave_a_loop_together_are_not_made_to_meet() {
     let text = ptx(&PARTING.replace("lt %i, %t", "lt %i, %one"));
     assert_eq!(meetings(&text), 0, "{text}");
+}
+
+/// Such a loop with a check in it, barriers before and behind, and one of a check that the block
+/// makes together.
+fn barriers_of_a_kernel_whose_lanes_part_are_unaligned() {
+    let plain = PARTING.replace("  %n = while", "  barrier\n  %n = while").replace(
+        "  store %y[%0] = %seven",
+        "  barrier
+  %pad = const 0 : i32
+  %places = iota : i64[4]
+  %found = gather.check %y[%places] pad %pad : i32[4]
+  scatter.mask %y[%places] = %found",
+    );
+    let checked = plain.replace("atomic.add.device.trust %x[%0]", "atomic.add.device.check %x[%j]");
+    let aligned = |text: &str| [text.contains("\tbar.sync 0;"), text.contains("\tbar.red.and.pred")];
+    let unaligned =
+        |text: &str| [text.contains("\tbarrier.sync 0;"), text.contains("\tbarrier.red.and.pred")];
+    let text = ptx(&checked);
+    assert!(unaligned(&text) == [true; 2] && aligned(&text) == [false; 2], "{text}");
+    assemble(&text, &[]);
+    // In a branch that some lanes take.
+    let branch = checked
+        .replace("  %n = while", "  %some = eq %t, %one : bool\n  %n = if %some : i64 {\n  %m = while");
+    let branch = branch
+        .replace("    yield %next\n  }\n", "    yield %next\n  }\n  yield %m\n  } else {\n  yield %0\n  }\n");
+    let text = ptx(&branch);
+    assert!(unaligned(&text) == [true; 2] && aligned(&text) == [false; 2], "{text}");
+    assemble(&text, &[]);
+    for whole in [plain.clone(), checked.replace("lt %i, %t", "lt %i, %one")] {
+        let text = ptx(&whole);
+        assert!(unaligned(&text) == [false; 2] && aligned(&text) == [true; 2], "{text}");
+    }
 }
 
 /// A random kernel, reduced: the assembler knew at one end of a `while` loop how an `if` further

@@ -1,6 +1,6 @@
-//! Keeping the lanes of a warp together, against four defects of NVIDIA's assembler (sm_90; random
+//! Keeping the lanes of a warp together, against five defects of NVIDIA's assembler (sm_90; random
 //! kernels found them). The first two were seen with ptxas 13.0 to 13.5, the third with the
-//! assembler of a driver for CUDA 13.0 alone, the last with ptxas 13.0 and that driver.
+//! assembler of a driver for CUDA 13.0 alone, the last two with ptxas 13.0 and that driver.
 //!
 //! - A predicated store before a jump becomes a branch around the store. Where the assembler has
 //!   proved that the warp enters the block as a whole (an aligned barrier in it is a proof too),
@@ -18,6 +18,12 @@
 //!   as proof that they have: a warp-wide register that holds a stride before the barrier is given
 //!   another meaning in the same block, which the second group of lanes then reads. A
 //!   `bar.warp.sync` behind the loop makes them meet.
+//! - A loop in which a check may end threads, and an `if` around it, may have no point of
+//!   reconvergence, and the `bar.warp.sync` behind waits for the lanes, but leaves them divided.
+//!   With an aligned barrier further down the assembler takes the code before it too for that of a
+//!   whole warp, as above, though it makes the lanes meet right before the barrier alone. So in a
+//!   kernel with such a loop that lanes of a warp leave at different times, all barriers are
+//!   unaligned.
 //! - A branch around a barrier, by a condition that a `while` loop hands on, ends the assembler
 //!   with a segmentation fault: it knows the condition at one of the loop's ends, and copies what
 //!   comes after. All lanes have the same condition there, so a vote among them is that condition,
@@ -40,6 +46,11 @@ fn holds(kernel: &Kernel, block: Block, is: &dyn Fn(&OpKind) -> bool) -> bool {
         let data = kernel.op(op);
         is(&data.kind) || data.regions.iter().any(|&region| holds(kernel, region, is))
     })
+}
+
+/// Whether threads may end at an operation, each by itself.
+fn is_check(kind: &OpKind) -> bool {
+    matches!(kind, OpKind::CheckBounds | OpKind::CheckDivisor | OpKind::Assert(_))
 }
 
 fn is_barrier(kind: &OpKind) -> bool {
@@ -81,14 +92,7 @@ impl Writer<'_> {
     /// Makes lanes meet behind an operation in whose loops they part, where the whole block reaches
     /// the operation together. Not in kernels of the explicit level, as in [`Self::converge`].
     pub(super) fn meet_behind(&mut self, op: Op) {
-        let kernel = self.kernel;
-        if self.explicit.used || !has_loop(kernel, op) {
-            return;
-        }
-        let uniformity = self.uniformity.get_or_insert_with(|| Uniformity::of_warps(kernel));
-        let ends = |&region: &Block| kernel.block(region).ops.last();
-        let parts = kernel.op(op).regions.iter().filter_map(ends).any(|&end| uniformity.diverges(end));
-        if parts && !uniformity.diverges(op) {
+        if !self.explicit.used && has_loop(self.kernel, op) && self.parts_lanes(op) {
             let members = self.members.clone();
             self.put(format_args!("bar.warp.sync {members}"));
         }
@@ -112,9 +116,38 @@ impl Writer<'_> {
 
     /// The barrier of all threads of the block.
     pub(super) fn block_barrier(&mut self) {
-        match self.while_loops {
-            0 => self.put(format_args!("bar.sync 0")),
-            _ => self.put(format_args!("barrier.sync 0")),
-        }
+        let barrier = if self.while_loops > 0 { "barrier" } else { self.barrier() };
+        self.put(format_args!("{barrier}.sync 0"));
+    }
+
+    /// How the names of barriers of the block begin: those of unaligned ones where a loop with
+    /// checks parts the lanes of a warp.
+    pub(super) fn barrier(&mut self) -> &'static str {
+        let parts = self.parts.unwrap_or_else(|| self.has_loop_that_parts());
+        self.parts = Some(parts);
+        if parts { "barrier" } else { "bar" }
+    }
+
+    /// Whether lanes of a warp leave a loop with a check in it at different times, or go there apart.
+    fn has_loop_that_parts(&mut self) -> bool {
+        let kernel = self.kernel;
+        let mut checked = Vec::new();
+        kernel.walk(|op, data| {
+            let checks = || data.regions.iter().any(|&region| holds(kernel, region, &is_check));
+            if !self.explicit.used && has_loop(kernel, op) && checks() {
+                checked.push(op);
+            }
+        });
+        checked.into_iter().any(|op| self.parts_lanes(op))
+    }
+
+    /// Whether lanes that reach an operation with regions together end them at different times, or
+    /// not all of them.
+    fn parts_lanes(&mut self, op: Op) -> bool {
+        let kernel = self.kernel;
+        let uniformity = self.uniformity.get_or_insert_with(|| Uniformity::of_warps(kernel));
+        let ends = |&region: &Block| kernel.block(region).ops.last();
+        let mut ends = kernel.op(op).regions.iter().filter_map(ends);
+        !uniformity.diverges(op) && ends.any(|&end| uniformity.diverges(end))
     }
 }
