@@ -89,6 +89,7 @@ impl Args {
 }
 
 /// A kernel that differs, as it is printed.
+#[derive(Clone)]
 struct Found {
     mode: Mode,
     seed: u64,
@@ -194,15 +195,14 @@ fn supervise(
         };
         if lost {
             let (mode, seed) = args.kernel(at);
-            let case = lost::reduced(device, &generate(seed, &mode.options(seed, gpu)));
+            let whole = generate(seed, &mode.options(seed, gpu));
             let difference = format!("the process that ran it ended, or hung: {status}");
-            let found = Found { mode, seed, difference, kernel: case.to_string() };
-            let mut campaign = lock(campaign);
-            if !args.json {
-                clear_progress();
-                print(&found, device)?;
+            let found = Found { mode, seed, difference, kernel: whole.to_string() };
+            note(at, found.clone(), args, device, campaign)?;
+            let kernel = lost::reduced(device, &whole).to_string();
+            if kernel != found.kernel {
+                note(at, Found { kernel, ..found }, args, device, campaign)?;
             }
-            campaign.found.insert(at, found);
         }
         next = at + jobs;
     }
@@ -279,19 +279,31 @@ fn take_lines(
                     difference: value["difference"].as_str().unwrap_or_default().to_owned(),
                     kernel: value["kernel"].as_str().unwrap_or_default().to_owned(),
                 };
-                let mut campaign = lock(campaign);
-                // At once: who waits for a long campaign, or stops it, has seen what there was.
-                if !args.json {
-                    clear_progress();
-                    print(&found, device)?;
-                }
-                campaign.found.insert(number, found);
+                note(number, found, args, device, campaign)?;
             }
             _ if line == "end" => return Ok((at, true)),
             _ => {}
         }
     }
     Ok((at, false))
+}
+
+/// Keeps what a kernel shows, and prints it at once: who waits for a long campaign, or stops it, has
+/// seen what there was.
+fn note(
+    number: u64,
+    found: Found,
+    args: &Args,
+    device: &str,
+    campaign: &Mutex<Campaign>,
+) -> std::io::Result<()> {
+    let mut campaign = lock(campaign);
+    if !args.json {
+        clear_progress();
+        print(&found, device)?;
+    }
+    campaign.found.insert(number, found);
+    Ok(())
 }
 
 fn print_refused(refused: &BTreeMap<String, u64>) -> std::io::Result<()> {
