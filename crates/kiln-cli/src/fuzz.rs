@@ -36,8 +36,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Args {
     /// The device: cuda:0, cpu, interp, interp:7 (threads in the order of seed 7), or
     /// interp:gpu-code (the code for GPUs on the interpreter, once with threads in lockstep and
-    /// once in a random order; if KILN_PTXAS names NVIDIA's assembler, it must accept the code
-    /// too) [default: KILN_DEVICE, else the best one here]
+    /// once in a random order; its PTX is written too, and if KILN_PTXAS names NVIDIA's assembler,
+    /// it must accept it) [default: KILN_DEVICE, else the best one here]
     #[arg(long, short)]
     device: Option<String>,
     /// Stops after this many seconds [default: 60 if --kernels is not given]
@@ -288,8 +288,8 @@ fn take_lines(
     Ok((at, false))
 }
 
-/// Keeps what a kernel shows, and prints it at once: who waits for a long campaign, or stops it, has
-/// seen what there was.
+/// Keeps what a kernel shows, and prints it at once: who waits for a long campaign, or stops it,
+/// has seen what there was.
 fn note(
     number: u64,
     found: Found,

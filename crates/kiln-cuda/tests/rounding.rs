@@ -141,6 +141,13 @@ fn run(instructions: &[&str], first: u32) -> u32 {
 }
 
 /// GPUs before compute capability 8.0 have no conversion to bf16.
+/// That a factor is 1 may come out when 16-bit floats have been expanded already.
+#[test]
+fn multiply_adds_of_16_bit_floats_do_not_become_sums() {
+    let text = ptx_of(include_str!("kernels/late_factor.kir"));
+    assert!(text.contains("fma.rn.f16"), "{text}");
+}
+
 #[test]
 fn bf16_is_rounded_by_integers_where_there_is_no_instruction() {
     let kernel = parse(

@@ -1,8 +1,8 @@
 //! The conformance suite on the code that GPUs get, without a GPU: every kernel is compiled as for
 //! an H100, written as PTX for three generations, and its last stage before PTX that the
 //! interpreter supports is run by it: over threads, or with tasks. With `KILN_PTXAS` the PTX is
-//! assembled too. `shaders.rs` writes the kernels in the languages of other APIs, and `rows.rs` looks
-//! at what vectors of rows become.
+//! assembled too. `shaders.rs` writes the kernels in the languages of other APIs, and `rows.rs`
+//! looks at what vectors of rows become.
 
 mod rows;
 mod shaders;

@@ -128,7 +128,8 @@ impl Writer<'_> {
         if parts { "barrier" } else { "bar" }
     }
 
-    /// Whether lanes of a warp leave a loop with a check in it at different times, or go there apart.
+    /// Whether lanes of a warp leave a loop with a check in it at different times, or go there
+    /// apart.
     fn has_loop_that_parts(&mut self) -> bool {
         let kernel = self.kernel;
         let mut checked = Vec::new();
