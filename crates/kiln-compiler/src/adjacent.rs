@@ -172,12 +172,9 @@ impl Pass<'_> {
             return distance + self.take_apart(left, most, sum) + self.take_apart(right, most, sum);
         }
         sum.divisor = sum.divisor.min(self.known(number).map_or(1, |known| known.divisor));
-        sum.terms.push(match self.kernel.defining_op(number) {
-            Some(data) if data.kind == OpKind::Binary(BinaryOp::Mul) => {
-                Term::Product(data.left(), data.right())
-            }
-            _ => Term::Value(number),
-        });
+        let product = self.kernel.defining_op(number).filter(|op| op.kind == OpKind::Binary(BinaryOp::Mul));
+        let term = product.map_or(Term::Value(number), |op| Term::Product(op.left(), op.right()));
+        sum.terms.push(term);
         distance
     }
 
