@@ -281,7 +281,7 @@ pub(super) fn fma(cx: &mut Cursor<'_>, a: Value, b: Value, c: Value) -> Change {
     let elem = cx.kernel.ty(a).elem();
     let (zero, one) = (Some(Literal::zero(elem)), Some(Literal::one(elem)));
     let sum = |x, y| Change::Become(OpKind::Binary(BinaryOp::Add), vec![x, y]);
-    // Of 16-bit floats GPUs have the multiply-add alone, and the expansion may have been already.
+    // For GPUs sums of 16-bit floats are expanded, and multiply-adds are not: this may come after.
     let is_half = matches!(elem, Scalar::F16 | Scalar::BF16);
     if y == one && !is_half {
         return sum(a, c);
