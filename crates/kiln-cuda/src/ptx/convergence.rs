@@ -1,6 +1,6 @@
-//! Keeping the lanes of a warp together, against five defects of NVIDIA's assembler (sm_90; random
-//! kernels found them). The first two were seen with ptxas 13.0 to 13.5, the third with the
-//! assembler of a driver for CUDA 13.0 alone, the last two with ptxas 13.0 and that driver.
+//! Keeping the lanes of a warp together, against four defects of NVIDIA's assembler (sm_90; random
+//! kernels found them). The first two were seen with ptxas 13.0 to 13.5, the last two with ptxas
+//! 13.0 and the assembler of a driver for CUDA 13.0.
 //!
 //! - A predicated store before a jump becomes a branch around the store. Where the assembler has
 //!   proved that the warp enters the block as a whole (an aligned barrier in it is a proof too),
@@ -13,23 +13,24 @@
 //!   cost duplicated code where the assembler cannot prove convergence, so `for` loops, which all
 //!   fast kernels are made of, keep aligned ones. So does a loop with barriers of the grid behind
 //!   which the kernel has no barrier: that of a kernel that stays on the device.
-//! - Lanes that leave a loop with an atomic in it at different times do not meet behind it, though
-//!   the assembler has a point of reconvergence there, and it takes an aligned barrier further down
-//!   as proof that they have: a warp-wide register that holds a stride before the barrier is given
-//!   another meaning in the same block, which the second group of lanes then reads. A
-//!   `bar.warp.sync` behind the loop makes them meet.
-//! - A loop in which a check may end threads, and an `if` around it, may have no point of
-//!   reconvergence, and the `bar.warp.sync` behind waits for the lanes, but leaves them divided.
-//!   With an aligned barrier further down the assembler takes the code before it too for that of a
-//!   whole warp, as above, though it makes the lanes meet right before the barrier alone. So in a
-//!   kernel with such a loop that lanes of a warp leave at different times, all barriers are
-//!   unaligned.
+//! - Lanes that leave a loop at different times may stay divided behind it, whatever point of
+//!   reconvergence there is (behind the `BSYNC` of a loop with a `YIELD` in it, `activemask` named
+//!   one lane to that lane, and 31 to the others). `bar.warp.sync` does not mend it: in
+//!   relocatable code it waits for the lanes, but leaves them divided (`BRA.DIV`,
+//!   `WARPSYNC.COLLECTIVE`). Nor do barriers of the block further down. An aligned one is proof to
+//!   the assembler that the warp is whole before it too: a register of the warp gets another
+//!   meaning in the same block, which the second group of lanes then reads. At an unaligned one in
+//!   a `for` loop divided lanes waited for ever. What joins them is the `WARPSYNC.ALL` of an
+//!   instruction that is for whole warps, such as `movmatrix`, which writes no memory. It must be
+//!   of use, or the assembler removes it: the mask of a `bar.warp.sync` comes of what it gives and
+//!   of a zero that the assembler does not see.
 //! - A branch around a barrier, by a condition that a `while` loop hands on, ends the assembler
 //!   with a segmentation fault: it knows the condition at one of the loop's ends, and copies what
 //!   comes after. All lanes have the same condition there, so a vote among them is that condition,
 //!   of which the assembler knows nothing.
 
 use super::register::{Class, Reg};
+use super::target::MOVMATRIX_VERSION;
 use super::writer::Writer;
 use kiln_ir::{Block, ControlFlow, Kernel, Op, OpData, OpKind, Uniformity};
 
@@ -46,11 +47,6 @@ fn holds(kernel: &Kernel, block: Block, is: &dyn Fn(&OpKind) -> bool) -> bool {
         let data = kernel.op(op);
         is(&data.kind) || data.regions.iter().any(|&region| holds(kernel, region, is))
     })
-}
-
-/// Whether threads may end at an operation, each by itself.
-fn is_check(kind: &OpKind) -> bool {
-    matches!(kind, OpKind::CheckBounds | OpKind::CheckDivisor | OpKind::Assert(_))
 }
 
 fn is_barrier(kind: &OpKind) -> bool {
@@ -89,13 +85,28 @@ impl Writer<'_> {
         }
     }
 
-    /// Makes lanes meet behind an operation in whose loops they part, where the whole block reaches
-    /// the operation together. Not in kernels of the explicit level, as in [`Self::converge`].
+    /// Makes lanes meet behind an operation in whose loops they part, where they reach the
+    /// operation together. Not in kernels of the explicit level, as in [`Self::converge`].
     pub(super) fn meet_behind(&mut self, op: Op) {
         if !self.explicit.used && has_loop(self.kernel, op) && self.parts_lanes(op) {
-            let members = self.members.clone();
-            self.put(format_args!("bar.warp.sync {members}"));
+            self.join_lanes();
         }
+    }
+
+    /// An instruction that is for whole warps alone, and a barrier of the warp that needs it.
+    fn join_lanes(&mut self) {
+        self.version = self.version.max(MOVMATRIX_VERSION);
+        let members = self.members.clone();
+        let [zero, turned, below, above] = [(); 4].map(|()| self.reg(Class::B32));
+        self.put(format_args!("mov.b32 {zero}, 0"));
+        self.put(format_args!("movmatrix.sync.aligned.m8n8.trans.b16 {turned}, {zero}"));
+        // No lane is below and above another. Where lanes have ended, `turned` may be anything.
+        self.put(format_args!("mov.u32 {below}, %lanemask_lt"));
+        self.put(format_args!("mov.u32 {above}, %lanemask_gt"));
+        self.put(format_args!("and.b32 {below}, {below}, {above}"));
+        self.put(format_args!("and.b32 {turned}, {turned}, {below}"));
+        self.put(format_args!("xor.b32 {turned}, {turned}, {members}"));
+        self.put(format_args!("bar.warp.sync {turned}"));
     }
 
     /// Whether barriers in a `while` loop are aligned: if it has one of the grid, and none stands
@@ -116,30 +127,8 @@ impl Writer<'_> {
 
     /// The barrier of all threads of the block.
     pub(super) fn block_barrier(&mut self) {
-        let barrier = if self.while_loops > 0 { "barrier" } else { self.barrier() };
+        let barrier = if self.while_loops > 0 { "barrier" } else { "bar" };
         self.put(format_args!("{barrier}.sync 0"));
-    }
-
-    /// How the names of barriers of the block begin: those of unaligned ones where a loop with
-    /// checks parts the lanes of a warp.
-    pub(super) fn barrier(&mut self) -> &'static str {
-        let parts = self.parts.unwrap_or_else(|| self.has_loop_that_parts());
-        self.parts = Some(parts);
-        if parts { "barrier" } else { "bar" }
-    }
-
-    /// Whether lanes of a warp leave a loop with a check in it at different times, or go there
-    /// apart.
-    fn has_loop_that_parts(&mut self) -> bool {
-        let kernel = self.kernel;
-        let mut checked = Vec::new();
-        kernel.walk(|op, data| {
-            let checks = || data.regions.iter().any(|&region| holds(kernel, region, &is_check));
-            if !self.explicit.used && has_loop(kernel, op) && checks() {
-                checked.push(op);
-            }
-        });
-        checked.into_iter().any(|op| self.parts_lanes(op))
     }
 
     /// Whether lanes that reach an operation with regions together end them at different times, or

@@ -64,8 +64,7 @@ impl Writer<'_> {
                 self.put(format_args!("vote.sync.all.pred {all}, {ok}, 0xffffffff"));
             }
             Level::Thread { .. } | Level::Tile { .. } => {
-                let barrier = self.barrier();
-                self.put(format_args!("{barrier}.red.and.pred {all}, 0, {ok}"));
+                self.put(format_args!("bar.red.and.pred {all}, 0, {ok}"));
             }
         }
         self.leave_unless(op, kind, all, Some(ok))

@@ -344,10 +344,7 @@ impl Writer<'_> {
             Some(Team { barrier, threads, .. }) if barrier > 0 => {
                 self.put(format_args!("bar.red.or.pred {any}, {barrier}, {threads}, {own}"));
             }
-            _ => {
-                let barrier = self.barrier();
-                self.put(format_args!("{barrier}.red.or.pred {any}, 0, {own}"));
-            }
+            _ => self.put(format_args!("bar.red.or.pred {any}, 0, {own}")),
         }
     }
 

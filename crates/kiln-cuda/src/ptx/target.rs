@@ -3,6 +3,8 @@
 /// The first PTX ISA version with products of warpgroups of signed by unsigned integers, and of
 /// fragments of 8-bit floats.
 pub(crate) const MIXED_VERSION: (u32, u32) = (8, 4);
+/// The first PTX ISA version that transposes a matrix of the lanes of a warp.
+pub(super) const MOVMATRIX_VERSION: (u32, u32) = (7, 8);
 /// The first PTX ISA version with priorities of what leaves a cache.
 pub(super) const EVICTION_VERSION: (u32, u32) = (7, 4);
 /// The first PTX ISA version with conversions of 8-bit floats for all GPUs that have them.

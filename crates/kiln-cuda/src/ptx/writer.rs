@@ -74,8 +74,6 @@ pub(super) struct Writer<'k> {
     pub(super) bytes_of_words: FxHashMap<Reg, (Reg, usize)>,
     /// Which operations only some threads reach, once it was asked.
     pub(super) uniformity: Option<Uniformity>,
-    /// Whether a loop with checks parts the lanes of a warp, once it was asked.
-    pub(super) parts: Option<bool>,
     /// The `while` loops around what is being written.
     pub(super) while_loops: usize,
     /// For each loop around what is being written, how many registers of 32 bits there were before
@@ -107,7 +105,6 @@ impl<'k> Writer<'k> {
             version: (0, 0),
             bytes_of_words: FxHashMap::default(),
             uniformity: None,
-            parts: None,
             while_loops: 0,
             before_loops: Vec::new(),
             explicit: ExplicitState::default(),
