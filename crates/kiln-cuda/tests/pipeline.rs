@@ -34,12 +34,19 @@ fn target(compute: (u32, u32)) -> ptx::Target {
 /// Kernels in one file for the assembler: starting it costs more than a kernel does.
 const BATCH: usize = 100;
 
-/// Assembles a batch. Every entry gets a name of its own.
+/// The version of PTX of a module.
+fn version(module: &ptx::Module) -> Option<(u32, u32)> {
+    let (major, minor) = module.text.strip_prefix(".version ")?.lines().next()?.split_once('.')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// Assembles a batch, as the newest version that one of it has. Every entry gets a name of its own.
 fn assemble(assembler: &OsStr, target: ptx::Target, modules: &[ptx::Module]) -> Result<(), String> {
-    let mut text = String::new();
+    let newest = modules.iter().filter_map(version).max().ok_or("modules without a version")?;
+    let mut text = format!(".version {}.{}", newest.0, newest.1);
     for (index, module) in modules.iter().enumerate() {
-        let body = module.text.find(".visible").ok_or("a module without an entry")?;
-        let body = if index == 0 { 0 } else { body };
+        let first = if index == 0 { "\n.target" } else { ".visible" };
+        let body = module.text.find(first).ok_or("a module without an entry")?;
         text += &module.text[body..].replacen(&module.entry, &format!("{}_{index}", module.entry), 1);
     }
     let mut file = tempfile::NamedTempFile::new().map_err(|e| e.to_string())?;
